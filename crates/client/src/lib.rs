@@ -1,0 +1,1 @@
+//! The Rust SDK: lifecycle and execd over HTTP and WebSocket.

@@ -1,0 +1,1 @@
+//! A streaming HTTP and upgrade reverse proxy.

@@ -1,0 +1,158 @@
+//! Error bodies and codes (contract: lifecycle §1.3, §13; execd §2.2).
+
+use serde::{Deserialize, Serialize};
+
+/// Body of every error answer: both members always present, so that each official SDK can parse it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ErrorBody {
+    /// Stable code a program can act on, such as `DOCKER::SANDBOX_NOT_FOUND`.
+    pub code: String,
+    /// Text for people.
+    pub message: String,
+    /// Each field that failed; only on 422.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detail: Vec<FieldError>,
+}
+
+impl ErrorBody {
+    /// A body without field errors.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            message: message.into(),
+            detail: Vec::new(),
+        }
+    }
+}
+
+/// One rule that a request broke, in the list form of the contract's 422 answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct FieldError {
+    /// Machine name of the rule, such as `greater_than_equal`, `missing` or `string_type`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where: `["body", "image", "uri"]`; list positions are numbers.
+    pub loc: Vec<Loc>,
+    /// The rule in words.
+    pub msg: String,
+}
+
+impl FieldError {
+    /// An error about a member of the request body.
+    pub fn body(
+        kind: &str,
+        path: impl IntoIterator<Item = impl Into<Loc>>,
+        msg: impl Into<String>,
+    ) -> Self {
+        Self::at("body", kind, path, msg)
+    }
+
+    /// An error about a query parameter.
+    pub fn query(kind: &str, name: &str, msg: impl Into<String>) -> Self {
+        Self::at("query", kind, [name], msg)
+    }
+
+    /// An error about a path parameter.
+    pub fn path(kind: &str, name: &str, msg: impl Into<String>) -> Self {
+        Self::at("path", kind, [name], msg)
+    }
+
+    fn at(
+        place: &str,
+        kind: &str,
+        path: impl IntoIterator<Item = impl Into<Loc>>,
+        msg: impl Into<String>,
+    ) -> Self {
+        let loc = std::iter::once(Loc::from(place)).chain(path.into_iter().map(Into::into));
+        Self {
+            kind: kind.to_owned(),
+            loc: loc.collect(),
+            msg: msg.into(),
+        }
+    }
+
+    /// The place as one dotted name, without the leading `body`: `image.uri`, `entrypoint.0`.
+    #[must_use]
+    pub fn field(&self) -> String {
+        let parts: Vec<String> = self.loc.iter().skip(1).map(ToString::to_string).collect();
+        parts.join(".")
+    }
+}
+
+/// One step of the way to a field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum Loc {
+    /// Position in a list.
+    Index(usize),
+    /// Member of an object.
+    Name(String),
+}
+
+impl std::fmt::Display for Loc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Index(index) => index.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+impl From<&str> for Loc {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<String> for Loc {
+    fn from(name: String) -> Self {
+        Self::Name(name)
+    }
+}
+
+impl From<usize> for Loc {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// Codes of the lifecycle API (contract: lifecycle §13).
+pub mod code {
+    #![expect(
+        missing_docs,
+        reason = "the contract's table explains each; the names say the rest"
+    )]
+    pub const MISSING_API_KEY: &str = "MISSING_API_KEY";
+    pub const INVALID_API_KEY: &str = "INVALID_API_KEY";
+    pub const UNKNOWN_ERROR: &str = "GENERAL::UNKNOWN_ERROR";
+    pub const NOT_FOUND: &str = "GENERAL::NOT_FOUND";
+    pub const METHOD_NOT_ALLOWED: &str = "GENERAL::METHOD_NOT_ALLOWED";
+    pub const OVERLOADED: &str = "GENERAL::OVERLOADED";
+    pub const RUNTIME_UNAVAILABLE: &str = "GENERAL::RUNTIME_UNAVAILABLE";
+    pub const BODY_TOO_LARGE: &str = "GENERAL::BODY_TOO_LARGE";
+    pub const INVALID_PARAMETER: &str = "SANDBOX::INVALID_PARAMETER";
+    pub const INVALID_METADATA_LABEL: &str = "SANDBOX::INVALID_METADATA_LABEL";
+    pub const RESERVED_METADATA_LABEL: &str = "INVALID_METADATA_LABEL";
+    pub const INVALID_METADATA_FORMAT: &str = "INVALID_METADATA_FORMAT";
+    pub const UNSUPPORTED_POOL_REF: &str = "SANDBOX::UNSUPPORTED_POOL_REF";
+    pub const API_NOT_SUPPORTED: &str = "SANDBOX::API_NOT_SUPPORTED";
+    pub const BACKEND_CONNECTION_FAILED: &str = "BACKEND_CONNECTION_FAILED";
+    pub const BACKEND_RESPONSE_FAILED: &str = "BACKEND_RESPONSE_FAILED";
+    pub const BACKEND_TIMEOUT: &str = "BACKEND_TIMEOUT";
+    pub const SECURE_ACCESS: &str = "MISSING_OR_INVALID_SECURE_ACCESS";
+    pub const INVALID_ENTRYPOINT: &str = "DOCKER::INVALID_ENTRYPOINT";
+    pub const INVALID_PORT: &str = "DOCKER::INVALID_PORT";
+    pub const INVALID_EXPIRATION: &str = "DOCKER::INVALID_EXPIRATION";
+    pub const SANDBOX_NOT_FOUND: &str = "DOCKER::SANDBOX_NOT_FOUND";
+    pub const SANDBOX_NOT_RUNNING: &str = "DOCKER::SANDBOX_NOT_RUNNING";
+    pub const SANDBOX_QUERY_FAILED: &str = "DOCKER::SANDBOX_QUERY_FAILED";
+    pub const IMAGE_PULL_FAILED: &str = "DOCKER::SANDBOX_IMAGE_PULL_FAILED";
+    pub const START_FAILED: &str = "DOCKER::SANDBOX_START_FAILED";
+    pub const DELETE_FAILED: &str = "DOCKER::SANDBOX_DELETE_FAILED";
+    pub const EXECD_DISTRIBUTION_FAILED: &str = "DOCKER::SANDBOX_EXECD_DISTRIBUTION_FAILED";
+    pub const ENDPOINT_UNAVAILABLE: &str = "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE";
+    pub const SNAPSHOT_NOT_FOUND: &str = "SNAPSHOT::NOT_FOUND";
+}

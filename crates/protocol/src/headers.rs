@@ -1,0 +1,23 @@
+//! Names of the headers that carry meaning on the OpenSandbox APIs, in lower case as HTTP/2 and
+//! the `http` crate want them.
+
+/// API key of the lifecycle API.
+pub const API_KEY: &str = "open-sandbox-api-key";
+/// Request id: echoed when the client sent one, generated otherwise.
+pub const REQUEST_ID: &str = "x-request-id";
+/// Token of one sandbox's execd; handed out with the endpoint.
+pub const EXECD_ACCESS_TOKEN: &str = "x-execd-access-token";
+/// Token of one sandbox's egress sidecar; handed out with the endpoint.
+pub const EGRESS_AUTH: &str = "opensandbox-egress-auth";
+/// Token of a sandbox with secure access (Kubernetes gateway).
+pub const SECURE_ACCESS: &str = "opensandbox-secure-access";
+/// Routes a request through the gateway to one sandbox port.
+pub const INGRESS_TO: &str = "opensandbox-ingress-to";
+/// `skip` keeps a proxied request from renewing the sandbox.
+pub const ACCESS_RENEW: &str = "opensandbox-access-renew";
+/// The SDK host's own address: informational, never used for decisions.
+pub const CLIENT_IP: &str = "open-sandbox-client-ip";
+/// `template` on endpoint replies of template-backed sandboxes.
+pub const ORIGIN: &str = "open-sandbox-origin";
+/// Next byte offset of a background command's log.
+pub const COMMAND_TAIL_CURSOR: &str = "execd-commands-tail-cursor";

@@ -1,0 +1,28 @@
+//! The wire: what clients of OpenSandbox send and receive.
+//!
+//! Serde types of the lifecycle API and of execd, the names of headers, the error codes, and the
+//! small grammars both sides share (labels, resource amounts, timestamps). No I/O happens here and
+//! nothing depends on a runtime, so the crate also compiles to wasm for the console.
+//!
+//! | Module | Contract |
+//! |---|---|
+//! | [`lifecycle`] | docs/contract.md, lifecycle: models of sandboxes, endpoints, lists |
+//! | [`execd`] | docs/contract.md, execd: commands, stream events, files, metrics, PTY frames |
+//! | [`error`] | error bodies and codes |
+//! | [`labels`], [`resources`], [`time`] | grammars of metadata, resource amounts and timestamps |
+//! | [`headers`] | header names with a meaning of their own |
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod execd;
+pub mod headers;
+pub mod id;
+pub mod labels;
+pub mod lifecycle;
+pub mod resources;
+pub mod time;
+
+pub use error::{ErrorBody, FieldError};
+pub use id::SandboxId;
+pub use time::WireTime;

@@ -1,0 +1,207 @@
+//! Timestamps as they travel: RFC 3339 in UTC with `Z`, six fraction digits when the microseconds
+//! are not zero and none otherwise (contract: lifecycle §1.3).
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A moment with microsecond precision; finer parts are cut off, as the contract wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WireTime(Timestamp);
+
+/// Why a timestamp was refused.
+#[derive(Debug, thiserror::Error)]
+#[error("expected an RFC 3339 timestamp or Unix seconds, got {0:?}")]
+pub struct NotATime(String);
+
+impl WireTime {
+    /// Cuts a timestamp to whole microseconds.
+    #[must_use]
+    pub fn new(at: Timestamp) -> Self {
+        Self(Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at))
+    }
+
+    /// From Unix milliseconds; `None` outside years -9999 to 9999.
+    #[must_use]
+    pub fn from_unix_ms(ms: i64) -> Option<Self> {
+        Timestamp::from_millisecond(ms).ok().map(Self)
+    }
+
+    /// From Unix microseconds; `None` outside years -9999 to 9999.
+    #[must_use]
+    pub fn from_unix_us(us: i64) -> Option<Self> {
+        Timestamp::from_microsecond(us).ok().map(Self)
+    }
+
+    /// Unix microseconds: the form the store keeps.
+    #[must_use]
+    pub fn unix_us(self) -> i64 {
+        self.0.as_microsecond()
+    }
+
+    /// Unix milliseconds.
+    #[must_use]
+    pub fn unix_ms(self) -> i64 {
+        self.0.as_millisecond()
+    }
+
+    /// The underlying timestamp.
+    #[must_use]
+    pub fn timestamp(self) -> Timestamp {
+        self.0
+    }
+
+    /// This moment plus whole seconds; `None` when the result is after the year 9999.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: i64) -> Option<Self> {
+        self.0
+            .checked_add(SignedDuration::from_secs(seconds))
+            .ok()
+            .map(Self)
+    }
+
+    /// Reads what clients send for a time: RFC 3339 with any offset, without one (taken as UTC),
+    /// or Unix seconds (contract: lifecycle §5.8).
+    ///
+    /// # Errors
+    /// When the text is none of these.
+    pub fn parse(text: &str) -> Result<Self, NotATime> {
+        let trimmed = text.trim();
+        if let Ok(at) = trimmed.parse::<Timestamp>() {
+            return Ok(Self::new(at));
+        }
+        if let Ok(civil) = trimmed.parse::<jiff::civil::DateTime>() {
+            let zoned = civil
+                .to_zoned(TimeZone::UTC)
+                .map_err(|_| NotATime(text.to_owned()))?;
+            return Ok(Self::new(zoned.timestamp()));
+        }
+        match trimmed.parse::<f64>() {
+            Ok(seconds) => Self::from_unix_seconds(seconds),
+            Err(_) => Err(NotATime(text.chars().take(64).collect())),
+        }
+    }
+
+    /// From Unix seconds with a fraction.
+    ///
+    /// # Errors
+    /// When the number is not finite or outside years -9999 to 9999.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "out-of-range values saturate, then fail"
+    )]
+    pub fn from_unix_seconds(seconds: f64) -> Result<Self, NotATime> {
+        if !seconds.is_finite() {
+            return Err(NotATime(seconds.to_string()));
+        }
+        Self::from_unix_us((seconds * 1e6).round() as i64)
+            .ok_or_else(|| NotATime(seconds.to_string()))
+    }
+}
+
+impl fmt::Display for WireTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.0.strftime("%Y-%m-%dT%H:%M:%S");
+        match self.0.as_microsecond().rem_euclid(1_000_000) {
+            0 => write!(f, "{whole}Z"),
+            micros => write!(f, "{whole}.{micros:06}Z"),
+        }
+    }
+}
+
+impl Serialize for WireTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for WireTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = WireTime;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an RFC 3339 timestamp or Unix seconds")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<WireTime, E> {
+                WireTime::parse(text).map_err(E::custom)
+            }
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "seconds fit 53 bits for 285M years"
+            )]
+            fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<WireTime, E> {
+                WireTime::from_unix_seconds(seconds as f64).map_err(E::custom)
+            }
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "seconds fit 53 bits for 285M years"
+            )]
+            fn visit_u64<E: serde::de::Error>(self, seconds: u64) -> Result<WireTime, E> {
+                WireTime::from_unix_seconds(seconds as f64).map_err(E::custom)
+            }
+            fn visit_f64<E: serde::de::Error>(self, seconds: f64) -> Result<WireTime, E> {
+                WireTime::from_unix_seconds(seconds).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for WireTime {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .into()
+    }
+}
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for WireTime {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fraction_is_six_digits_or_none() {
+        let show = |us| WireTime::from_unix_us(us).unwrap().to_string();
+        assert_eq!(show(1_935_396_000_123_456), "2031-05-01T10:00:00.123456Z");
+        assert_eq!(show(1_935_396_000_000_001), "2031-05-01T10:00:00.000001Z");
+        assert_eq!(show(1_935_396_000_000_000), "2031-05-01T10:00:00Z");
+        assert_eq!(show(-1), "1969-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn every_sdk_spelling_is_read() {
+        let want = WireTime::from_unix_us(1_935_396_000_123_456).unwrap();
+        for text in [
+            "2031-05-01T10:00:00.123456Z",
+            "2031-05-01T12:00:00.123456+02:00",
+            "2031-05-01T10:00:00.1234567Z",
+            "2031-05-01T10:00:00.123456789Z",
+            "2031-05-01T10:00:00.123456",
+            " 2031-05-01 10:00:00.123456+00:00 ",
+        ] {
+            assert_eq!(WireTime::parse(text).unwrap(), want, "{text}");
+        }
+        assert_eq!(
+            WireTime::parse("1935396000").unwrap().to_string(),
+            "2031-05-01T10:00:00Z"
+        );
+        for text in ["", "soon", "NaN", "2031-13-01T00:00:00Z", "1e300"] {
+            assert!(WireTime::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn adding_past_the_year_9999_is_refused() {
+        let now = WireTime::from_unix_us(1_935_396_000_000_000).unwrap();
+        assert!(now.plus_seconds(60).is_some());
+        assert!(now.plus_seconds(i64::MAX).is_none());
+        assert!(now.plus_seconds(300_000_000_000).is_none());
+    }
+}

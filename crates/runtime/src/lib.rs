@@ -1,0 +1,1 @@
+//! Where sandboxes run: the Runtime trait and its back ends.

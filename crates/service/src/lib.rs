@@ -1,0 +1,17 @@
+//! What every binary needs around its job.
+//!
+//! * [`supervise`]: named tasks with one owner, drained within a bound.
+//! * [`config`]: TOML files with errors that name the key and the rule, and never the value.
+//! * [`telemetry`]: the log.
+//! * [`signal`]: when to stop.
+//! * [`build_info`]: which build this is.
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod build_info;
+pub mod config;
+pub mod signal;
+pub mod supervise;
+pub mod telemetry;
+
+pub use supervise::{Drained, Supervisor};

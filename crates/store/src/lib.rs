@@ -1,0 +1,1 @@
+//! What the server must not forget: SQL store and migrations.

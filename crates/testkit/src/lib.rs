@@ -1,0 +1,1 @@
+//! Test fixtures: an in-process server, fault-injecting proxies, waiting without sleeping.
