@@ -1,0 +1,63 @@
+//! Embeds the console's static files.
+//!
+//! `cargo xtask build` makes them before it builds this crate, in `<repo>/target/site` whatever
+//! `CARGO_TARGET_DIR` is:
+//!
+//! ```text
+//! npm ci && npm run site      console.css  icons.svg  favicon.svg  vendor/xterm-<version>.mjs …
+//! wasm-bindgen (web target,   pkg/osb.js  pkg/osb_bg.wasm
+//!   out_name "osb")           (built from osb-frontend, profile `wasm-release`)
+//! ```
+//!
+//! A release build carries the files in the executable; a debug build reads them from that folder
+//! at run time, so that a new wasm needs no new server. They are served under
+//! `/console/assets/<build id>/`, where the build id is a digest of their content, so browsers may
+//! keep them for ever. Without `pkg/osb.js` the console still works: its pages are rendered by the
+//! server, only nothing in them is live.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    fs,
+    hash::{Hash, Hasher},
+    io,
+    path::{Path, PathBuf},
+};
+
+fn main() {
+    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/site");
+    // Made here when it is missing: cargo takes a path that does not exist for one that changed,
+    // and would build the server anew every time.
+    fs::create_dir_all(&site).expect("target/ is cargo's own folder and writable");
+    let mut files = Vec::new();
+    collect(&site, &mut files).expect("the site was just written by this user");
+    files.sort();
+    println!("cargo::rustc-env=OSB_SITE_ID={}", digest(&files));
+    let hydrates = site.join("pkg/osb.js").is_file() && site.join("pkg/osb_bg.wasm").is_file();
+    println!("cargo::rustc-env=OSB_SITE_HYDRATES={hydrates}");
+    println!("cargo::rerun-if-changed=build.rs");
+    let embed = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    memory_serve::load_names_directories([("site", site)], embed);
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Names a version of the site. Not a secret and not a signature: it only has to change when a
+/// file does.
+fn digest(files: &[PathBuf]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        file.file_name().hash(&mut hasher);
+        fs::read(file).unwrap_or_default().hash(&mut hasher);
+    }
+    format!("{:016x}", hasher.finish())
+}

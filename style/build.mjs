@@ -1,0 +1,60 @@
+// Makes what the console's pages load besides the wasm: `node style/build.mjs [site]`.
+//
+// Writes into `target/site` (or the given folder), next to the wasm-bindgen output in `pkg/`:
+//   console.css           style/main.css with its imports, minified
+//   icons.svg             a sprite of the icons named in style/icons.txt
+//   vendor/*.mjs          xterm and its addons as published, the version in the name
+//   favicon.svg, …        everything in public/
+// server/build.rs embeds that folder.
+
+import { build } from "esbuild";
+import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
+const site = resolve(process.argv[2] ?? join(root, "target/site"));
+const modules = join(root, "node_modules");
+const { dependencies } = createRequire(import.meta.url)("../package.json");
+
+/** Files taken from packages unchanged. The version is part of the name; app/src/shell.rs maps it. */
+const vendored = [
+  ["@xterm/xterm", "lib/xterm.mjs", "xterm"],
+  ["@xterm/addon-fit", "lib/addon-fit.mjs", "xterm-addon-fit"],
+];
+
+async function vendor() {
+  for (const [name, file, as] of vendored) {
+    const code = await readFile(join(modules, name, file), "utf8");
+    // The source map is not served; a reference to it would be a failed request in the tools.
+    const target = join(site, "vendor", `${as}-${dependencies[name]}.mjs`);
+    await writeFile(target, code.replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));
+  }
+}
+
+async function icons() {
+  const list = await readFile(join(root, "style/icons.txt"), "utf8");
+  const names = list.split("\n").filter((line) => line && !line.startsWith("#"));
+  const symbols = names.map(async (name) => {
+    const svg = await readFile(join(modules, "lucide-static/icons", `${name}.svg`), "utf8");
+    const shapes = svg.replace(/^[^]*?<svg[^>]*>|<\/svg>[^]*$/g, "").replace(/\s+/g, " ").trim();
+    return `<symbol id="${name}" viewBox="0 0 24 24">${shapes}</symbol>`;
+  });
+  const sprite = `<svg xmlns="http://www.w3.org/2000/svg">${(await Promise.all(symbols)).join("")}</svg>\n`;
+  await writeFile(join(site, "icons.svg"), sprite);
+}
+
+function styles() {
+  return build({
+    entryPoints: [join(root, "style/main.css")],
+    outfile: join(site, "console.css"),
+    bundle: true,
+    minify: true,
+    target: ["chrome120", "firefox121", "safari17"],
+    logLevel: "warning",
+  });
+}
+
+await mkdir(join(site, "vendor"), { recursive: true });
+await Promise.all([vendor(), icons(), styles(), cp(join(root, "public"), site, { recursive: true })]);
