@@ -1,1 +1,106 @@
 //! What the server must not forget: SQL store and migrations.
+//!
+//! Container labels hold what was known at create; this store holds what changed since (renewals,
+//! metadata, delete intents), the history of ended sandboxes, console sessions and the id of this
+//! installation. Everything in memory is derived from both.
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod model;
+mod sqlite;
+
+pub use model::{Changes, HistoryEntry, Outcome, SessionRow, StageTime};
+pub use sqlite::SqliteStore;
+
+use std::collections::{BTreeMap, HashMap};
+
+use async_trait::async_trait;
+use osb_protocol::{SandboxId, WireTime};
+
+/// Why the store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database cannot be opened.
+    #[error("cannot open the store at {path}")]
+    Open {
+        /// Where it should be.
+        path: String,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The schema cannot be brought up to date.
+    #[error("cannot bring the store's schema up to date")]
+    Migrate(#[source] sqlx::migrate::MigrateError),
+    /// A statement failed.
+    #[error("store: cannot {op}")]
+    Query {
+        /// What was asked.
+        op: &'static str,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A stored value cannot be read back.
+    #[error("store: {what} is damaged")]
+    Damaged {
+        /// Which value.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// What the server keeps in a database. Each call is one transaction.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Id of this installation, made on first use.
+    async fn instance_id(&self) -> Result<String, StoreError>;
+
+    /// What changed since create, of every sandbox.
+    async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError>;
+
+    /// Keeps a new expiry.
+    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError>;
+
+    /// Keeps the metadata, which replaces that of the labels.
+    async fn set_metadata(
+        &self,
+        id: &SandboxId,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError>;
+
+    /// Keeps the intent to delete: whatever happens next, the sandbox goes.
+    async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError>;
+
+    /// Forgets the changes of a sandbox that is gone and writes its history.
+    async fn finish(&self, entry: &HistoryEntry) -> Result<(), StoreError>;
+
+    /// One ended sandbox.
+    async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError>;
+
+    /// The newest ended sandboxes.
+    async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+
+    /// Deletes history that ended before a moment; answers how much.
+    async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;
+
+    /// Adds a session; `false` when the id is taken.
+    async fn session_create(&self, session: &SessionRow) -> Result<bool, StoreError>;
+
+    /// Writes a session.
+    async fn session_save(&self, session: &SessionRow) -> Result<(), StoreError>;
+
+    /// Reads a session, also an expired one.
+    async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError>;
+
+    /// Deletes a session; a missing one is fine.
+    async fn session_delete(&self, id: &str) -> Result<(), StoreError>;
+
+    /// Deletes sessions that expired before a moment (Unix seconds); answers how many.
+    async fn session_prune(&self, before: i64) -> Result<u64, StoreError>;
+
+    /// Flushes and closes the connections.
+    async fn close(&self);
+}

@@ -1,0 +1,92 @@
+//! Rows as types.
+
+use std::collections::BTreeMap;
+
+use osb_protocol::{SandboxId, WireTime};
+
+/// What changed of one sandbox since its create.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Renewed expiry.
+    pub expires_at: Option<WireTime>,
+    /// Patched metadata; replaces the labels' wholly.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// When deletion was asked for.
+    pub deleted_at: Option<WireTime>,
+}
+
+/// How a sandbox ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A client deleted it.
+    Deleted,
+    /// Its time was up.
+    Expired,
+    /// It could not be made.
+    CreateFailed,
+    /// Somebody removed it behind our back.
+    Vanished,
+}
+
+impl Outcome {
+    /// The stored name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Expired => "expired",
+            Self::CreateFailed => "create_failed",
+            Self::Vanished => "vanished",
+        }
+    }
+
+    pub(crate) fn from_stored(name: &str) -> Self {
+        match name {
+            "deleted" => Self::Deleted,
+            "expired" => Self::Expired,
+            "create_failed" => Self::CreateFailed,
+            _ => Self::Vanished,
+        }
+    }
+}
+
+/// When a stage of a create was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageTime {
+    /// Name of the stage.
+    pub stage: String,
+    /// When.
+    pub at: WireTime,
+}
+
+/// A sandbox that is gone, or a create that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// Its name.
+    pub id: SandboxId,
+    /// Requested image.
+    pub image: String,
+    /// When it was accepted.
+    pub created_at: WireTime,
+    /// When it ended.
+    pub ended_at: WireTime,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Error code or state reason.
+    pub reason: String,
+    /// The reason in words.
+    pub message: String,
+    /// Stages of its create.
+    pub stages: Vec<StageTime>,
+}
+
+/// A console session as bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Session id.
+    pub id: String,
+    /// Encoded contents.
+    pub data: Vec<u8>,
+    /// Unix seconds.
+    pub expires_at: i64,
+}

@@ -1,0 +1,159 @@
+//! Table `sandbox_history`.
+
+use osb_protocol::{SandboxId, WireTime};
+
+use super::{SqliteStore, failed};
+use crate::{HistoryEntry, Outcome, StageTime, StoreError};
+
+type Row = (String, String, i64, i64, String, String, String, String);
+
+const EPOCH: &str = "0 is a valid time";
+
+impl SqliteStore {
+    pub(super) async fn write_finish(&self, entry: &HistoryEntry) -> Result<(), StoreError> {
+        const OP: &str = "write the history";
+        let stages: Vec<(&str, i64)> = entry
+            .stages
+            .iter()
+            .map(|stage| (stage.stage.as_str(), stage.at.unix_us()))
+            .collect();
+        let stages = serde_json::to_string(&stages).map_err(|source| StoreError::Damaged {
+            what: "stage times",
+            source,
+        })?;
+        let mut transaction = self.writer.begin().await.map_err(failed(OP))?;
+        sqlx::query(
+            "INSERT INTO sandbox_history
+               (id, image, created_at, ended_at, outcome, reason, message, stages)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(entry.id.as_str())
+        .bind(&entry.image)
+        .bind(entry.created_at.unix_us())
+        .bind(entry.ended_at.unix_us())
+        .bind(entry.outcome.as_str())
+        .bind(&entry.reason)
+        .bind(&entry.message)
+        .bind(stages)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failed(OP))?;
+        sqlx::query("DELETE FROM sandbox_changes WHERE id = $1")
+            .bind(entry.id.as_str())
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed(OP))?;
+        transaction.commit().await.map_err(failed(OP))
+    }
+
+    pub(super) async fn read_history(
+        &self,
+        id: &SandboxId,
+    ) -> Result<Option<HistoryEntry>, StoreError> {
+        let row: Option<Row> = sqlx::query_as(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
+             FROM sandbox_history WHERE id = $1",
+        )
+        .bind(id.as_str())
+        .fetch_optional(&self.reader)
+        .await
+        .map_err(failed("read the history"))?;
+        row.map(entry).transpose()
+    }
+
+    pub(super) async fn read_recent_history(
+        &self,
+        limit: u32,
+    ) -> Result<Vec<HistoryEntry>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
+             FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
+        )
+        .bind(limit)
+        .fetch_all(&self.reader)
+        .await
+        .map_err(failed("read the history"))?;
+        rows.into_iter().map(entry).collect()
+    }
+
+    pub(super) async fn delete_history(&self, before: WireTime) -> Result<u64, StoreError> {
+        let done = sqlx::query("DELETE FROM sandbox_history WHERE ended_at < $1")
+            .bind(before.unix_us())
+            .execute(&self.writer)
+            .await
+            .map_err(failed("prune the history"))?;
+        Ok(done.rows_affected())
+    }
+}
+
+fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
+    let (id, image, created_at, ended_at, outcome, reason, message, stages) = row;
+    let stages: Vec<(String, i64)> =
+        serde_json::from_str(&stages).map_err(|source| StoreError::Damaged {
+            what: "stage times",
+            source,
+        })?;
+    let time = |us| {
+        WireTime::from_unix_us(us)
+            .or(WireTime::from_unix_us(0))
+            .expect(EPOCH)
+    };
+    Ok(HistoryEntry {
+        id: SandboxId::new(id),
+        image,
+        created_at: time(created_at),
+        ended_at: time(ended_at),
+        outcome: Outcome::from_stored(&outcome),
+        reason,
+        message,
+        stages: stages
+            .into_iter()
+            .map(|(stage, at)| StageTime {
+                stage,
+                at: time(at),
+            })
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    #[tokio::test]
+    async fn finishing_moves_a_sandbox_from_changes_to_history_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("s.db"))
+            .await
+            .unwrap();
+        let at = |us| WireTime::from_unix_us(us).unwrap();
+        let entry = HistoryEntry {
+            id: "a".into(),
+            image: "debian:12".into(),
+            created_at: at(1),
+            ended_at: at(9),
+            outcome: Outcome::Expired,
+            reason: "EXPIRED".into(),
+            message: "its time was up".into(),
+            stages: vec![StageTime {
+                stage: "accepted".into(),
+                at: at(1),
+            }],
+        };
+        store.set_expiry(&entry.id, at(5)).await.unwrap();
+        store.finish(&entry).await.unwrap();
+        store
+            .finish(&HistoryEntry {
+                message: "again".into(),
+                ..entry.clone()
+            })
+            .await
+            .unwrap();
+        assert!(store.all_changes().await.unwrap().is_empty());
+        assert_eq!(store.history(&entry.id).await.unwrap(), Some(entry.clone()));
+        assert_eq!(store.recent_history(10).await.unwrap(), [entry]);
+        assert_eq!(store.prune_history(at(9)).await.unwrap(), 0);
+        assert_eq!(store.prune_history(at(10)).await.unwrap(), 1);
+    }
+}

@@ -1,0 +1,180 @@
+//! Tables `instance` and `sandbox_changes`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use osb_protocol::{SandboxId, WireTime};
+use uuid::Uuid;
+
+use super::{SqliteStore, failed};
+use crate::{Changes, StoreError};
+
+impl SqliteStore {
+    pub(super) async fn read_or_make_instance_id(&self) -> Result<String, StoreError> {
+        let fresh = Uuid::new_v4().simple().to_string();
+        sqlx::query_scalar(
+            "INSERT INTO instance (only_row, id) VALUES (1, $1)
+             ON CONFLICT (only_row) DO UPDATE SET id = id RETURNING id",
+        )
+        .bind(fresh)
+        .fetch_one(&self.writer)
+        .await
+        .map_err(failed("read the instance id"))
+    }
+
+    pub(super) async fn read_all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
+        type Row = (String, Option<i64>, Option<String>, Option<i64>);
+        let rows: Vec<Row> =
+            sqlx::query_as("SELECT id, expires_at, metadata, deleted_at FROM sandbox_changes")
+                .fetch_all(&self.reader)
+                .await
+                .map_err(failed("read the sandbox changes"))?;
+        rows.into_iter()
+            .map(|(id, expires_at, metadata, deleted_at)| {
+                let metadata = metadata
+                    .map(|text| serde_json::from_str(&text))
+                    .transpose()
+                    .map_err(|source| StoreError::Damaged {
+                        what: "sandbox metadata",
+                        source,
+                    })?;
+                let changes = Changes {
+                    expires_at: expires_at.and_then(WireTime::from_unix_us),
+                    metadata,
+                    deleted_at: deleted_at.and_then(WireTime::from_unix_us),
+                };
+                Ok((SandboxId::new(id), changes))
+            })
+            .collect()
+    }
+
+    pub(super) async fn write_expiry(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+    ) -> Result<(), StoreError> {
+        sqlx::query(
+            "INSERT INTO sandbox_changes (id, expires_at) VALUES ($1, $2)
+             ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
+        )
+        .bind(id.as_str())
+        .bind(at.unix_us())
+        .execute(&self.writer)
+        .await
+        .map_err(failed("keep the expiry"))?;
+        Ok(())
+    }
+
+    pub(super) async fn write_metadata(
+        &self,
+        id: &SandboxId,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let text = serde_json::to_string(metadata).map_err(|source| StoreError::Damaged {
+            what: "sandbox metadata",
+            source,
+        })?;
+        sqlx::query(
+            "INSERT INTO sandbox_changes (id, metadata) VALUES ($1, $2)
+             ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata",
+        )
+        .bind(id.as_str())
+        .bind(text)
+        .execute(&self.writer)
+        .await
+        .map_err(failed("keep the metadata"))?;
+        Ok(())
+    }
+
+    pub(super) async fn write_deleted(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+    ) -> Result<(), StoreError> {
+        sqlx::query(
+            "INSERT INTO sandbox_changes (id, deleted_at) VALUES ($1, $2)
+             ON CONFLICT (id) DO UPDATE
+             SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at)",
+        )
+        .bind(id.as_str())
+        .bind(at.unix_us())
+        .execute(&self.writer)
+        .await
+        .map_err(failed("keep the delete intent"))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    #[tokio::test]
+    async fn changes_survive_a_restart_and_do_not_touch_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/er/store.db");
+        let (id, at) = (
+            SandboxId::from("a"),
+            WireTime::from_unix_us(5_000_001).unwrap(),
+        );
+        let metadata = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
+        let instance = {
+            let store = SqliteStore::open(&path).await.unwrap();
+            store.set_expiry(&id, at).await.unwrap();
+            store.set_metadata(&id, &metadata).await.unwrap();
+            store.set_deleted(&id, at).await.unwrap();
+            store
+                .set_deleted(&id, at.plus_seconds(9).unwrap())
+                .await
+                .unwrap();
+            let instance = store.instance_id().await.unwrap();
+            assert_eq!(store.instance_id().await.unwrap(), instance);
+            store.close().await;
+            instance
+        };
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_eq!(store.instance_id().await.unwrap(), instance);
+        let want = Changes {
+            expires_at: Some(at),
+            metadata: Some(metadata),
+            deleted_at: Some(at),
+        };
+        assert_eq!(
+            store.all_changes().await.unwrap(),
+            HashMap::from([(id, want)])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_folder_in_the_way_is_a_clear_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = SqliteStore::open(folder.path()).await.unwrap_err();
+        assert!(
+            error.to_string().starts_with("cannot open the store at "),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn many_writers_queue_instead_of_failing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("s.db"))
+            .await
+            .unwrap();
+        let writes = (0..64).map(|n| {
+            let store = store.clone();
+            async move {
+                let at = WireTime::from_unix_us(n).unwrap();
+                store.set_expiry(&SandboxId::new(n.to_string()), at).await
+            }
+        });
+        let mut set = tokio::task::JoinSet::new();
+        for write in writes {
+            set.spawn(write);
+        }
+        for result in set.join_all().await {
+            result.unwrap();
+        }
+        assert_eq!(store.all_changes().await.unwrap().len(), 64);
+    }
+}

@@ -1,0 +1,99 @@
+//! Table `sessions`.
+
+use super::{SqliteStore, failed};
+use crate::{SessionRow, StoreError};
+
+impl SqliteStore {
+    pub(super) async fn insert_session(&self, session: &SessionRow) -> Result<bool, StoreError> {
+        let done = sqlx::query(
+            "INSERT INTO sessions (id, data, expires_at) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(&session.id)
+        .bind(&session.data)
+        .bind(session.expires_at)
+        .execute(&self.writer)
+        .await
+        .map_err(failed("add a session"))?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    pub(super) async fn upsert_session(&self, session: &SessionRow) -> Result<(), StoreError> {
+        sqlx::query(
+            "INSERT INTO sessions (id, data, expires_at) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE
+             SET data = excluded.data, expires_at = excluded.expires_at",
+        )
+        .bind(&session.id)
+        .bind(&session.data)
+        .bind(session.expires_at)
+        .execute(&self.writer)
+        .await
+        .map_err(failed("save a session"))?;
+        Ok(())
+    }
+
+    pub(super) async fn read_session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        let row: Option<(String, Vec<u8>, i64)> =
+            sqlx::query_as("SELECT id, data, expires_at FROM sessions WHERE id = $1")
+                .bind(id)
+                .fetch_optional(&self.reader)
+                .await
+                .map_err(failed("load a session"))?;
+        Ok(row.map(|(id, data, expires_at)| SessionRow {
+            id,
+            data,
+            expires_at,
+        }))
+    }
+
+    pub(super) async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
+        sqlx::query("DELETE FROM sessions WHERE id = $1")
+            .bind(id)
+            .execute(&self.writer)
+            .await
+            .map_err(failed("delete a session"))?;
+        Ok(())
+    }
+
+    pub(super) async fn delete_sessions(&self, before: i64) -> Result<u64, StoreError> {
+        let done = sqlx::query("DELETE FROM sessions WHERE expires_at < $1")
+            .bind(before)
+            .execute(&self.writer)
+            .await
+            .map_err(failed("prune sessions"))?;
+        Ok(done.rows_affected())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    #[tokio::test]
+    async fn sessions_are_created_once_and_pruned_by_expiry() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("s.db"))
+            .await
+            .unwrap();
+        let row = SessionRow {
+            id: "s".into(),
+            data: vec![1, 2],
+            expires_at: 100,
+        };
+        assert!(store.session_create(&row).await.unwrap());
+        assert!(!store.session_create(&row).await.unwrap());
+        let newer = SessionRow {
+            data: vec![3],
+            expires_at: 200,
+            ..row
+        };
+        store.session_save(&newer).await.unwrap();
+        assert_eq!(store.session_load("s").await.unwrap(), Some(newer));
+        assert_eq!(store.session_prune(200).await.unwrap(), 0);
+        assert_eq!(store.session_prune(201).await.unwrap(), 1);
+        assert_eq!(store.session_load("s").await.unwrap(), None);
+        store.session_delete("s").await.unwrap();
+    }
+}
