@@ -1,1 +1,38 @@
-//! A streaming HTTP and upgrade reverse proxy.
+//! A streaming reverse proxy for HTTP/1.1 and for whatever is reached by `Upgrade`.
+//!
+//! ```text
+//!            HeaderRules            connection pool
+//!  request ──────────────▶ Forwarder ───────────────▶ backend
+//!          ◀────────────── Forwarder ◀───────────────
+//!                             │ 101
+//!                             └──▶ tunnel: bytes both ways until either side or the process ends
+//! ```
+//!
+//! What it promises (contract: lifecycle §7, §8, §28; execd §12):
+//!
+//! * Path and query reach the backend byte for byte ([`Target`]); repeated headers stay separate
+//!   lines; nothing is invented (no `Accept-Encoding`, no `User-Agent`) and nothing is decoded.
+//! * Bodies of any method are streamed both ways, one frame at a time, at the reader's pace.
+//! * When the client goes away the backend connection goes away, also before the response head.
+//! * Redirects are passed on, never followed; environment variables for proxies are not read.
+//! * Errors say whose fault it was and never name the backend ([`ForwardError`]).
+//!
+//! HTTP/2 clients are served, except for WebSocket over HTTP/2 (RFC 8441).
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod body;
+mod error;
+mod forwarder;
+mod headers;
+mod limits;
+mod rules;
+mod target;
+mod tunnel;
+
+pub use body::BodyError;
+pub use error::{Awaited, ForwardError, Origin};
+pub use forwarder::Forwarder;
+pub use limits::Limits;
+pub use rules::{Forwarded, HeaderRules, Host, Peer};
+pub use target::{Target, after_segments};

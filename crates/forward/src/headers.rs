@@ -1,0 +1,98 @@
+//! Headers that belong to one connection and must not travel further (RFC 9110 §7.6.1).
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{
+        CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
+        UPGRADE,
+    },
+};
+
+/// contract: lifecycle §7.5
+static HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Removes the hop-by-hop headers and those that `Connection` names.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = connection_options(headers)
+        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// The protocol a message wants to switch to, when `Connection` says that it means it.
+pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+    connection_options(headers)
+        .any(|option| option.eq_ignore_ascii_case("upgrade"))
+        .then(|| headers.get(UPGRADE).cloned())
+        .flatten()
+}
+
+/// Makes a message ask for, or agree to, an upgrade.
+pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(UPGRADE, protocol);
+}
+
+fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(CONNECTION)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|option| !option.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(headers: &[(&'static str, &'static str)]) -> HeaderMap {
+        headers
+            .iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_static(value),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn connection_headers_and_those_it_names_are_removed() {
+        let mut headers = map(&[
+            ("connection", "keep-alive, X-One"),
+            ("connection", ",x-two ,"),
+            ("x-one", "1"),
+            ("x-two", "2"),
+            ("x-three", "3"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+        ]);
+        strip_hop_by_hop(&mut headers);
+        assert_eq!(headers, map(&[("x-three", "3")]));
+    }
+
+    #[test]
+    fn an_upgrade_needs_both_headers() {
+        let both = map(&[("connection", "keep-alive, Upgrade"), ("upgrade", "vnc")]);
+        assert_eq!(upgrade(&both).unwrap(), "vnc");
+        assert_eq!(upgrade(&map(&[("upgrade", "vnc")])), None);
+        assert_eq!(upgrade(&map(&[("connection", "upgrade")])), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! How long the forwarder waits and how much it keeps.
+
+use std::time::Duration;
+
+/// Bounds of one [`Forwarder`](crate::Forwarder).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// To open a TCP connection to the backend, name resolution excluded.
+    pub connect: Duration,
+    /// Longest silence: nothing of the request goes out and nothing of the response comes in.
+    /// `None` waits for as long as both sides stay connected. A tunnel may be silent for ever.
+    pub idle: Option<Duration>,
+    /// How long an unused connection is kept for the next request.
+    pub keep: Duration,
+    /// Unused connections kept for each backend. Those in use are not limited here: a limit on
+    /// them would let slow streams starve everybody else.
+    pub keep_per_backend: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            // contract: lifecycle §7, read timeout
+            idle: Some(Duration::from_secs(180)),
+            // Shorter than the five seconds after which common application servers hang up, so
+            // that a request seldom meets a connection that is just being closed.
+            keep: Duration::from_secs(4),
+            keep_per_backend: 32,
+        }
+    }
+}

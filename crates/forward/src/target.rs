@@ -1,0 +1,85 @@
+//! Where a request goes.
+
+use http::{
+    Uri,
+    uri::{Authority, PathAndQuery, Scheme},
+};
+
+/// A backend and what to ask it for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Host and port; IPv6 addresses in brackets.
+    pub authority: Authority,
+    /// Path and query as they are sent, byte for byte.
+    pub path_and_query: PathAndQuery,
+}
+
+impl Target {
+    pub(crate) fn into_uri(self) -> Uri {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = Some(self.authority);
+        parts.path_and_query = Some(self.path_and_query);
+        Uri::from_parts(parts).expect("scheme, authority and path are all there")
+    }
+}
+
+/// What follows the first `segments` segments of the path, with the query, as the client sent it:
+/// percent escapes, doubled slashes and a bare `?` stay. `/` where nothing follows.
+///
+/// Use the URI as it came in (in axum `OriginalUri` below a `nest`).
+///
+/// ```
+/// let uri: http::Uri = "/proxy/8080//a%2Fb?x&x=1".parse().unwrap();
+/// assert_eq!(osb_forward::after_segments(&uri, 2), "//a%2Fb?x&x=1");
+/// ```
+#[must_use]
+pub fn after_segments(uri: &Uri, segments: usize) -> PathAndQuery {
+    let path = uri.path();
+    let rest = path
+        .match_indices('/')
+        .nth(segments)
+        .map_or("", |(start, _)| &path[start..]);
+    let rest = if rest.is_empty() { "/" } else { rest };
+    let whole = match uri.query() {
+        Some(query) => format!("{rest}?{query}"),
+        None => rest.to_owned(),
+    };
+    PathAndQuery::try_from(whole).expect("parts of a valid path and query are valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_the_path_keeps_its_bytes() {
+        for (uri, segments, expected) in [
+            (
+                "/proxy/8080/a%2Fb/%7e?q=%20&flag",
+                2,
+                "/a%2Fb/%7e?q=%20&flag",
+            ),
+            ("/proxy/8080", 2, "/"),
+            ("/proxy/8080/", 2, "/"),
+            ("/proxy/8080?", 2, "/?"),
+            ("/proxy/8080?a=/b", 2, "/?a=/b"),
+            ("/proxy/8080//x//", 2, "//x//"),
+            ("/v1/sandboxes/id/proxy/80/../x", 5, "/../x"),
+            ("http://host/proxy/80/x", 2, "/x"),
+            ("/same", 0, "/same"),
+        ] {
+            let uri: Uri = uri.parse().unwrap();
+            assert_eq!(after_segments(&uri, segments), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_target_becomes_a_uri() {
+        let target = Target {
+            authority: "[::1]:8080".parse().unwrap(),
+            path_and_query: "//a?b".parse().unwrap(),
+        };
+        assert_eq!(target.into_uri(), "http://[::1]:8080//a?b");
+    }
+}
