@@ -1,1 +1,39 @@
 //! Models of execd, the daemon inside each sandbox (contract: execd §4, §5, §9, §10, §11).
+//!
+//! | Module | What travels |
+//! |---|---|
+//! | [`command`] | requests and status of `/command` |
+//! | [`event`] | the events of a stream |
+//! | [`file`] | the filesystem routes |
+//! | [`metrics`] | `/metrics` and `/metrics/watch` |
+//! | [`pty`] | terminal sessions and their WebSocket frames |
+
+pub mod command;
+pub mod event;
+pub mod file;
+pub mod metrics;
+pub mod pty;
+
+/// Port that execd listens on unless told otherwise; every SDK knows it.
+pub const DEFAULT_PORT: u16 = 44772;
+
+/// Error codes of execd (contract: execd §2.2, §9).
+pub mod code {
+    #![expect(missing_docs, reason = "the names say it; the contract lists them")]
+    pub const INVALID_REQUEST_BODY: &str = "INVALID_REQUEST_BODY";
+    pub const MISSING_QUERY: &str = "MISSING_QUERY";
+    pub const RUNTIME_ERROR: &str = "RUNTIME_ERROR";
+    pub const INVALID_FILE: &str = "INVALID_FILE";
+    pub const INVALID_FILE_CONTENT: &str = "INVALID_FILE_CONTENT";
+    pub const INVALID_FILE_METADATA: &str = "INVALID_FILE_METADATA";
+    pub const FILE_NOT_FOUND: &str = "FILE_NOT_FOUND";
+    pub const CONTEXT_NOT_FOUND: &str = "CONTEXT_NOT_FOUND";
+    pub const UNAUTHORIZED: &str = "UNAUTHORIZED";
+    pub const UNKNOWN: &str = "UNKNOWN";
+    pub const ALREADY_CONNECTED: &str = "ALREADY_CONNECTED";
+    pub const START_FAILED: &str = "START_FAILED";
+    pub const STDIN_WRITE_FAILED: &str = "STDIN_WRITE_FAILED";
+    pub const INVALID_FRAME: &str = "INVALID_FRAME";
+    pub const READ_ONLY: &str = "READ_ONLY";
+    pub const VIEWER_REQUIRES_RUNNING_SESSION: &str = "VIEWER_REQUIRES_RUNNING_SESSION";
+}

@@ -1,0 +1,148 @@
+//! The filesystem routes (contract: execd §10).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// What is known about one entry; symbolic links are not followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileInfo {
+    /// Absolute path.
+    pub path: String,
+    /// What kind of entry it is.
+    #[serde(rename = "type")]
+    pub kind: FileKind,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content.
+    pub modified_at: Timestamp,
+    /// Last change of the inode; the contract's name for it is misleading.
+    pub created_at: Timestamp,
+    /// Name of the owner, or the id in decimal when it has none.
+    pub owner: String,
+    /// Name of the group, or the id in decimal when it has none.
+    pub group: String,
+    /// Permission bits as octal digits written in decimal: 0644 is `644`.
+    pub mode: u32,
+}
+
+/// Kinds of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A socket, pipe or device.
+    Other,
+}
+
+/// Permissions to set. Absent members change nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Permission {
+    /// Name or number of the new owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Name or number of the new group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Permission bits as octal digits written in decimal; 0 leaves them.
+    #[serde(default)]
+    pub mode: i64,
+}
+
+/// JSON of a `metadata` part of an upload (contract: execd §10.10).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UploadMetadata {
+    /// Where the content goes.
+    pub path: String,
+    /// Permissions of the file.
+    #[serde(flatten)]
+    pub permission: Permission,
+}
+
+/// One entry of `POST /files/mv`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// What is moved.
+    pub src: String,
+    /// Its new path; must not exist.
+    pub dest: String,
+}
+
+/// One value of `POST /files/replace`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// Text to look for.
+    #[serde(default)]
+    pub old: String,
+    /// Text in its place.
+    #[serde(default)]
+    pub new: String,
+}
+
+/// One value of the answer of `POST /files/replace?verbose=true`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// How often the text was found.
+    #[serde(rename = "replacedCount")]
+    pub count: usize,
+}
+
+/// Permission bits as the wire writes them: 0o644 is 644.
+#[must_use]
+pub fn mode_to_wire(bits: u32) -> u32 {
+    (bits >> 6 & 7) * 100 + (bits >> 3 & 7) * 10 + (bits & 7)
+}
+
+/// Permission bits from the wire: the digits are octal, only the lower nine bits count. `None` when
+/// a digit is not octal or the number is negative.
+#[must_use]
+pub fn mode_from_wire(mut digits: i64) -> Option<u32> {
+    if digits < 0 {
+        return None;
+    }
+    let (mut bits, mut shift) = (0, 0);
+    while digits > 0 {
+        let digit = u32::try_from(digits % 10).ok().filter(|digit| *digit < 8)?;
+        if shift < 9 {
+            bits |= digit << shift;
+        }
+        digits /= 10;
+        shift += 3;
+    }
+    Some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_octal_digits() {
+        for (bits, wire) in [(0o644, 644), (0o7, 7), (0o100_755, 755), (0, 0)] {
+            assert_eq!(mode_to_wire(bits), wire);
+        }
+        assert_eq!(mode_from_wire(755), Some(0o755));
+        assert_eq!(
+            mode_from_wire(4755),
+            Some(0o755),
+            "only the lower nine bits"
+        );
+        assert_eq!(mode_from_wire(0), Some(0));
+        for bad in [-1, 8, 690, i64::MIN] {
+            assert_eq!(mode_from_wire(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn metadata_tolerates_nulls_and_absent_members() {
+        let read = |text| serde_json::from_str::<UploadMetadata>(text).unwrap();
+        let metadata = read(r#"{"path":"/a","owner":null,"group":null,"mode":755}"#);
+        assert_eq!(metadata.permission.mode, 755);
+        assert_eq!(metadata.permission.owner, None);
+        assert_eq!(read(r#"{"path":"/a"}"#).permission, Permission::default());
+    }
+}
