@@ -1,0 +1,197 @@
+//! Connections to the backend: reused, replaced, and turned into tunnels.
+
+use crate::support::{Fixture, PATIENCE, lines};
+use futures::{SinkExt, StreamExt};
+use osb_forward::HeaderRules;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::{
+    Message,
+    client::IntoClientRequest,
+    handshake::server::{Request, Response},
+};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+const UPGRADE: &str = "GET /p/s?t=%2F HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\n\
+                       upgrade: echo/7\r\norigin: http://o\r\n\r\n";
+
+async fn fixture() -> Fixture {
+    Fixture::new(HeaderRules::default()).await
+}
+
+#[tokio::test]
+async fn a_connection_serves_many_requests() {
+    let fixture = fixture().await;
+    let mut client = fixture.send("GET /p/0 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    for number in 1..20 {
+        backend.head().await;
+        backend.write(OK).await;
+        client.read_to("\r\n\r\nok").await;
+        client
+            .write(&format!("POST /p/{number} HTTP/1.1\r\nhost: a\r\n\r\n"))
+            .await;
+        // On the same connection: nobody accepts another one.
+    }
+    assert!(backend.head().await.starts_with("POST /19 "));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_backend_closed_is_replaced() {
+    let fixture = fixture().await;
+    let mut client = fixture.send("GET /p/1 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend.write(OK).await;
+    client.read_to("\r\n\r\nok").await;
+    backend.0.set_zero_linger().unwrap();
+    drop(backend);
+    client
+        .write("POST /p/2 HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody")
+        .await;
+    let mut backend = fixture.accept().await;
+    assert!(backend.head().await.starts_with("POST /2 "));
+    assert_eq!(backend.read_to("body").await, "body");
+    backend.write(OK).await;
+    client.read_to("\r\n\r\nok").await;
+}
+
+#[tokio::test]
+async fn websocket_frames_and_subprotocols_pass() {
+    let fixture = fixture().await;
+    let request = {
+        let mut request = format!("ws://{}/p/chat?x=1", fixture.proxy)
+            .into_client_request()
+            .unwrap();
+        request
+            .headers_mut()
+            .insert("sec-websocket-protocol", "v2, v1".parse().unwrap());
+        request
+            .headers_mut()
+            .insert("origin", "http://o".parse().unwrap());
+        request
+    };
+    let serve = async {
+        let (stream, _) = fixture.backend.accept().await.unwrap();
+        #[expect(
+            clippy::result_large_err,
+            reason = "the callback's type is tungstenite's"
+        )]
+        let choose = |request: &Request, mut response: Response| {
+            assert_eq!(request.uri(), "/chat?x=1");
+            assert_eq!(request.headers()["origin"], "http://o");
+            assert_eq!(request.headers()["sec-websocket-protocol"], "v2, v1");
+            response
+                .headers_mut()
+                .insert("sec-websocket-protocol", "v1".parse().unwrap());
+            Ok(response)
+        };
+        let mut socket = tokio_tungstenite::accept_hdr_async(stream, choose)
+            .await
+            .unwrap();
+        while let Some(Ok(message)) = socket.next().await {
+            if message.is_text() || message.is_binary() {
+                socket.send(message).await.unwrap();
+            }
+        }
+    };
+    let talk = async {
+        let (mut socket, response) = tokio_tungstenite::connect_async(request).await.unwrap();
+        assert_eq!(response.headers()["sec-websocket-protocol"], "v1");
+        for message in [Message::text("hello"), Message::binary(vec![0; 300_000])] {
+            socket.send(message.clone()).await.unwrap();
+            assert_eq!(socket.next().await.unwrap().unwrap(), message);
+        }
+        socket.close(None).await.unwrap();
+        assert!(socket.next().await.unwrap().unwrap().is_close());
+    };
+    timeout(PATIENCE, async { tokio::join!(serve, talk) })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_tunnel_carries_any_protocol_from_the_first_byte() {
+    let fixture = fixture().await;
+    let mut client = fixture.send(UPGRADE).await;
+    let mut backend = fixture.accept().await;
+    let head = backend.head().await;
+    assert!(head.starts_with("GET /s?t=%2F HTTP/1.1\r\n"), "{head}");
+    assert_eq!(lines(&head, "connection"), ["upgrade"]);
+    assert_eq!(lines(&head, "upgrade"), ["echo/7"]);
+    assert_eq!(lines(&head, "origin"), ["http://o"]);
+    // The first bytes come with the head, and must not be lost.
+    backend
+        .write("HTTP/1.1 101 Switching\r\nconnection: Upgrade\r\nupgrade: echo/7\r\nx-a: 1\r\n\r\nwelcome")
+        .await;
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.1 101 Switching\r\n"), "{head}");
+    assert_eq!(lines(&head, "upgrade"), ["echo/7"]);
+    assert_eq!(lines(&head, "x-a"), ["1"]);
+    assert_eq!(client.read_to("welcome").await, "welcome");
+    client.write("ping").await;
+    assert_eq!(backend.read_to("ping").await, "ping");
+    drop(client);
+    assert_eq!(backend.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_refused_upgrade_is_an_ordinary_response() {
+    let fixture = fixture().await;
+    let mut client = fixture.send(UPGRADE).await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend
+        .write("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno")
+        .await;
+    assert!(
+        client
+            .read_to("\r\n\r\nno")
+            .await
+            .starts_with("HTTP/1.1 403 ")
+    );
+}
+
+#[tokio::test]
+async fn nobody_is_switched_unasked() {
+    let fixture = fixture().await;
+    let mut client = fixture
+        .send("GET /p/ HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        .await;
+    let mut backend = fixture.accept().await;
+    let head = backend.head().await;
+    assert!(lines(&head, "upgrade").is_empty(), "{head}");
+    backend
+        .write("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n")
+        .await;
+    assert!(client.rest().await.starts_with("HTTP/1.1 502 "));
+}
+
+#[tokio::test]
+async fn http2_by_upgrade_stays_http1() {
+    let fixture = fixture().await;
+    let _client = fixture
+        .send(
+            "GET /p/ HTTP/1.1\r\nhost: a\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\
+             http2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
+        )
+        .await;
+    let head = fixture.accept().await.head().await;
+    for gone in ["upgrade", "connection", "http2-settings"] {
+        assert!(lines(&head, gone).is_empty(), "{gone} in {head}");
+    }
+}
+
+#[tokio::test]
+async fn tunnels_end_when_the_process_stops() {
+    let fixture = fixture().await;
+    let mut client = fixture.send(UPGRADE).await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend
+        .write("HTTP/1.1 101 Switching\r\nconnection: Upgrade\r\nupgrade: echo/7\r\n\r\nx")
+        .await;
+    client.read_to("\r\n\r\nx").await;
+    fixture.tasks.stop();
+    assert_eq!(client.rest().await, "");
+    assert_eq!(backend.rest().await, "");
+}

@@ -1,0 +1,195 @@
+//! What the backend and the client see of each other's headers, path and query.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::support::{Fixture, lines};
+use http::{HeaderMap, HeaderName, HeaderValue, header, uri::Scheme};
+use osb_forward::{Forwarded, HeaderRules, Host, Peer};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+fn peer() -> Peer {
+    Peer {
+        address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7)),
+        scheme: Scheme::HTTPS,
+    }
+}
+
+/// Sends a request and returns the head that the backend got.
+async fn seen_by_backend(rules: HeaderRules, request: &str) -> String {
+    let fixture = Fixture::new(rules).await;
+    let mut client = fixture.send(request).await;
+    let mut backend = fixture.accept().await;
+    let head = backend.head().await;
+    backend.write(OK).await;
+    client.head().await;
+    head
+}
+
+/// Answers a request with `response` and returns the head that the client got.
+async fn seen_by_client(rules: HeaderRules, response: &str) -> String {
+    let fixture = Fixture::new(rules).await;
+    let mut client = fixture.send("GET /p/ HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend.write(response).await;
+    client.head().await
+}
+
+#[tokio::test]
+async fn path_and_query_arrive_byte_for_byte() {
+    let head = seen_by_backend(
+        HeaderRules::default(),
+        "GET /p//a%2Fb/%7E//c;d?x&y=%20+&x=2&&flag HTTP/1.1\r\nhost: a\r\n\r\n",
+    )
+    .await;
+    let first = head.lines().next().unwrap();
+    assert_eq!(first, "GET //a%2Fb/%7E//c;d?x&y=%20+&x=2&&flag HTTP/1.1");
+}
+
+#[tokio::test]
+async fn nothing_is_invented_and_repeated_headers_stay_apart() {
+    let head = seen_by_backend(
+        HeaderRules {
+            host: Host::Keep,
+            ..HeaderRules::default()
+        },
+        "GET /p/ HTTP/1.1\r\nHost: box.example\r\nX-A: 1\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\
+         Cookie: c=d\r\nX-A: 2\r\nTE: trailers\r\nX-Empty:\r\n\r\n",
+    )
+    .await;
+    let mut got: Vec<&str> = head
+        .lines()
+        .skip(1)
+        .filter(|line| !line.is_empty())
+        .collect();
+    got.sort_unstable();
+    assert_eq!(
+        got,
+        [
+            "cookie: c=d",
+            "host: box.example",
+            "x-a: 1",
+            "x-a: 2",
+            "x-empty: "
+        ]
+    );
+}
+
+#[tokio::test]
+async fn rules_drop_and_set_request_headers() {
+    let mut set_request = HeaderMap::new();
+    set_request.insert("x-token", HeaderValue::from_static("ours"));
+    let head = seen_by_backend(
+        HeaderRules {
+            drop_request: vec![
+                header::AUTHORIZATION,
+                HeaderName::from_static("open-sandbox-api-key"),
+            ]
+            .into(),
+            set_request,
+            ..HeaderRules::default()
+        },
+        "GET /p/ HTTP/1.1\r\nhost: a\r\nauthorization: x\r\nOPEN-SANDBOX-API-KEY: k\r\n\
+         x-token: theirs\r\nx-token: theirs2\r\nconnection: x-token\r\n\r\n",
+    )
+    .await;
+    assert_eq!(lines(&head, "x-token"), ["ours"]);
+    assert!(lines(&head, "authorization").is_empty(), "{head}");
+    assert!(lines(&head, "open-sandbox-api-key").is_empty(), "{head}");
+    assert_ne!(lines(&head, "host"), ["a"], "the host is the target's");
+    assert_eq!(lines(&head, "host").len(), 1);
+}
+
+#[tokio::test]
+async fn forwarded_headers_are_rebuilt() {
+    let head = seen_by_backend(
+        HeaderRules {
+            forwarded: Forwarded::Rebuild(peer()),
+            ..HeaderRules::default()
+        },
+        "GET /p/ HTTP/1.1\r\nhost: box.example:81\r\nx-forwarded-for: 10.0.0.1\r\nforwarded: for=1\r\n\
+         x-forwarded-host: evil\r\nx-forwarded-port: 1\r\nx-forwarded-proto: gopher\r\nx-real-ip: 1\r\n\r\n",
+    )
+    .await;
+    assert_eq!(lines(&head, "x-forwarded-for"), ["192.0.2.7"]);
+    assert_eq!(lines(&head, "x-forwarded-proto"), ["https"]);
+    assert_eq!(lines(&head, "x-forwarded-host"), ["box.example:81"]);
+    for gone in ["forwarded", "x-forwarded-port", "x-real-ip"] {
+        assert!(lines(&head, gone).is_empty(), "{gone} in {head}");
+    }
+}
+
+#[tokio::test]
+async fn forwarded_headers_are_appended() {
+    let head = seen_by_backend(
+        HeaderRules {
+            forwarded: Forwarded::Append(peer()),
+            ..HeaderRules::default()
+        },
+        "GET /p/ HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 10.0.0.1\r\nx-forwarded-proto: http\r\n\r\n",
+    )
+    .await;
+    assert_eq!(lines(&head, "x-forwarded-for"), ["10.0.0.1", "192.0.2.7"]);
+    assert_eq!(lines(&head, "x-forwarded-proto"), ["http"]);
+}
+
+#[tokio::test]
+async fn responses_keep_what_is_end_to_end() {
+    let head = seen_by_client(
+        HeaderRules {
+            drop_response: vec![header::SERVER].into(),
+            ..HeaderRules::default()
+        },
+        "HTTP/1.1 299 Very Odd\r\nset-cookie: a=1, x\r\nserver: b\r\nset-cookie: b=2\r\n\
+         connection: x-hop\r\nx-hop: 1\r\nkeep-alive: timeout=9\r\ncontent-encoding: gzip\r\n\
+         date: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n",
+    )
+    .await;
+    assert!(head.starts_with("HTTP/1.1 299 Very Odd\r\n"), "{head}");
+    assert_eq!(lines(&head, "set-cookie"), ["a=1, x", "b=2"]);
+    assert_eq!(lines(&head, "content-encoding"), ["gzip"]);
+    assert_eq!(lines(&head, "date"), ["Thu, 01 Jan 1970 00:00:00 GMT"]);
+    for gone in ["server", "x-hop", "keep-alive", "connection"] {
+        assert!(lines(&head, gone).is_empty(), "{gone} in {head}");
+    }
+}
+
+#[tokio::test]
+async fn only_rooted_locations_get_the_prefix() {
+    for (location, expected) in [
+        ("/next?a", "/v1/sandboxes/b/proxy/80/next?a"),
+        ("/", "/v1/sandboxes/b/proxy/80/"),
+        ("//other.example/x", "//other.example/x"),
+        ("http://other.example/", "http://other.example/"),
+        ("next", "next"),
+    ] {
+        let rules = HeaderRules {
+            location_prefix: Some("/v1/sandboxes/b/proxy/80".to_owned()),
+            ..HeaderRules::default()
+        };
+        let response =
+            format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let head = seen_by_client(rules, &response).await;
+        assert!(head.starts_with("HTTP/1.1 302 "), "{head}");
+        assert_eq!(lines(&head, "location"), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_head_response_keeps_the_length_of_the_body_it_lacks() {
+    let fixture = Fixture::new(HeaderRules::default()).await;
+    let mut client = fixture
+        .send("HEAD /p/ HTTP/1.1\r\nhost: a\r\n\r\nGET /p/second HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
+    let mut backend = fixture.accept().await;
+    assert!(backend.head().await.starts_with("HEAD / "));
+    backend
+        .write("HTTP/1.1 200 OK\r\ncontent-length: 1234\r\n\r\n")
+        .await;
+    assert_eq!(lines(&client.head().await, "content-length"), ["1234"]);
+    // The connection is still in step: the next request works on it.
+    assert!(backend.head().await.starts_with("GET /second "));
+    backend.write(OK).await;
+    assert!(client.head().await.starts_with("HTTP/1.1 200 OK"));
+}

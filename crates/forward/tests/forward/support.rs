@@ -1,0 +1,146 @@
+//! A proxy in front of a backend that the test plays itself, byte by byte.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use osb_forward::{ForwardError, Forwarder, HeaderRules, Limits, Target, after_segments};
+use osb_service::Supervisor;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+/// Guards against hanging; nothing is expected to take this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A proxy that serves `/p/...` from the backend, which is `listener`.
+pub(crate) struct Fixture {
+    pub(crate) proxy: SocketAddr,
+    pub(crate) backend: TcpListener,
+    pub(crate) tasks: Supervisor,
+}
+
+struct Front {
+    forwarder: Forwarder,
+    rules: HeaderRules,
+    backend: SocketAddr,
+}
+
+impl Fixture {
+    pub(crate) async fn new(rules: HeaderRules) -> Self {
+        Self::with_limits(rules, Limits::default()).await
+    }
+
+    pub(crate) async fn with_limits(rules: HeaderRules, limits: Limits) -> Self {
+        let backend = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tasks = Supervisor::new();
+        let front = Arc::new(Front {
+            forwarder: Forwarder::new(limits, &tasks),
+            rules,
+            backend: backend.local_addr().unwrap(),
+        });
+        let proxy = listener.local_addr().unwrap();
+        let router = Router::new().fallback(answer).with_state(front);
+        tasks.spawn_abortable("proxy", async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        Self {
+            proxy,
+            backend,
+            tasks,
+        }
+    }
+
+    /// A connection to the proxy that has sent `request`.
+    pub(crate) async fn send(&self, request: &str) -> Wire {
+        let mut client = Wire(TcpStream::connect(self.proxy).await.unwrap());
+        client.write(request).await;
+        client
+    }
+
+    /// The next connection that the proxy opens to the backend.
+    pub(crate) async fn accept(&self) -> Wire {
+        let (stream, _) = timeout(PATIENCE, self.backend.accept())
+            .await
+            .expect("the proxy connects")
+            .unwrap();
+        Wire(stream)
+    }
+}
+
+async fn answer(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let target = Target {
+        authority: front.backend.to_string().parse().unwrap(),
+        path_and_query: after_segments(request.uri(), 1),
+    };
+    match front.forwarder.forward(request, target, &front.rules).await {
+        Ok(response) => response,
+        Err(error) => (status(&error), error.to_string()).into_response(),
+    }
+}
+
+fn status(error: &ForwardError) -> StatusCode {
+    match error {
+        ForwardError::BadRequest(_) | ForwardError::RequestBody(_) => StatusCode::BAD_REQUEST,
+        ForwardError::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
+        ForwardError::Connect(_) | ForwardError::Response(_) | ForwardError::UnaskedUpgrade => {
+            StatusCode::BAD_GATEWAY
+        }
+    }
+}
+
+/// One side of a connection, read and written as bytes.
+pub(crate) struct Wire(pub(crate) TcpStream);
+
+impl Wire {
+    pub(crate) async fn write(&mut self, text: &str) {
+        self.0.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Reads up to and including `end`.
+    pub(crate) async fn read_to(&mut self, end: &str) -> String {
+        let mut text = Vec::new();
+        let read = async {
+            while !text.ends_with(end.as_bytes()) {
+                match self.0.read_u8().await {
+                    Ok(byte) => text.push(byte),
+                    Err(_) => break,
+                }
+            }
+        };
+        let in_time = timeout(PATIENCE, read).await.is_ok();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(in_time && text.ends_with(end), "no {end:?} after {text:?}");
+        text
+    }
+
+    /// Reads a message head.
+    pub(crate) async fn head(&mut self) -> String {
+        self.read_to("\r\n\r\n").await
+    }
+
+    /// Reads until the other side hangs up.
+    pub(crate) async fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        // A reset is a way to hang up.
+        let _ = timeout(PATIENCE, self.0.read_to_end(&mut rest))
+            .await
+            .expect("the other side hangs up");
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+}
+
+/// The lines of a head that begin with `name:`, in order.
+pub(crate) fn lines<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!("{name}: ");
+    head.lines()
+        .filter_map(|line| line.strip_prefix(&start))
+        .collect()
+}
