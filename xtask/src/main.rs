@@ -1,1 +1,83 @@
-fn main() {}
+//! `cargo xtask`: the one place that knows how OpenSandbox is set up, built, run, tested and
+//! measured. Each command is a module; progress goes to stderr, results to stdout.
+
+mod build;
+mod ci;
+mod host;
+mod process;
+mod repo;
+mod step;
+mod test;
+mod up;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::{build::Profile, host::Installer, repo::Repo};
+
+#[derive(Parser)]
+#[command(
+    bin_name = "cargo xtask",
+    about = "Set up, build, run, test and measure OpenSandbox"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build what ships into target/dist: opensandbox-server with its console, and execd
+    Build {
+        /// Optimised, as it ships
+        #[arg(long)]
+        release: bool,
+        /// Print what is missing on this machine instead of installing it
+        #[arg(long)]
+        no_install: bool,
+    },
+    /// Set up this machine, build, and run the server with its console
+    Up(up::Options),
+    /// Stop the server that `up` started
+    Down,
+    /// Run all tests; the last line is `N passed, N failed, N skipped`
+    Test(test::Options),
+    /// Everything that must hold before a merge: format, lints, wasm build, tests
+    Ci(test::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let repo = Repo::find()?;
+    match command {
+        Command::Build {
+            release,
+            no_install,
+        } => {
+            let profile = if release {
+                Profile::Release
+            } else {
+                Profile::Dev
+            };
+            let dist: PathBuf = repo.dist();
+            build::all(&repo, &Installer::new(!no_install), profile, &dist)?;
+            println!("{}", dist.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Up(options) => up::up(&repo, &options),
+        Command::Down => up::down(),
+        Command::Test(options) => Ok(test::test(&repo, &options)),
+        Command::Ci(options) => Ok(ci::ci(&repo, &options)),
+    }
+}

@@ -1,0 +1,63 @@
+//! The console's static files: the wasm with its bindings, and what `style/build.mjs` makes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+
+use super::wasm;
+use crate::{
+    host::{Installer, node, wasm::Toolchain},
+    process::{find_program, run},
+    repo::Repo,
+    step::{Stamp, notice, step},
+};
+
+/// Builds `target/site`.
+pub(super) fn build(repo: &Repo, installer: &Installer) -> Result<()> {
+    let toolchain = Toolchain::ensure(installer)?;
+    if find_program("wasm-opt").is_none() && installer.packages("wasm-opt", &["binaryen"]).is_err()
+    {
+        notice("wasm-opt is missing (Debian: binaryen): the console's wasm stays larger");
+    }
+    wasm::build(repo, toolchain)?;
+    node::packages(repo, installer)?;
+    assets(repo)
+}
+
+/// Styles, icons and vendored scripts. Left alone while their sources stay the same, because the
+/// server is built anew whenever a file of the site is written.
+fn assets(repo: &Repo) -> Result<()> {
+    let mut sources = vec![repo.path("package-lock.json")];
+    for folder in ["style", "public"] {
+        collect(&repo.path(folder), &mut sources)?;
+    }
+    sources.sort();
+    let inputs: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
+    let stamp = Stamp::new(&repo.stamps(), "assets", &inputs, "")?;
+    if stamp.fresh(&repo.site().join("console.css")) {
+        return Ok(());
+    }
+    step("console: styles, icons and vendored scripts", || {
+        run(Command::new("node")
+            .arg("style/build.mjs")
+            .arg(repo.site())
+            .current_dir(repo.root()))?;
+        stamp.keep()
+    })
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

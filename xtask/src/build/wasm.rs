@@ -1,0 +1,86 @@
+//! The console's wasm: compiled, bound to JavaScript, made small.
+//!
+//! One profile serves tests and releases: a dev build of the pages is many times larger, and what
+//! the browser tests load shall be what ships.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, Result};
+use wasm_bindgen_cli_support::Bindgen;
+
+use crate::{
+    host::wasm::{TARGET, Toolchain},
+    process::{find_program, run},
+    repo::Repo,
+    step::{Stamp, step},
+};
+
+/// Name of the files in `pkg/`; the server's build script looks for it.
+const OUT_NAME: &str = "osb";
+const PROFILE: &str = "wasm-release";
+
+/// Builds `target/site/pkg`.
+pub(crate) fn build(repo: &Repo, toolchain: Toolchain) -> Result<()> {
+    step(
+        &format!("console: wasm with the {}", toolchain.name()),
+        || {
+            run(toolchain
+                .cargo()
+                .args(["build", "--package", "osb-frontend", "--profile", PROFILE])
+                .args(["--target", TARGET, "--target-dir"])
+                .arg(repo.wasm_target())
+                .current_dir(repo.root()))
+        },
+    )?;
+    let built = repo
+        .wasm_target()
+        .join(TARGET)
+        .join(PROFILE)
+        .join("osb_frontend.wasm");
+    let optimiser = find_program("wasm-opt");
+    let extra = format!("{OUT_NAME} {optimiser:?}");
+    let stamp = Stamp::new(&repo.stamps(), "wasm", &[&built], &extra)?;
+    let pkg = repo.site().join("pkg");
+    let module = pkg.join(format!("{OUT_NAME}_bg.wasm"));
+    if stamp.fresh(&module) {
+        return Ok(());
+    }
+    step("console: bind and shrink the wasm", || {
+        bind(&built, &pkg)?;
+        if let Some(optimiser) = &optimiser {
+            shrink(optimiser, &module)?;
+        }
+        stamp.keep()
+    })
+}
+
+fn bind(module: &Path, pkg: &Path) -> Result<()> {
+    if pkg.exists() {
+        fs::remove_dir_all(pkg).with_context(|| format!("cannot empty {}", pkg.display()))?;
+    }
+    let mut bindgen = Bindgen::new();
+    bindgen
+        .input_path(module)
+        .out_name(OUT_NAME)
+        .typescript(false);
+    bindgen.web(true)?.generate(pkg)
+}
+
+fn shrink(optimiser: &Path, module: &Path) -> Result<()> {
+    let small = module.with_extension("small");
+    run(Command::new(optimiser)
+        .args([
+            "-Oz",
+            "--enable-bulk-memory",
+            "--enable-nontrapping-float-to-int",
+        ])
+        .args([
+            "--enable-sign-ext",
+            "--enable-mutable-globals",
+            "--enable-reference-types",
+        ])
+        .arg(module)
+        .arg("-o")
+        .arg(&small))?;
+    fs::rename(&small, module).with_context(|| format!("cannot replace {}", module.display()))
+}

@@ -1,0 +1,56 @@
+//! `ci`: what must hold before a merge.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::{
+    build::wasm,
+    host::{Installer, wasm::Toolchain},
+    process::{find_program, run},
+    repo::Repo,
+    step::{notice, step},
+    test::{self, Options, tally::Tally},
+};
+
+/// Runs the gates, then all tests. A gate that does not hold counts as a failed test.
+pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
+    let mut tally = Tally::default();
+    let mut gate = |name: &str, check: &dyn Fn() -> Result<()>| {
+        tally += match step(name, check) {
+            Ok(()) => Tally::PASSED,
+            Err(error) => {
+                notice(&format!("FAILED: {error:#}"));
+                Tally::FAILED
+            }
+        };
+    };
+    gate("format", &|| {
+        run(cargo(repo).args(["fmt", "--all", "--check"]))
+    });
+    gate("lints", &|| {
+        run(cargo(repo).args(["clippy", "--all-targets", "--", "--deny", "warnings"]))
+    });
+    gate("wasm build", &|| {
+        wasm::build(
+            repo,
+            Toolchain::ensure(&Installer::new(options.may_install()))?,
+        )
+    });
+    if find_program("cargo-deny").is_some() {
+        gate("licences and banned crates", &|| {
+            run(cargo(repo).args(["deny", "check"]))
+        });
+    } else {
+        notice("SKIPPED: licences and banned crates: cargo-deny is not installed");
+        tally += Tally::SKIPPED;
+    }
+    tally += test::suites(repo, options);
+    test::conclude(tally)
+}
+
+fn cargo(repo: &Repo) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(repo.root());
+    cargo
+}

@@ -1,0 +1,89 @@
+//! Where things are: the repository, what a build leaves behind, and the state of `up`.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+/// One checkout.
+pub(crate) struct Repo {
+    root: PathBuf,
+}
+
+impl Repo {
+    /// The checkout this xtask was built from.
+    pub(crate) fn find() -> Result<Self> {
+        let manifest = env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = manifest
+            .parent()
+            .context("xtask's manifest has no folder above it")?
+            .to_owned();
+        Ok(Self { root })
+    }
+
+    /// Top folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A path below the top folder.
+    pub(crate) fn path(&self, below: impl AsRef<Path>) -> PathBuf {
+        self.root.join(below)
+    }
+
+    /// Cargo's output: `CARGO_TARGET_DIR`, or `target`.
+    pub(crate) fn cargo_target(&self) -> PathBuf {
+        match env::var_os("CARGO_TARGET_DIR") {
+            Some(dir) => self.root.join(dir),
+            None => self.path("target"),
+        }
+    }
+
+    /// Output of the wasm build, which may come from another compiler and so has its own folder.
+    pub(crate) fn wasm_target(&self) -> PathBuf {
+        self.cargo_target().join("wasm")
+    }
+
+    /// What ships, wherever cargo's output goes.
+    pub(crate) fn dist(&self) -> PathBuf {
+        self.path("target/dist")
+    }
+
+    /// What the tests run: the same files from a dev build.
+    pub(crate) fn dist_for_tests(&self) -> PathBuf {
+        self.path("target/dist-test")
+    }
+
+    /// Files the console serves; embedded by the server's build script.
+    pub(crate) fn site(&self) -> PathBuf {
+        self.path("target/site")
+    }
+
+    /// Short notes by which a step knows that nothing changed since it last ran.
+    pub(crate) fn stamps(&self) -> PathBuf {
+        self.path("target/stamps")
+    }
+
+    /// Reports of test suites and their servers' logs.
+    pub(crate) fn reports(&self) -> PathBuf {
+        self.path("target/reports")
+    }
+}
+
+/// `$XDG_STATE_HOME/opensandbox`, made when absent, readable by its owner only.
+pub(crate) fn state_dir() -> Result<PathBuf> {
+    let base = env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".local/state")))
+        .context("neither XDG_STATE_HOME nor HOME is set")?;
+    let dir = base.join("opensandbox");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("cannot protect {}", dir.display()))?;
+    Ok(dir)
+}

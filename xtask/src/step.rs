@@ -1,0 +1,104 @@
+//! Progress on stderr: what runs, how long it took, and what was skipped and why.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+/// Runs a step, naming it before and timing it after.
+pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    eprintln!("==> {name}");
+    let started = Instant::now();
+    let result = work().with_context(|| name.to_owned());
+    let verdict = if result.is_ok() { "done" } else { "FAILED" };
+    eprintln!(
+        "    {name}: {verdict} in {:.1} s",
+        started.elapsed().as_secs_f64()
+    );
+    result
+}
+
+/// Says something that the reader should not miss.
+pub(crate) fn notice(text: &str) {
+    eprintln!("\n!!! {}\n", text.replace('\n', "\n!!! "));
+}
+
+/// A step that need not run again while its inputs stay the same.
+pub(crate) struct Stamp {
+    file: PathBuf,
+    inputs: String,
+}
+
+impl Stamp {
+    /// `inputs` are files whose content decides; `extra` is whatever else does.
+    pub(crate) fn new(dir: &Path, name: &str, inputs: &[&Path], extra: &str) -> Result<Self> {
+        let mut hash = Sha256::new();
+        hash.update(extra);
+        for input in inputs {
+            let content =
+                fs::read(input).with_context(|| format!("cannot read {}", input.display()))?;
+            hash.update(content.len().to_le_bytes());
+            hash.update(content);
+        }
+        Ok(Self {
+            file: dir.join(name),
+            inputs: hex(&hash.finalize()),
+        })
+    }
+
+    /// Whether the step ran with these inputs and `output` is still there.
+    pub(crate) fn fresh(&self, output: &Path) -> bool {
+        output.exists() && fs::read_to_string(&self.file).is_ok_and(|known| known == self.inputs)
+    }
+
+    /// Remembers that the step ran.
+    pub(crate) fn keep(&self) -> Result<()> {
+        let dir = self.file.parent().context("a stamp lies in a folder")?;
+        fs::create_dir_all(dir)?;
+        fs::write(&self.file, &self.inputs)
+            .with_context(|| format!("cannot write {}", self.file.display()))
+    }
+
+    /// Hash of the inputs.
+    pub(crate) fn digest(&self) -> &str {
+        &self.inputs
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_fresh_until_an_input_changes_or_the_output_goes() {
+        let dir = std::env::temp_dir().join(format!("xtask-stamp-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (input, output) = (dir.join("in"), dir.join("out"));
+        fs::write(&input, "one").unwrap();
+        fs::write(&output, "made").unwrap();
+        let stamp = |extra: &str| Stamp::new(&dir, "step", &[&input], extra).unwrap();
+
+        assert!(!stamp("").fresh(&output));
+        stamp("").keep().unwrap();
+        assert!(stamp("").fresh(&output));
+        assert!(!stamp("other compiler").fresh(&output));
+        fs::write(&input, "two").unwrap();
+        assert!(!stamp("").fresh(&output));
+        stamp("").keep().unwrap();
+        fs::remove_file(&output).unwrap();
+        assert!(!stamp("").fresh(&output));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

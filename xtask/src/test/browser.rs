@@ -1,0 +1,91 @@
+//! The console in a real browser.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use super::{Context, server::TestServer, suite::Suite, tally::Tally};
+use crate::host::node;
+
+/// Name of the suite.
+pub(super) const NAME: &str = "console in the browser";
+/// Longest time of the suite.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Where the suite lies.
+const CONFIG: &str = "end2end/browser/playwright.config.ts";
+
+/// Runs Playwright against a server of its own.
+pub(super) fn run(context: &Context<'_>) -> Tally {
+    match suite(context) {
+        Ok(tally) => tally,
+        Err(error) => context.could_not("run the browser tests", &error),
+    }
+}
+
+fn suite(context: &Context<'_>) -> Result<Tally> {
+    node::packages(context.repo, &context.installer)?;
+    let chromium = node::chromium(&context.installer)?;
+    let server = TestServer::start(context, "browser-server")?;
+    let report = context.repo.reports().join("playwright.json");
+    if report.exists() {
+        fs::remove_file(&report)?;
+    }
+    let mut playwright = Command::new("npx");
+    playwright
+        .args([
+            "playwright",
+            "test",
+            "--config",
+            CONFIG,
+            "--project",
+            "chromium",
+        ])
+        .args(["--reporter", "list,json"])
+        .env("PLAYWRIGHT_JSON_OUTPUT_NAME", &report)
+        .env("OPENSANDBOX_TEST_CHROMIUM", chromium)
+        .current_dir(context.repo.root());
+    if let Some(filter) = &context.options.filter {
+        playwright.args(["--grep", filter, "--pass-with-no-tests"]);
+    }
+    server.describe_to(&mut playwright);
+    let suite = Suite {
+        name: NAME,
+        limit: LIMIT,
+    };
+    eprintln!("==> {NAME}");
+    let tally = suite.run(&mut playwright, &mut |_| {}, || read_report(&report));
+    server.stop()?;
+    Ok(tally)
+}
+
+#[derive(Deserialize)]
+struct Report {
+    stats: Stats,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    expected: u64,
+    unexpected: u64,
+    flaky: u64,
+    skipped: u64,
+}
+
+fn read_report(report: &Path) -> Result<Tally> {
+    let text =
+        fs::read_to_string(report).with_context(|| format!("cannot read {}", report.display()))?;
+    let Report { stats } = serde_json::from_str(&text).context("not Playwright's report")?;
+    Ok(stats.into())
+}
+
+impl From<Stats> for Tally {
+    /// A test that only passed when it was repeated has failed: it hides a race.
+    fn from(stats: Stats) -> Self {
+        Self {
+            passed: stats.expected,
+            failed: stats.unexpected + stats.flaky,
+            skipped: stats.skipped,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The suites in Python: both generations of the official SDK, and the contract over plain HTTP.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result};
+
+use super::{Context, server::TestServer, suite::Suite, tally::Tally};
+use crate::host::python;
+
+/// Longest time of one suite.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// One run of pytest.
+struct Run {
+    /// For the reader, and the name of its report.
+    name: &'static str,
+    /// Environment and requirements file: `end2end/sdk/requirements-<this>.txt`.
+    environment: &'static str,
+    /// Folder below `end2end`.
+    folder: &'static str,
+}
+
+/// SDK generations first: they are what users meet.
+const RUNS: [Run; 3] = [
+    Run {
+        name: "official SDK 1.1",
+        environment: "1.1",
+        folder: "sdk/tests",
+    },
+    Run {
+        name: "official SDK 0.1",
+        environment: "0.1",
+        folder: "sdk/tests",
+    },
+    Run {
+        name: "contract over HTTP",
+        environment: "contract",
+        folder: "contract",
+    },
+];
+
+/// Names of the suites.
+pub(super) const NAMES: [&str; RUNS.len()] = [RUNS[0].name, RUNS[1].name, RUNS[2].name];
+
+/// Runs all of them against one server.
+pub(super) fn run(context: &Context<'_>) -> Tally {
+    let server = match TestServer::start(context, "python-server") {
+        Ok(server) => server,
+        Err(error) => return context.could_not("start a server for the SDK tests", &error),
+    };
+    let mut tally = Tally::default();
+    for run in &RUNS {
+        tally += match one(context, &server, run) {
+            Ok(counted) => counted,
+            Err(error) => context.could_not(&format!("run the suite {:?}", run.name), &error),
+        };
+    }
+    eprintln!(
+        "    log of the server: {}",
+        server.dir().join("server.log").display()
+    );
+    if let Err(error) = server.stop() {
+        tally += context.could_not("stop the server of the SDK tests", &error);
+    }
+    tally
+}
+
+fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
+    let folder = context.repo.path("end2end").join(run.folder);
+    let requirements = context
+        .repo
+        .path(format!("end2end/sdk/requirements-{}.txt", run.environment));
+    let python = python::environment(
+        context.repo,
+        &context.installer,
+        run.environment,
+        &requirements,
+    )?;
+    let report = context
+        .repo
+        .reports()
+        .join(format!("pytest-{}.xml", run.environment));
+    if report.exists() {
+        fs::remove_file(&report)?;
+    }
+    let mut pytest = Command::new(python);
+    pytest
+        .args(["-m", "pytest", "--quiet", "-ra", "--color=no"])
+        .arg(format!("--junitxml={}", report.display()))
+        .current_dir(&folder);
+    if let Some(filter) = &context.options.filter {
+        pytest.args(["-k", filter]);
+    }
+    server.describe_to(&mut pytest);
+    let suite = Suite {
+        name: run.name,
+        limit: LIMIT,
+    };
+    eprintln!("==> {}", run.name);
+    let mut tally = suite.run(&mut pytest, &mut |_| {}, || read_report(&report));
+    if context.options.filter.is_some() && tally == Tally::FAILED && nothing_selected(&report) {
+        tally = Tally::default();
+    }
+    Ok(tally)
+}
+
+/// pytest fails when a filter selects nothing.
+fn nothing_selected(report: &Path) -> bool {
+    read_report(report).is_ok_and(|tally| tally == Tally::default())
+}
+
+/// Counts in the `JUnit` report that pytest writes.
+fn read_report(report: &Path) -> Result<Tally> {
+    let text =
+        fs::read_to_string(report).with_context(|| format!("cannot read {}", report.display()))?;
+    of_report(&text).context("the report has no <testsuite> with counts")
+}
+
+fn of_report(text: &str) -> Option<Tally> {
+    let suite = text.split_once("<testsuite ")?.1.split_once('>')?.0;
+    let count = |name: &str| -> Option<u64> {
+        let value = suite.split_once(&format!(" {name}=\""))?.1;
+        value.split_once('"')?.0.parse().ok()
+    };
+    let failed = count("failures")? + count("errors")?;
+    let skipped = count("skipped")?;
+    Some(Tally {
+        passed: count("tests")?.saturating_sub(failed + skipped),
+        failed,
+        skipped,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_come_from_the_suite_element() {
+        let text = r#"<?xml version="1.0"?><testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="2" skipped="3" tests="10" time="0.1"><testcase name="a"/></testsuite></testsuites>"#;
+        assert_eq!(
+            of_report(text),
+            Some(Tally {
+                passed: 4,
+                failed: 3,
+                skipped: 3
+            })
+        );
+        assert_eq!(of_report("<testsuites/>"), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! A server of our own for the suites that talk to one.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result};
+
+use super::Context;
+use crate::up::{Server, Settings, random_key, render, write_private};
+
+/// A dev-built server on a free port with a store of its own; stopped when dropped.
+pub(super) struct TestServer {
+    server: Server,
+    settings: Settings,
+    dir: PathBuf,
+    program: PathBuf,
+}
+
+impl TestServer {
+    /// Starts it. Its configuration, store and log lie in `target/reports/<name>`.
+    pub(super) fn start(context: &Context<'_>, name: &str) -> Result<Self> {
+        let dir = context.repo.reports().join(name);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
+        }
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let config = dir.join("config.toml");
+        write_private(
+            &config,
+            &render(free_port()?, &random_key()?, &dir.join("store.db")),
+        )?;
+        let settings = Settings::load(&config)?;
+        let program = context.repo.dist_for_tests().join("opensandbox-server");
+        let server = Server::start(&program, &config, &settings, &dir)?;
+        Ok(Self {
+            server,
+            settings,
+            dir,
+            program,
+        })
+    }
+
+    /// Tells a suite where the server is, so that it could as well be any other.
+    pub(super) fn describe_to(&self, command: &mut Command) {
+        command
+            .env(
+                "OPENSANDBOX_TEST_URL",
+                format!("http://{}", self.settings.address),
+            )
+            .env(
+                "OPENSANDBOX_TEST_API_KEY",
+                self.settings.api_key.as_deref().unwrap_or_default(),
+            )
+            .env("OPENSANDBOX_TEST_IMAGE", crate::up::BASE_IMAGE)
+            .env("OPENSANDBOX_TEST_SERVER_BINARY", &self.program)
+            .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file);
+    }
+
+    /// Where its log is.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Stops it, and says whether that worked.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.server.end()
+    }
+}
+
+/// A port that nobody listens on; the server takes it a moment later.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen on loopback")?;
+    Ok(listener.local_addr()?.port())
+}

@@ -1,0 +1,116 @@
+//! One suite: a program that runs tests, bounded in time, and the report it leaves.
+
+use std::{process::Command, time::Duration};
+
+use anyhow::Result;
+
+use super::tally::Tally;
+use crate::{
+    process::{Ended, Line, describe, watch},
+    step::notice,
+};
+
+/// Something that ran tests.
+pub(super) struct Suite<'a> {
+    /// For the reader.
+    pub(super) name: &'a str,
+    /// After this time it is killed, with all it started.
+    pub(super) limit: Duration,
+}
+
+impl Suite<'_> {
+    /// Runs `command` and counts with `count`, which reads the lines of stdout or a report file.
+    ///
+    /// A suite that hangs, that cannot start, that reports nothing, or that fails while reporting
+    /// no failure counts as one failure.
+    pub(super) fn run(
+        &self,
+        command: &mut Command,
+        on_line: &mut dyn FnMut(&str),
+        count: impl FnOnce() -> Result<Tally>,
+    ) -> Tally {
+        let mut last = String::new();
+        let ended = watch(command, self.limit, &mut |line| match line {
+            Line::Out(text) => {
+                eprintln!("{text}");
+                on_line(text);
+                (*text).clone_into(&mut last);
+            }
+            Line::Err(text) => eprintln!("{text}"),
+        });
+        let status = match ended {
+            Ok(Ended::Exited(status)) => status,
+            Ok(Ended::Killed) => {
+                notice(&format!(
+                    "{} hung: killed after {} s; its last line was:\n{last}",
+                    self.name,
+                    self.limit.as_secs()
+                ));
+                let mut tally = count().unwrap_or_default();
+                tally += Tally::FAILED;
+                return tally;
+            }
+            Err(error) => {
+                notice(&format!("{} could not run: {error:#}", self.name));
+                return Tally::FAILED;
+            }
+        };
+        let mut tally = count().unwrap_or_else(|error| {
+            notice(&format!("{} left no report: {error:#}", self.name));
+            Tally::FAILED
+        });
+        if !status.success() && tally.failed == 0 {
+            notice(&format!(
+                "{} ended with {status}: {}",
+                self.name,
+                describe(command)
+            ));
+            tally += Tally::FAILED;
+        }
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn run(script: &str, limit: u64, counted: Result<Tally>) -> Tally {
+        let suite = Suite {
+            name: "probe",
+            limit: Duration::from_secs(limit),
+        };
+        suite.run(&mut shell(script), &mut |_| {}, || counted)
+    }
+
+    #[test]
+    fn what_goes_wrong_around_the_tests_is_a_failure() {
+        let three = Tally {
+            passed: 3,
+            failed: 0,
+            skipped: 0,
+        };
+        let three_and_a_failure = Tally {
+            passed: 3,
+            failed: 1,
+            skipped: 0,
+        };
+        assert_eq!(run("exit 0", 60, Ok(three)), three);
+        assert_eq!(run("exit 1", 60, Ok(three)), three_and_a_failure);
+        assert_eq!(
+            run("exit 1", 60, Ok(three_and_a_failure)),
+            three_and_a_failure
+        );
+        assert_eq!(run("sleep 1000", 1, Ok(three)), three_and_a_failure);
+        assert_eq!(
+            run("exit 0", 60, Err(anyhow::anyhow!("no file"))),
+            Tally::FAILED
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! What to do with a server that runs.
+
+use std::path::Path;
+
+use super::settings::Settings;
+
+/// SDK release that the example was tried with.
+const SDK: &str = "opensandbox==1.1.1";
+
+/// Tells where the server is and how to use it.
+pub(crate) struct Guide<'a> {
+    /// Of the running server.
+    pub(crate) settings: &'a Settings,
+    /// Where its log is.
+    pub(crate) state: &'a Path,
+    /// Whether it runs on after us.
+    pub(crate) detached: bool,
+}
+
+impl Guide<'_> {
+    /// Prints to stdout.
+    pub(crate) fn print(&self) {
+        let Settings {
+            address,
+            api_key,
+            file,
+        } = self.settings;
+        let stop = if self.detached {
+            "cargo xtask down"
+        } else {
+            "Ctrl-C"
+        };
+        println!("\nOpenSandbox is ready.\n");
+        println!("  Console    http://{address}/console");
+        println!("  API        http://{address}/v1   (described at http://{address}/docs)");
+        println!(
+            "  API key    {}",
+            api_key
+                .as_deref()
+                .unwrap_or("none: the configuration has no key")
+        );
+        println!("  Config     {}", file.display());
+        println!("  Log        {}", self.state.join("server.log").display());
+        println!("  Stop       {stop}\n");
+        println!("Try it from Python (pip install {SDK}):\n");
+        for line in example(address, api_key.as_deref()).lines() {
+            println!("  {line}");
+        }
+        println!();
+    }
+}
+
+/// Five lines that create a sandbox, run a command in it and delete it.
+fn example(address: &str, api_key: Option<&str>) -> String {
+    let key = api_key
+        .map(|key| format!(", api_key=\"{key}\""))
+        .unwrap_or_default();
+    format!(
+        "from opensandbox import SandboxSync\n\
+         from opensandbox.config import ConnectionConfigSync\n\
+         box = SandboxSync.create(\"{}\", connection_config=ConnectionConfigSync(domain=\"{address}\"{key}))\n\
+         print(box.commands.run(\"echo hello from $(hostname)\").logs.stdout[0].text)\n\
+         box.destroy()\n",
+        super::image::TAG
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_has_five_lines_and_the_key() {
+        let text = example("127.0.0.1:8080", Some("k3y"));
+        assert_eq!(text.lines().count(), 5);
+        assert!(
+            text.contains("domain=\"127.0.0.1:8080\", api_key=\"k3y\""),
+            "{text}"
+        );
+        assert!(!example("127.0.0.1:8080", None).contains("api_key"));
+    }
+}

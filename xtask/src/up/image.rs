@@ -1,0 +1,138 @@
+//! The base image: one image that every machine has after `up`, pulled or made here.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    host::{Installer, is_root},
+    process::{Ended, Line, ask, describe, run, watch},
+    repo::Repo,
+    step::{Stamp, notice, step},
+};
+
+/// Name of the image.
+pub(crate) const TAG: &str = "opensandbox/base:latest";
+/// What it is built from.
+const PARENT: &str = "debian:bookworm-slim";
+const PARENT_SUITE: &str = "bookworm";
+/// Longest time for a pull.
+const PULL: Duration = Duration::from_secs(300);
+/// Remembers the recipe an image was built from. Sandboxes do not show labels of this prefix as
+/// their metadata.
+const RECIPE_LABEL: &str = "org.opencontainers.image.revision";
+
+/// Makes sure that the image is there and follows its recipe.
+pub(crate) fn ensure(repo: &Repo, installer: &Installer) -> Result<()> {
+    let folder = repo.path("sandboxes/base");
+    let recipe = Stamp::new(
+        &repo.stamps(),
+        "base-image",
+        &[&folder.join("Dockerfile")],
+        "",
+    )?;
+    let format = format!("{{{{index .Config.Labels \"{RECIPE_LABEL}\"}}}}");
+    let known = ask(docker().args(["image", "inspect", "--format", &format, TAG]));
+    if known.is_ok_and(|known| known == recipe.digest()) {
+        return Ok(());
+    }
+    parent(installer)?;
+    step(&format!("build {TAG}"), || {
+        run(docker()
+            .args(["build", "--network", "host", "--tag", TAG, "--label"])
+            .arg(format!("{RECIPE_LABEL}={}", recipe.digest()))
+            .arg(&folder)
+            // The classic builder uses the parent image that is here; others ask the registry.
+            .env("DOCKER_BUILDKIT", "0"))
+    })
+}
+
+fn parent(installer: &Installer) -> Result<()> {
+    if ask(docker().args(["image", "inspect", "--format", "{{.Id}}", PARENT])).is_ok() {
+        return Ok(());
+    }
+    if step(&format!("pull {PARENT}"), pull).is_ok() {
+        return Ok(());
+    }
+    notice(&format!(
+        "{PARENT} cannot be pulled; making it from Debian's packages instead"
+    ));
+    if !is_root() {
+        bail!(
+            "no registry answers; as root, make the image from packages:\n  \
+             sudo debootstrap --variant=minbase {PARENT_SUITE} /tmp/{PARENT_SUITE}\n  \
+             sudo tar -C /tmp/{PARENT_SUITE} -c . | docker import - {PARENT}"
+        );
+    }
+    installer.program("debootstrap", &["debootstrap"])?;
+    step(&format!("debootstrap {PARENT}"), bootstrap)
+}
+
+fn pull() -> Result<()> {
+    let mut command = docker();
+    command.args(["pull", PARENT]);
+    let ended = watch(&mut command, PULL, &mut |line| {
+        let (Line::Out(text) | Line::Err(text)) = line;
+        eprintln!("    {text}");
+    })?;
+    match ended {
+        Ended::Exited(status) if status.success() => Ok(()),
+        Ended::Exited(status) => bail!("{} ended with {status}", describe(&command)),
+        Ended::Killed => bail!("{} took longer than {PULL:?}", describe(&command)),
+    }
+}
+
+fn bootstrap() -> Result<()> {
+    let root = Scratch::new()?;
+    run(Command::new("debootstrap")
+        .args(["--variant=minbase", PARENT_SUITE])
+        .arg(&root.0))?;
+    let mut pack = Command::new("tar")
+        .arg("-C")
+        .arg(&root.0)
+        .args(["--exclude=./var/cache/apt/archives/*.deb", "-c", "."])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run tar")?;
+    let packed = pack.stdout.take().context("tar has a stdout")?;
+    let imported = docker()
+        .args(["import", "--change", "CMD [\"bash\"]", "-", PARENT])
+        .stdin(packed)
+        .stdout(Stdio::from(std::io::stderr()))
+        .status()
+        .context("cannot run docker import")?;
+    if !pack.wait()?.success() || !imported.success() {
+        bail!("docker import ended with {imported}");
+    }
+    Ok(())
+}
+
+/// A folder for a root file system, removed again.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self> {
+        // Not /tmp, which may be mounted without device files.
+        let dir = Path::new("/var/tmp").join(format!("opensandbox-base-{}", std::process::id()));
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            notice(&format!("cannot remove {}: {error}", self.0.display()));
+        }
+    }
+}
+
+fn docker() -> Command {
+    Command::new("docker")
+}
