@@ -1,1 +1,65 @@
-//! Where sandboxes run: the Runtime trait and its back ends.
+//! Where sandboxes run.
+//!
+//! [`Runtime`] is what the domain asks of a back end; [`docker`] is the first real one, [`sim`] a
+//! simulated one with delays and injected faults for tests, demos and work on the console. A back
+//! end translates, it decides nothing: rules about sandboxes live in the server's domain.
+//!
+//! The truth about a sandbox is what the back end reports ([`Observed`]); whatever the server
+//! remembers is derived from it. A back end therefore also tells what happens ([`RuntimeEvent`]),
+//! so that nobody has to ask again and again.
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+pub mod docker;
+mod error;
+mod event;
+mod observed;
+pub mod sim;
+mod spec;
+
+pub use error::RuntimeError;
+pub use event::RuntimeEvent;
+pub use observed::{Address, Expiry, Observed, Phase, Ports};
+pub use spec::{CreateSpec, Progress, Stage};
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use osb_protocol::SandboxId;
+use osb_service::Supervisor;
+use tokio::sync::mpsc;
+
+/// Port that execd listens on inside every sandbox.
+pub const EXECD_PORT: u16 = 44772;
+/// Port whose traffic is published directly (contract: lifecycle §6.1).
+pub const HTTP_PORT: u16 = 8080;
+
+/// A place where sandboxes run. Calls are idempotent where a crash could repeat them.
+#[async_trait]
+pub trait Runtime: Send + Sync + 'static {
+    /// Name for people and the console: `docker`, `sim`, …
+    fn kind(&self) -> &'static str;
+
+    /// Makes and starts a sandbox; returns once its container runs. On failure nothing of it is
+    /// left behind. Stages are reported as they are reached.
+    async fn create(
+        &self,
+        spec: CreateSpec,
+        progress: &dyn Progress,
+    ) -> Result<Observed, RuntimeError>;
+
+    /// Kills and removes a sandbox with everything made for it. A missing one is fine.
+    async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError>;
+
+    /// The last lines that the sandbox's own command wrote.
+    async fn log_tail(&self, id: &SandboxId, lines: usize) -> Result<Vec<String>, RuntimeError>;
+
+    /// Starts to tell what happens, beginning with [`RuntimeEvent::Synced`] (or
+    /// [`RuntimeEvent::Lost`] when the back end does not answer) and after every interruption with
+    /// `Synced` again. The task runs under `tasks` until those stop.
+    fn watch(self: std::sync::Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent>;
+
+    /// Removes what belongs to no sandbox: containers that were made but never started and helpers
+    /// of a server that died. `creating` are the creates under way, which must not be touched.
+    async fn sweep(&self, creating: &HashSet<SandboxId>) -> Result<(), RuntimeError>;
+}

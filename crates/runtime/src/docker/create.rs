@@ -1,0 +1,275 @@
+//! Making a sandbox.
+//!
+//! Nothing is asked that the engine tells anyway: whether the image is there, whether the network
+//! still exists and whether a port is still free show in the create and start calls themselves, and
+//! only then is there more to do.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bollard::{
+    models::ContainerCreateBody,
+    query_parameters::{CreateContainerOptionsBuilder, StartContainerOptions},
+};
+use osb_protocol::SandboxId;
+use tracing::{debug, warn};
+
+use super::{DockerRuntime, KIND, container, error, image, ports, ports::Reserved};
+use crate::{CreateSpec, Observed, Ports, Progress, RuntimeError, Stage};
+
+/// How often a start is tried when another process takes the port in between.
+const PORT_ATTEMPTS: usize = 3;
+
+impl DockerRuntime {
+    pub(super) async fn create_sandbox(
+        &self,
+        spec: CreateSpec,
+        progress: &dyn Progress,
+    ) -> Result<Observed, RuntimeError> {
+        let _under_way = self.creating.enter(&spec.id);
+        self.network.ensure(&self.docker).await?;
+        let staged = Staged {
+            progress,
+            image_seen: Arc::default(),
+        };
+        let mut attempt = 1;
+        loop {
+            let failure = match self.create_once(&spec, &staged).await {
+                Ok(observed) => return Ok(observed),
+                Err(failure) => failure,
+            };
+            // Whatever went wrong, nothing of this attempt may stay.
+            if let Err(left) = self.remove_sandbox(&spec.id).await {
+                warn!(sandbox = %spec.id, error = %left, "a failed create stays until the sweep");
+            }
+            match failure {
+                Failure::PortTaken(reason) if attempt < PORT_ATTEMPTS => {
+                    debug!(sandbox = %spec.id, reason, "port was taken, trying others");
+                    attempt += 1;
+                }
+                Failure::NoExecd(_) if attempt < PORT_ATTEMPTS => {
+                    self.execd.refill(&self.docker, &spec.image).await?;
+                    attempt = PORT_ATTEMPTS;
+                }
+                failure => return Err(failure.into_error(&spec)),
+            }
+        }
+    }
+
+    async fn create_once(
+        &self,
+        spec: &CreateSpec,
+        staged: &Staged<'_>,
+    ) -> Result<Observed, Failure> {
+        let name = Self::container_name(&spec.id);
+        if !self.execd.is_ready() {
+            self.provide_execd(spec, staged).await?;
+        }
+        let (ports, _reserved) = self.reserve_ports()?;
+        let bind = self.execd.bind();
+        let body = container::body(spec, &self.config, &self.network, bind, ports);
+        self.create_container(spec, &name, body, staged).await?;
+        staged.progress.reached(Stage::Created);
+        self.start_container(&name).await?;
+        let observed = self.observe(&name).await?;
+        staged.progress.reached(Stage::Network);
+        Ok(observed)
+    }
+
+    /// The first sandbox of this process: filling the volume needs any image on the host, and this
+    /// one is about to be needed anyway.
+    async fn provide_execd(
+        &self,
+        spec: &CreateSpec,
+        staged: &Staged<'_>,
+    ) -> Result<(), RuntimeError> {
+        match self.docker.inspect_image(&spec.image).await {
+            Ok(_) => {}
+            Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
+            Err(error) => return Err(error::other("look for the image", &error)),
+        }
+        self.execd.ensure(&self.docker, &spec.image).await
+    }
+
+    async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
+        let (auth, platform) = (spec.auth.as_ref(), spec.platform.as_ref());
+        image::pull(&self.docker, &spec.image, auth, platform, staged.progress).await
+    }
+
+    fn reserve_ports(&self) -> Result<(Ports, Option<(Reserved, Reserved)>), RuntimeError> {
+        if self.network.is_host() {
+            return Ok((Ports::default(), None));
+        }
+        let (execd, http) = (self.ports.draw()?, self.ports.draw()?);
+        let ports = Ports {
+            execd: Some(execd.port()),
+            http: Some(http.port()),
+        };
+        Ok((ports, Some((execd, http))))
+    }
+
+    /// Makes the container; pulls the image when the engine says that it is missing.
+    async fn create_container(
+        &self,
+        spec: &CreateSpec,
+        name: &str,
+        body: ContainerCreateBody,
+        staged: &Staged<'_>,
+    ) -> Result<(), Failure> {
+        let mut options = CreateContainerOptionsBuilder::default().name(name);
+        let platform = spec.platform.as_ref();
+        let wanted = platform.map(|platform| format!("{}/{}", platform.os, platform.arch));
+        if let Some(wanted) = &wanted {
+            options = options.platform(wanted);
+        }
+        let options = options.build();
+        let create = || {
+            self.docker
+                .create_container(Some(options.clone()), body.clone())
+        };
+        match create().await {
+            Ok(_) => {
+                staged.image_is_here();
+                return Ok(());
+            }
+            Err(error) if is_missing_network(&error) => {
+                self.network.remake(&self.docker).await?;
+            }
+            Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
+            Err(error) => return Err(Failure::from_create(error)),
+        }
+        staged.image_is_here();
+        create().await.map(|_| ()).map_err(Failure::from_create)
+    }
+
+    async fn start_container(&self, name: &str) -> Result<(), Failure> {
+        let start = || {
+            self.docker
+                .start_container(name, None::<StartContainerOptions>)
+        };
+        let Err(error) = start().await else {
+            return Ok(());
+        };
+        if is_missing_network(&error) {
+            self.network.remake(&self.docker).await?;
+            return start().await.map_err(Failure::from_start);
+        }
+        Err(Failure::from_start(error))
+    }
+}
+
+fn is_missing_network(error: &bollard::errors::Error) -> bool {
+    let reason = error::reason(error);
+    error::is_missing(error) && reason.contains("network") && reason.contains("not found")
+}
+
+/// The creates under way.
+#[derive(Debug, Default)]
+pub(super) struct Creating(Mutex<HashSet<SandboxId>>);
+
+/// One create under way, until dropped.
+struct UnderWay<'a> {
+    all: &'a Creating,
+    id: SandboxId,
+}
+
+impl Creating {
+    fn enter(&self, id: &SandboxId) -> UnderWay<'_> {
+        self.locked().insert(id.clone());
+        UnderWay {
+            all: self,
+            id: id.clone(),
+        }
+    }
+
+    pub(super) fn contains(&self, id: &SandboxId) -> bool {
+        self.locked().contains(id)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashSet<SandboxId>> {
+        // The set is whole after every operation, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.all.locked().remove(&self.id);
+    }
+}
+
+/// Tells each stage once, also when a create is tried again.
+struct Staged<'a> {
+    progress: &'a dyn Progress,
+    image_seen: Arc<AtomicBool>,
+}
+
+impl Staged<'_> {
+    fn image_is_here(&self) {
+        if !self.image_seen.swap(true, Ordering::Relaxed) {
+            self.progress.reached(Stage::Image);
+        }
+    }
+}
+
+/// Why an attempt failed.
+enum Failure {
+    /// Another process has the port by now.
+    PortTaken(String),
+    /// The execd volume is empty or gone.
+    NoExecd(String),
+    /// The engine cannot start the container.
+    Start(String),
+    /// The engine refuses the request.
+    Refused(String),
+    /// Something that has its own words.
+    Runtime(RuntimeError),
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+impl Failure {
+    fn from_create(error: bollard::errors::Error) -> Self {
+        let reason = error::reason(&error);
+        match (error::unavailable(&error), error::status(&error)) {
+            (Some(unavailable), _) => Self::Runtime(unavailable),
+            (None, Some(400)) => Self::Refused(reason),
+            _ => Self::Start(reason),
+        }
+    }
+
+    fn from_start(error: bollard::errors::Error) -> Self {
+        let reason = error::reason(&error);
+        match error::unavailable(&error) {
+            Some(unavailable) => Self::Runtime(unavailable),
+            None if ports::is_conflict(&reason) => Self::PortTaken(reason),
+            None if reason.contains(super::execd_volume::EXECD) => Self::NoExecd(reason),
+            None => Self::Start(reason),
+        }
+    }
+
+    fn into_error(self, spec: &CreateSpec) -> RuntimeError {
+        match self {
+            Self::PortTaken(reason) | Self::NoExecd(reason) | Self::Start(reason) => {
+                RuntimeError::Start {
+                    id: spec.id.clone(),
+                    reason,
+                }
+            }
+            Self::Refused(reason) => RuntimeError::Refused {
+                runtime: KIND,
+                reason,
+            },
+            Self::Runtime(error) => error,
+        }
+    }
+}

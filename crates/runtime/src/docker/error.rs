@@ -1,0 +1,76 @@
+//! What the engine's errors mean.
+
+use bollard::errors::Error;
+
+use super::KIND;
+use crate::RuntimeError;
+
+/// Longest text of the engine that is passed on, in bytes.
+const SHOWN: usize = 600;
+
+/// The HTTP status of the engine's answer, when it answered.
+pub(super) fn status(error: &Error) -> Option<u16> {
+    match error {
+        Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
+        _ => None,
+    }
+}
+
+/// Whether the engine says that the thing does not exist.
+pub(super) fn is_missing(error: &Error) -> bool {
+    status(error) == Some(404)
+}
+
+/// The engine's own words, cut to a bound.
+pub(super) fn reason(error: &Error) -> String {
+    let text = match error {
+        Error::DockerResponseServerError { message, .. } => message.clone(),
+        Error::DockerStreamError { error } => error.clone(),
+        Error::RequestTimeoutError => "the engine did not answer in time".to_owned(),
+        other => chain(other),
+    };
+    let mut end = text.len().min(SHOWN);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].trim().to_owned()
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// An error that means the engine cannot be reached, if it does.
+pub(super) fn unavailable(error: &Error) -> Option<RuntimeError> {
+    match error {
+        Error::HyperLegacyError { .. }
+        | Error::HyperResponseError { .. }
+        | Error::HttpClientError { .. }
+        | Error::IOError { .. }
+        | Error::SocketNotFoundError(_)
+        | Error::RequestTimeoutError => Some(RuntimeError::Unavailable {
+            runtime: KIND,
+            reason: reason(error),
+        }),
+        _ => None,
+    }
+}
+
+/// Any error of an operation that has no variant of its own.
+pub(super) fn other(op: &'static str, error: &Error) -> RuntimeError {
+    unavailable(error).unwrap_or_else(|| RuntimeError::Other {
+        runtime: KIND,
+        op,
+        reason: reason(error),
+    })
+}

@@ -1,0 +1,227 @@
+//! execd in a volume: filled once per build, mounted read-only into every sandbox, so that making a
+//! sandbox copies nothing.
+//!
+//! The volume is named by the hash of the binary. It is filled through a helper container that is
+//! made but never started, because the engine lets us write into a volume only through a
+//! container. A server that dies half-way leaves a volume without a complete binary; the size of
+//! the file is therefore compared once per process before the volume is trusted.
+
+use std::{collections::HashMap, path::Path};
+
+use bollard::{
+    Docker,
+    models::{ContainerCreateBody, HostConfig, VolumeCreateRequest},
+    query_parameters::{
+        ContainerArchiveInfoOptionsBuilder, CreateContainerOptionsBuilder,
+        ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
+        UploadToContainerOptionsBuilder,
+    },
+};
+use bytes::Bytes;
+use rand::RngExt;
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+use tracing::{debug, info};
+
+use super::{error, labels};
+use crate::RuntimeError;
+
+/// Where the volume appears in a sandbox. `/opt/opensandbox` itself stays writable.
+pub(super) const MOUNT: &str = "/opt/opensandbox/.dist";
+/// execd inside a sandbox.
+pub(super) const EXECD: &str = "/opt/opensandbox/.dist/execd";
+
+/// Our execd build as a volume.
+#[derive(Debug)]
+pub(super) struct ExecdVolume {
+    name: String,
+    build: String,
+    instance: String,
+    binary: Bytes,
+    filled: OnceCell<()>,
+}
+
+impl ExecdVolume {
+    pub(super) fn load(path: &Path, instance: &str) -> Result<Self, RuntimeError> {
+        let binary = std::fs::read(path).map_err(|source| RuntimeError::Execd {
+            reason: format!("cannot read {}", path.display()),
+            source: Some(source.into()),
+        })?;
+        let build: String = Sha256::digest(&binary)
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(Self {
+            name: format!("opensandbox-execd-{build}"),
+            build,
+            instance: instance.to_owned(),
+            binary: binary.into(),
+            filled: OnceCell::new(),
+        })
+    }
+
+    /// The mount of a sandbox.
+    pub(super) fn bind(&self) -> String {
+        format!("{}:{MOUNT}:ro,nocopy", self.name)
+    }
+
+    /// Makes sure that the volume holds our execd. `image` is any image on the host.
+    pub(super) async fn ensure(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
+        self.filled
+            .get_or_try_init(|| self.fill(docker, image))
+            .await
+            .copied()
+    }
+
+    /// Whether the volume was seen to hold our execd.
+    pub(super) fn is_ready(&self) -> bool {
+        self.filled.initialized()
+    }
+
+    /// The volume turned out to be empty: somebody removed it and the engine made another one by
+    /// that name, without our label. It is made anew.
+    pub(super) async fn refill(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
+        if let Err(error) = docker
+            .remove_volume(&self.name, None::<RemoveVolumeOptions>)
+            .await
+        {
+            debug!(
+                volume = self.name,
+                reason = error::reason(&error),
+                "volume stays"
+            );
+        }
+        self.fill(docker, image).await
+    }
+
+    async fn fill(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
+        let label = HashMap::from([(labels::EXECD_BUILD.to_owned(), self.build.clone())]);
+        let request = VolumeCreateRequest {
+            name: Some(self.name.clone()),
+            labels: Some(label),
+            ..VolumeCreateRequest::default()
+        };
+        docker
+            .create_volume(request)
+            .await
+            .map_err(|error| failed("make the volume", error))?;
+        let helper = format!("opensandbox-helper-{:016x}", rand::rng().random::<u64>());
+        let body = ContainerCreateBody {
+            image: Some(image.to_owned()),
+            entrypoint: Some(vec![EXECD.to_owned()]),
+            labels: Some(HashMap::from([(
+                labels::HELPER.to_owned(),
+                self.instance.clone(),
+            )])),
+            host_config: Some(HostConfig {
+                binds: Some(vec![format!("{}:{MOUNT}:nocopy", self.name)]),
+                network_mode: Some("none".to_owned()),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        let options = CreateContainerOptionsBuilder::default()
+            .name(&helper)
+            .build();
+        docker
+            .create_container(Some(options), body)
+            .await
+            .map_err(|error| failed("make the helper", error))?;
+        let written = self.write_if_needed(docker, &helper).await;
+        let options = RemoveContainerOptionsBuilder::default()
+            .force(true)
+            .v(false)
+            .build();
+        if let Err(error) = docker.remove_container(&helper, Some(options)).await {
+            // The sweep removes it later.
+            debug!(
+                helper,
+                error = error::reason(&error),
+                "helper container stays for now"
+            );
+        }
+        written
+    }
+
+    async fn write_if_needed(&self, docker: &Docker, helper: &str) -> Result<(), RuntimeError> {
+        let options = ContainerArchiveInfoOptionsBuilder::default()
+            .path(EXECD)
+            .build();
+        match docker
+            .get_container_archive_info(helper, Some(options))
+            .await
+        {
+            Ok(info) if usize::try_from(info.size) == Ok(self.binary.len()) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error::is_missing(&error) => {}
+            Err(error) => return Err(failed("look into the volume", error)),
+        }
+        let options = UploadToContainerOptionsBuilder::default()
+            .path(MOUNT)
+            .build();
+        let archive = bollard::body_full(tar_of(&self.binary)?);
+        docker
+            .upload_to_container(helper, Some(options), archive)
+            .await
+            .map_err(|error| failed("write execd", error))?;
+        info!(
+            volume = self.name,
+            bytes = self.binary.len(),
+            "execd provided"
+        );
+        Ok(())
+    }
+
+    /// Removes the volumes of other execd builds that nobody uses any more.
+    pub(super) async fn sweep_other_builds(&self, docker: &Docker) -> Result<(), RuntimeError> {
+        let filter = HashMap::from([("label", vec![labels::EXECD_BUILD])]);
+        let options = ListVolumesOptionsBuilder::default()
+            .filters(&filter)
+            .build();
+        let list = docker
+            .list_volumes(Some(options))
+            .await
+            .map_err(|error| error::other("list volumes", &error))?;
+        let old = list.volumes.unwrap_or_default().into_iter();
+        for volume in old.filter(|volume| volume.name != self.name) {
+            match docker
+                .remove_volume(&volume.name, None::<RemoveVolumeOptions>)
+                .await
+            {
+                Ok(()) => info!(volume = volume.name, "removed an unused execd volume"),
+                Err(error) => debug!(
+                    volume = volume.name,
+                    reason = error::reason(&error),
+                    "an older execd volume stays in use"
+                ),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(what: &str, error: bollard::errors::Error) -> RuntimeError {
+    error::unavailable(&error).unwrap_or_else(|| RuntimeError::Execd {
+        reason: format!("cannot {what}: {}", error::reason(&error)),
+        source: Some(error.into()),
+    })
+}
+
+/// An archive that holds just the binary, executable by everybody.
+fn tar_of(binary: &[u8]) -> Result<Bytes, RuntimeError> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(binary.len() as u64);
+    header.set_mode(0o755);
+    header.set_uid(0);
+    header.set_gid(0);
+    let mut archive = tar::Builder::new(Vec::with_capacity(binary.len() + 4096));
+    archive
+        .append_data(&mut header, "execd", binary)
+        .and_then(|()| archive.into_inner())
+        .map(Bytes::from)
+        .map_err(|source| RuntimeError::Execd {
+            reason: "cannot pack the binary".to_owned(),
+            source: Some(source.into()),
+        })
+}

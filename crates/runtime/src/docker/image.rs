@@ -1,0 +1,86 @@
+//! Pulling images (contract: lifecycle §17.3).
+
+use bollard::{Docker, auth::DockerCredentials, query_parameters::CreateImageOptionsBuilder};
+use futures::StreamExt;
+use osb_protocol::lifecycle::{ImageAuth, Platform};
+
+use super::error;
+use crate::{Progress, RuntimeError};
+
+/// Pulls an image. Progress of the layers is passed on as notes.
+pub(super) async fn pull(
+    docker: &Docker,
+    image: &str,
+    auth: Option<&ImageAuth>,
+    platform: Option<&Platform>,
+    progress: &dyn Progress,
+) -> Result<(), RuntimeError> {
+    let (name, tag) = split_reference(image);
+    let mut options = CreateImageOptionsBuilder::default()
+        .from_image(name)
+        .tag(tag);
+    let wanted = platform.map(|platform| format!("{}/{}", platform.os, platform.arch));
+    if let Some(wanted) = &wanted {
+        options = options.platform(wanted);
+    }
+    let credentials = auth.map(|auth| DockerCredentials {
+        username: Some(auth.username.clone()),
+        password: Some(auth.password.clone()),
+        ..DockerCredentials::default()
+    });
+    let mut steps = docker.create_image(Some(options.build()), None, credentials);
+    // The engine answers 200 before it pulls; a failure is a later item of the stream.
+    while let Some(step) = steps.next().await {
+        let step = step.map_err(|error| {
+            let failed = || RuntimeError::ImagePull {
+                image: image.to_owned(),
+                reason: error::reason(&error),
+            };
+            error::unavailable(&error).unwrap_or_else(failed)
+        })?;
+        if let Some(detail) = step.error_detail {
+            let reason = detail
+                .message
+                .unwrap_or_else(|| "the engine gives no reason".to_owned());
+            return Err(RuntimeError::ImagePull {
+                image: image.to_owned(),
+                reason,
+            });
+        }
+        if let (Some(status), id) = (step.status, step.id.unwrap_or_default()) {
+            progress.note(format!("{status} {id}").trim());
+        }
+    }
+    Ok(())
+}
+
+/// Splits a reference into name and tag or digest. Without a tag it is `latest`: an empty tag would
+/// make the engine pull every tag there is.
+fn split_reference(image: &str) -> (&str, &str) {
+    if let Some((name, digest)) = image.split_once('@') {
+        return (name, digest);
+    }
+    let path = image.rfind('/').map_or(0, |slash| slash + 1);
+    match image[path..].find(':') {
+        Some(colon) => (&image[..path + colon], &image[path + colon + 1..]),
+        None => (image, "latest"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_reference;
+
+    #[test]
+    fn references_are_split_at_tag_or_digest() {
+        for (image, want) in [
+            ("debian", ("debian", "latest")),
+            ("debian:12", ("debian", "12")),
+            ("r.example:5000/a/b", ("r.example:5000/a/b", "latest")),
+            ("r.example:5000/a/b:1.2", ("r.example:5000/a/b", "1.2")),
+            ("a/b@sha256:00ff", ("a/b", "sha256:00ff")),
+        ] {
+            assert_eq!(split_reference(image), want, "{image}");
+        }
+    }
+}

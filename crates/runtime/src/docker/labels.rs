@@ -1,0 +1,274 @@
+//! Container labels: what was known about a sandbox when it was made (contract: lifecycle §17.2).
+//!
+//! Labels under `opensandbox.io/` are the platform's, every other label that does not belong to an
+//! image or to Docker tooling is the user's metadata. The labels marked "ours" are additions.
+
+use std::collections::{BTreeMap, HashMap};
+
+use osb_protocol::{SandboxId, WireTime, labels::RESERVED_PREFIX, lifecycle::Platform};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::{CreateSpec, Expiry, Ports};
+
+pub(super) const ID: &str = "opensandbox.io/id";
+pub(super) const EXPIRES_AT: &str = "opensandbox.io/expires-at";
+pub(super) const MANUAL_CLEANUP: &str = "opensandbox.io/manual-cleanup";
+pub(super) const PLATFORM_OS: &str = "opensandbox.io/platform-os";
+pub(super) const PLATFORM_ARCH: &str = "opensandbox.io/platform-arch";
+pub(super) const SNAPSHOT_ID: &str = "opensandbox.io/snapshot-id";
+pub(super) const EXECD_PORT: &str = "opensandbox.io/embedding-proxy-port";
+pub(super) const HTTP_PORT: &str = "opensandbox.io/http-port";
+pub(super) const RENEW_EXTEND: &str = "opensandbox.io/access-renew-extend-seconds";
+pub(super) const EXTENSION_PREFIX: &str = "opensandbox.io/extensions.";
+/// Extension keys carry this on the API.
+pub(super) const EXTENSION_KEY_PREFIX: &str = "opensandbox.extensions.";
+/// Ours: which installation made the container.
+pub(super) const SERVER: &str = "opensandbox.io/server";
+/// Ours: when the request was accepted; Docker's own time is later.
+pub(super) const CREATED_AT: &str = "opensandbox.io/created-at";
+/// Ours: the reference as requested; Docker may report another tag of the same image.
+pub(super) const IMAGE: &str = "opensandbox.io/image";
+/// Ours: the command as a JSON list; Docker's list shows it joined and cut.
+pub(super) const ENTRYPOINT: &str = "opensandbox.io/entrypoint";
+/// Ours: the requested limits as a JSON object.
+pub(super) const RESOURCES: &str = "opensandbox.io/resource-limits";
+/// Ours: token of the sandbox's execd. Who can read labels can also enter the container.
+pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";
+/// Ours, on helper containers: which installation made it.
+pub(super) const HELPER: &str = "opensandbox.io/helper-of";
+/// Ours, on volumes: hash of the execd in it.
+pub(super) const EXECD_BUILD: &str = "opensandbox.io/execd-build";
+
+/// Label prefixes that are neither ours nor the user's.
+const FOREIGN: [&str; 3] = [
+    "org.opencontainers.image.",
+    "com.docker.",
+    "desktop.docker.",
+];
+
+/// All labels of a new sandbox.
+pub(super) fn of(spec: &CreateSpec, instance: &str, ports: Ports) -> HashMap<String, String> {
+    // An image may carry labels of a sandbox it was committed from. Every label that is read back
+    // is therefore written, an empty value meaning "none".
+    let mut labels: HashMap<String, String> = spec
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let mut put = |key: &str, value: String| labels.insert(key.to_owned(), value);
+    put(ID, spec.id.to_string());
+    put(SERVER, instance.to_owned());
+    put(CREATED_AT, spec.created_at.to_string());
+    put(IMAGE, spec.image.clone());
+    put(ENTRYPOINT, json(&spec.entrypoint));
+    put(RESOURCES, json(&spec.resources));
+    match spec.expires_at {
+        Some(at) => put(EXPIRES_AT, at.to_string()),
+        None => put(MANUAL_CLEANUP, "true".to_owned()),
+    };
+    if let Some(platform) = &spec.platform {
+        put(PLATFORM_OS, platform.os.clone());
+        put(PLATFORM_ARCH, platform.arch.clone());
+    }
+    if let Some(port) = ports.execd {
+        put(EXECD_PORT, port.to_string());
+    }
+    if let Some(port) = ports.http {
+        put(HTTP_PORT, port.to_string());
+    }
+    if let Some(seconds) = spec.renew_extend_seconds {
+        put(RENEW_EXTEND, seconds.to_string());
+    }
+    for (suffix, value) in &spec.extensions {
+        put(&format!("{EXTENSION_PREFIX}{suffix}"), value.clone());
+    }
+    if let Some(token) = &spec.token {
+        put(EXECD_TOKEN, token.expose_secret().to_owned());
+    }
+    labels
+}
+
+fn json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("strings and maps of strings always serialise")
+}
+
+/// Labels of an existing container, read.
+pub(super) struct Read<'a>(pub(super) &'a HashMap<String, String>);
+
+impl Read<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0
+            .get(key)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    pub(super) fn id(&self) -> Option<SandboxId> {
+        self.get(ID).map(SandboxId::new)
+    }
+
+    pub(super) fn server(&self) -> Option<&str> {
+        self.get(SERVER)
+    }
+
+    pub(super) fn image(&self) -> Option<String> {
+        self.get(IMAGE).map(str::to_owned)
+    }
+
+    pub(super) fn snapshot_id(&self) -> Option<String> {
+        self.get(SNAPSHOT_ID).map(str::to_owned)
+    }
+
+    pub(super) fn created_at(&self) -> Option<WireTime> {
+        WireTime::parse(self.get(CREATED_AT)?).ok()
+    }
+
+    pub(super) fn entrypoint(&self) -> Option<Vec<String>> {
+        serde_json::from_str(self.get(ENTRYPOINT)?).ok()
+    }
+
+    pub(super) fn resources(&self) -> BTreeMap<String, String> {
+        self.get(RESOURCES)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+
+    /// An unreadable expiry is not "now", as the reference has it: that would destroy the sandbox.
+    pub(super) fn expiry(&self) -> Expiry {
+        match (self.get(EXPIRES_AT), self.get(MANUAL_CLEANUP)) {
+            (Some(text), _) => WireTime::parse(text).map_or(Expiry::Unknown, Expiry::At),
+            (None, Some(_)) => Expiry::Manual,
+            (None, None) => Expiry::Unknown,
+        }
+    }
+
+    pub(super) fn platform(&self) -> Option<Platform> {
+        let os = self.get(PLATFORM_OS)?.to_owned();
+        Some(Platform {
+            os,
+            arch: self.get(PLATFORM_ARCH)?.to_owned(),
+        })
+    }
+
+    pub(super) fn ports(&self) -> Ports {
+        let port = |key| self.get(key).and_then(|text| text.parse().ok());
+        Ports {
+            execd: port(EXECD_PORT),
+            http: port(HTTP_PORT),
+        }
+    }
+
+    pub(super) fn token(&self) -> Option<SecretString> {
+        self.get(EXECD_TOKEN).map(SecretString::from)
+    }
+
+    pub(super) fn extensions(&self) -> BTreeMap<String, String> {
+        let pairs = self.0.iter().filter_map(|(key, value)| {
+            let suffix = key.strip_prefix(EXTENSION_PREFIX)?;
+            Some((format!("{EXTENSION_KEY_PREFIX}{suffix}"), value.clone()))
+        });
+        pairs.collect()
+    }
+
+    pub(super) fn metadata(&self) -> BTreeMap<String, String> {
+        let user = |key: &str| {
+            !key.starts_with(RESERVED_PREFIX)
+                && !FOREIGN.iter().any(|prefix| key.starts_with(prefix))
+        };
+        let pairs = self.0.iter().filter(|(key, _)| user(key));
+        pairs
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> CreateSpec {
+        CreateSpec {
+            id: "a".into(),
+            image: "debian:12".into(),
+            auth: None,
+            platform: Some(Platform {
+                os: "linux".into(),
+                arch: "amd64".into(),
+            }),
+            entrypoint: vec!["sh".into(), "-c".into(), "echo \"ä b\"".into()],
+            env: BTreeMap::new(),
+            limits: osb_protocol::resources::ResourceLimits::default(),
+            resources: BTreeMap::from([("cpu".into(), "1".into())]),
+            metadata: BTreeMap::from([("team".into(), "core".into())]),
+            extensions: BTreeMap::from([("x".into(), "1".into())]),
+            renew_extend_seconds: Some(300),
+            expires_at: WireTime::from_unix_us(1_935_396_000_123_456),
+            created_at: WireTime::from_unix_us(1_935_390_000_000_001).unwrap(),
+            token: Some(SecretString::from("t0ken")),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let spec = spec();
+        let labels = of(
+            &spec,
+            "srv",
+            Ports {
+                execd: Some(40000),
+                http: Some(40001),
+            },
+        );
+        let read = Read(&labels);
+        assert_eq!(read.id(), Some(spec.id));
+        assert_eq!(read.server(), Some("srv"));
+        assert_eq!(read.entrypoint(), Some(spec.entrypoint));
+        assert_eq!(read.resources(), spec.resources);
+        assert_eq!(read.metadata(), spec.metadata);
+        assert_eq!(read.created_at(), Some(spec.created_at));
+        assert_eq!(read.expiry(), Expiry::At(spec.expires_at.unwrap()));
+        assert_eq!(read.platform(), spec.platform);
+        assert_eq!(
+            read.ports(),
+            Ports {
+                execd: Some(40000),
+                http: Some(40001)
+            }
+        );
+        assert_eq!(read.token().unwrap().expose_secret(), "t0ken");
+        assert_eq!(
+            read.extensions(),
+            BTreeMap::from([("opensandbox.extensions.x".into(), "1".into())])
+        );
+    }
+
+    #[test]
+    fn labels_of_the_reference_are_understood() {
+        let labels = HashMap::from([
+            (ID.to_owned(), "b".to_owned()),
+            (
+                EXPIRES_AT.to_owned(),
+                "2031-05-01T12:00:00.123456+02:00".to_owned(),
+            ),
+            ("com.docker.compose.project".to_owned(), "x".to_owned()),
+            ("team".to_owned(), "core".to_owned()),
+        ]);
+        let read = Read(&labels);
+        assert_eq!(read.server(), None);
+        assert_eq!(
+            read.metadata(),
+            BTreeMap::from([("team".into(), "core".into())])
+        );
+        let Expiry::At(at) = read.expiry() else {
+            panic!("expiry not read")
+        };
+        assert_eq!(at.to_string(), "2031-05-01T10:00:00.123456Z");
+    }
+
+    #[test]
+    fn a_damaged_expiry_does_not_end_the_sandbox() {
+        let labels = HashMap::from([(EXPIRES_AT.to_owned(), "soon".to_owned())]);
+        assert_eq!(Read(&labels).expiry(), Expiry::Unknown);
+        assert_eq!(Read(&HashMap::new()).expiry(), Expiry::Unknown);
+    }
+}

@@ -1,0 +1,107 @@
+//! Sandboxes as containers of one Docker engine (contract: lifecycle §17).
+//!
+//! ```text
+//! create:  ports ─▶ container (image pulled when absent) ─▶ start ─▶ inspect address
+//! watch:   subscribe to events ─▶ list everything (Synced) ─▶ events … ─▶ lost ─▶ again
+//! ```
+//!
+//! execd reaches sandboxes without copying: one read-only volume per execd build, named by its
+//! hash, is filled once and mounted into each sandbox ([`execd_volume`]). Sandboxes share one
+//! bridge network on which containers cannot talk to each other ([`network`]).
+
+mod config;
+mod container;
+mod create;
+mod error;
+mod execd_volume;
+mod image;
+mod labels;
+mod network;
+mod observe;
+mod ports;
+mod remove;
+mod watch;
+
+pub use config::{DockerConfig, NetworkMode};
+
+use std::{collections::HashSet, sync::Arc};
+
+use async_trait::async_trait;
+use bollard::Docker;
+use osb_protocol::SandboxId;
+use osb_service::Supervisor;
+use tokio::sync::mpsc;
+
+use crate::{CreateSpec, Observed, Progress, Runtime, RuntimeError, RuntimeEvent};
+
+/// Name of this back end.
+const KIND: &str = "docker";
+
+/// One Docker engine.
+#[derive(Debug)]
+pub struct DockerRuntime {
+    docker: Docker,
+    config: DockerConfig,
+    ports: ports::PortPool,
+    network: network::SandboxNetwork,
+    execd: execd_volume::ExecdVolume,
+    creating: create::Creating,
+}
+
+impl DockerRuntime {
+    /// Prepares to talk to the engine named by `DOCKER_HOST`, or the local one. Nothing is sent
+    /// yet: an engine that is down is told by the watch, and waited for.
+    ///
+    /// # Errors
+    /// When `DOCKER_HOST` makes no sense or execd's binary cannot be read.
+    pub fn new(config: DockerConfig) -> Result<Self, RuntimeError> {
+        let docker = Docker::connect_with_defaults()
+            .map_err(|error| error::other("connect", &error))?
+            .with_timeout(config.api_timeout);
+        let execd = execd_volume::ExecdVolume::load(&config.execd, &config.instance)?;
+        Ok(Self {
+            ports: ports::PortPool::new(config.publish_host, config.port_min, config.port_max),
+            network: network::SandboxNetwork::new(config.network.clone()),
+            docker,
+            config,
+            execd,
+            creating: create::Creating::default(),
+        })
+    }
+
+    /// Name of the sandbox's container.
+    fn container_name(id: &SandboxId) -> String {
+        format!("sandbox-{id}")
+    }
+}
+
+#[async_trait]
+impl Runtime for DockerRuntime {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    async fn create(
+        &self,
+        spec: CreateSpec,
+        progress: &dyn Progress,
+    ) -> Result<Observed, RuntimeError> {
+        self.create_sandbox(spec, progress).await
+    }
+
+    async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        self.remove_sandbox(id).await
+    }
+
+    async fn log_tail(&self, id: &SandboxId, lines: usize) -> Result<Vec<String>, RuntimeError> {
+        self.read_log_tail(id, lines).await
+    }
+
+    fn watch(self: Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent> {
+        watch::start(self, tasks)
+    }
+
+    async fn sweep(&self, creating: &HashSet<SandboxId>) -> Result<(), RuntimeError> {
+        self.sweep_leftovers(creating).await
+    }
+}

@@ -1,0 +1,256 @@
+//! Reading containers as sandboxes (contract: lifecycle §12).
+
+use std::collections::HashMap;
+
+use bollard::{
+    models::{
+        ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, EndpointSettings,
+    },
+    query_parameters::{InspectContainerOptions, ListContainersOptionsBuilder, LogsOptionsBuilder},
+};
+use futures::StreamExt;
+use osb_protocol::{SandboxId, WireTime};
+
+use super::{DockerRuntime, error, labels};
+use crate::{Address, Observed, Phase, RuntimeError};
+
+/// Longest line of a log tail, in bytes.
+const LOG_LINE: usize = 4096;
+
+impl DockerRuntime {
+    /// Reads one container of ours.
+    pub(super) async fn observe(&self, name: &str) -> Result<Observed, RuntimeError> {
+        let container = self
+            .docker
+            .inspect_container(name, None::<InspectContainerOptions>)
+            .await
+            .map_err(|error| error::other("inspect the sandbox", &error))?;
+        self.read_inspect(container)
+            .ok_or_else(|| RuntimeError::Other {
+                runtime: super::KIND,
+                op: "inspect the sandbox",
+                reason: format!("{name} has no sandbox labels"),
+            })
+    }
+
+    /// Reads every sandbox of this installation, and those of the reference, which have no
+    /// installation label.
+    pub(super) async fn observe_all(&self) -> Result<Vec<Observed>, RuntimeError> {
+        let filter = HashMap::from([("label", vec![labels::ID])]);
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filter)
+            .build();
+        let list = self
+            .docker
+            .list_containers(Some(options))
+            .await
+            .map_err(|error| error::other("list the sandboxes", &error))?;
+        let mut all = Vec::with_capacity(list.len());
+        for container in list {
+            let running = container.state == Some(ContainerSummaryStateEnum::RUNNING);
+            let ours = self.is_ours(container.labels.as_ref());
+            match self.read_summary(&container) {
+                // The list knows neither when a container ended nor the reference's command line.
+                Some(observed) if running && !observed.entrypoint.is_empty() => all.push(observed),
+                Some(observed) if ours => {
+                    let name = container.id.as_deref().unwrap_or(observed.id.as_str());
+                    match self.observe(name).await {
+                        Ok(exact) => all.push(exact),
+                        // It vanished between the list and the look.
+                        Err(RuntimeError::Unavailable { runtime, reason }) => {
+                            return Err(RuntimeError::Unavailable { runtime, reason });
+                        }
+                        Err(_) => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Another installation's containers are none of our business.
+    pub(super) fn is_ours(&self, labels: Option<&HashMap<String, String>>) -> bool {
+        labels.is_some_and(|labels| {
+            let read = labels::Read(labels);
+            let server = read.server();
+            read.id().is_some() && server.is_none_or(|server| server == self.config.instance)
+        })
+    }
+
+    fn read_summary(&self, container: &ContainerSummary) -> Option<Observed> {
+        let labels = container.labels.as_ref()?;
+        if !self.is_ours(Some(labels)) {
+            return None;
+        }
+        let read = labels::Read(labels);
+        let made = WireTime::from_unix_us(container.created.unwrap_or_default() * 1_000_000)?;
+        let phase = match container.state {
+            Some(ContainerSummaryStateEnum::RUNNING) => Phase::Running,
+            Some(ContainerSummaryStateEnum::PAUSED) => Phase::Paused,
+            Some(ContainerSummaryStateEnum::CREATED) => Phase::Created,
+            Some(ContainerSummaryStateEnum::RESTARTING) => Phase::Restarting,
+            _ => Phase::Unknown,
+        };
+        let networks = container
+            .network_settings
+            .as_ref()
+            .and_then(|all| all.networks.as_ref());
+        let mode = container
+            .host_config
+            .as_ref()
+            .and_then(|host| host.network_mode.as_deref());
+        let image = container.image.clone().unwrap_or_default();
+        Some(observed(
+            &read,
+            phase,
+            made,
+            made,
+            image,
+            Vec::new(),
+            address(&read, mode, networks),
+        ))
+    }
+
+    fn read_inspect(&self, container: ContainerInspectResponse) -> Option<Observed> {
+        let config = container.config?;
+        let labels = config.labels?;
+        if !self.is_ours(Some(&labels)) {
+            return None;
+        }
+        let read = labels::Read(&labels);
+        let time = |text: Option<&str>| WireTime::parse(text?).ok().filter(|at| at.unix_us() > 0);
+        let made = container
+            .created
+            .as_ref()
+            .and_then(|at| time(Some(&at.to_string())))?;
+        let state = container.state.unwrap_or_default();
+        let (started, finished) = (
+            time(state.started_at.as_deref()),
+            time(state.finished_at.as_deref()),
+        );
+        let phase = if state.paused == Some(true) {
+            Phase::Paused
+        } else if state.restarting == Some(true) {
+            Phase::Restarting
+        } else if state.running == Some(true) {
+            Phase::Running
+        } else if finished.is_some() {
+            Phase::Exited(state.exit_code.unwrap_or_default())
+        } else if started.is_none() {
+            Phase::Created
+        } else {
+            Phase::Unknown
+        };
+        let since = match phase {
+            Phase::Exited(_) => finished,
+            _ => started,
+        };
+        let networks = container
+            .network_settings
+            .as_ref()
+            .and_then(|settings| settings.networks.as_ref());
+        let mode = container
+            .host_config
+            .as_ref()
+            .and_then(|host| host.network_mode.as_deref());
+        let address = address(&read, mode, networks);
+        let (image, command) = (
+            config.image.unwrap_or_default(),
+            config.cmd.unwrap_or_default(),
+        );
+        Some(observed(
+            &read,
+            phase,
+            since.unwrap_or(made),
+            made,
+            image,
+            command,
+            address,
+        ))
+    }
+
+    pub(super) async fn read_log_tail(
+        &self,
+        id: &SandboxId,
+        lines: usize,
+    ) -> Result<Vec<String>, RuntimeError> {
+        let options = LogsOptionsBuilder::default()
+            .stdout(true)
+            .stderr(true)
+            .tail(&lines.to_string())
+            .build();
+        let mut output = self.docker.logs(&Self::container_name(id), Some(options));
+        let mut text = Vec::new();
+        while let Some(chunk) = output.next().await {
+            match chunk {
+                Ok(chunk) => text.extend_from_slice(&chunk.into_bytes()),
+                Err(error) if error::is_missing(&error) => {
+                    return Err(RuntimeError::NotFound(id.clone()));
+                }
+                Err(error) => return Err(error::other("read the log", &error)),
+            }
+            // `tail` bounds lines, not bytes.
+            if text.len() > lines.max(1) * LOG_LINE {
+                text.drain(..text.len() - lines.max(1) * LOG_LINE);
+            }
+        }
+        let all: Vec<String> = String::from_utf8_lossy(&text)
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        Ok(all[all.len().saturating_sub(lines)..].to_vec())
+    }
+}
+
+fn observed(
+    read: &labels::Read<'_>,
+    phase: Phase,
+    since: WireTime,
+    made: WireTime,
+    image: String,
+    command: Vec<String>,
+    address: Address,
+) -> Observed {
+    Observed {
+        id: read.id().unwrap_or_else(|| SandboxId::from("")),
+        phase,
+        since,
+        created_at: read.created_at().unwrap_or(made),
+        image: read.image().unwrap_or(image),
+        snapshot_id: read.snapshot_id(),
+        entrypoint: read.entrypoint().unwrap_or(command),
+        platform: read.platform(),
+        metadata: read.metadata(),
+        extensions: read.extensions(),
+        resources: read.resources(),
+        expiry: read.expiry(),
+        address,
+        token: read.token(),
+    }
+}
+
+/// The address on the network the container was attached to; else the first one there is
+/// (contract: lifecycle §6.3).
+fn address(
+    read: &labels::Read<'_>,
+    mode: Option<&str>,
+    networks: Option<&HashMap<String, EndpointSettings>>,
+) -> Address {
+    let ip_of = |endpoint: &EndpointSettings| {
+        endpoint
+            .ip_address
+            .as_deref()
+            .filter(|ip| !ip.is_empty())?
+            .parse()
+            .ok()
+    };
+    let named = mode.and_then(|mode| networks?.get(mode)).and_then(ip_of);
+    let any = || networks?.values().find_map(ip_of);
+    Address {
+        host_network: mode == Some("host"),
+        ip: named.or_else(any),
+        ports: read.ports(),
+    }
+}

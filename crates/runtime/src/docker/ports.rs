@@ -1,0 +1,141 @@
+//! Host ports for new sandboxes (contract: lifecycle §17.6).
+//!
+//! A port is drawn at random, probed by binding it, and stays reserved in this process until the
+//! container runs, so that parallel creates cannot draw the same one. Another process may still
+//! take it in between; the create is then tried again with new ports.
+
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rand::RngExt;
+
+use crate::RuntimeError;
+
+/// How many draws one port gets.
+const DRAWS: usize = 50;
+
+/// Draws and reserves ports.
+#[derive(Clone, Debug)]
+pub(super) struct PortPool {
+    host: Ipv4Addr,
+    min: u16,
+    max: u16,
+    taken: Arc<Mutex<HashSet<u16>>>,
+}
+
+/// A port that nobody else draws while this lives.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    port: u16,
+    taken: Arc<Mutex<HashSet<u16>>>,
+}
+
+impl PortPool {
+    pub(super) fn new(host: Ipv4Addr, min: u16, max: u16) -> Self {
+        Self {
+            host,
+            min,
+            max,
+            taken: Arc::default(),
+        }
+    }
+
+    /// Draws a port that can be bound right now.
+    pub(super) fn draw(&self) -> Result<Reserved, RuntimeError> {
+        let mut random = rand::rng();
+        for _ in 0..DRAWS {
+            let port = random.random_range(self.min..=self.max);
+            if !locked(&self.taken).insert(port) {
+                continue;
+            }
+            let reserved = Reserved {
+                port,
+                taken: Arc::clone(&self.taken),
+            };
+            if self.can_bind(port) {
+                return Ok(reserved);
+            }
+        }
+        Err(RuntimeError::NoPort {
+            host: self.host.to_string(),
+            min: self.min,
+            max: self.max,
+        })
+    }
+
+    /// The address may belong to another host (a remote engine); then any local one must do.
+    fn can_bind(&self, port: u16) -> bool {
+        let bind = |host| TcpListener::bind(SocketAddr::new(IpAddr::V4(host), port));
+        match bind(self.host) {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                bind(Ipv4Addr::UNSPECIFIED).is_ok()
+            }
+            result => result.is_ok(),
+        }
+    }
+}
+
+impl Reserved {
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        locked(&self.taken).remove(&self.port);
+    }
+}
+
+fn locked(taken: &Mutex<HashSet<u16>>) -> MutexGuard<'_, HashSet<u16>> {
+    // The set is whole after every operation, so a panic elsewhere does not spoil it.
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the engine's words mean that a port was taken in the meantime.
+pub(super) fn is_conflict(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    let says = |text| message.contains(text);
+    says("port is already allocated")
+        || says("ports are not available")
+        || says("address already in use")
+        || (says("bind:") && (says("forbidden") || says("permission denied")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_not_drawn_and_a_released_one_is_again() {
+        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        let pool = PortPool::new(Ipv4Addr::LOCALHOST, port, port);
+        assert!(
+            matches!(pool.draw(), Err(RuntimeError::NoPort { .. })),
+            "bound by the test"
+        );
+        drop(probe);
+        let reserved = pool.draw().unwrap();
+        assert_eq!(reserved.port(), port);
+        assert!(pool.draw().is_err(), "reserved");
+        drop(reserved);
+        assert!(pool.draw().is_ok());
+    }
+
+    #[test]
+    fn conflicts_are_recognised_in_every_wording() {
+        for text in [
+            "Bind for 127.0.0.1:40000 failed: port is already allocated",
+            "Ports are not available: exposing port",
+            "listen tcp: bind: address already in use",
+            "listen tcp 0.0.0.0:80: bind: Permission denied",
+        ] {
+            assert!(is_conflict(text), "{text}");
+        }
+        assert!(!is_conflict("no such image"));
+    }
+}

@@ -1,0 +1,189 @@
+//! The engine's event stream (contract: decisions on reads; architecture: nothing polls).
+//!
+//! ```text
+//!        ┌──────────── connect ◀── wait, doubling ──┐
+//!        ▼                                          │ Lost
+//!     note the time ─▶ list ─▶ Synced ─▶ events since then … ─▶ stream ends
+//! ```
+//!
+//! Asking for the events since a moment before the list leaves no gap: an event may be told twice,
+//! never not at all.
+
+use std::{sync::Arc, time::Duration};
+
+use bollard::{
+    models::{EventMessage, EventMessageTypeEnum},
+    query_parameters::EventsOptionsBuilder,
+};
+use futures::{Stream, StreamExt};
+use osb_protocol::{SandboxId, WireTime};
+use osb_service::Supervisor;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::{DockerRuntime, KIND, error, labels};
+use crate::{RuntimeError, RuntimeEvent};
+
+/// Events waiting for the domain. When it is full the stream waits, and the engine with it.
+const BUFFER: usize = 1024;
+/// First and longest wait before the engine is tried again.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How often a silent engine is asked whether it still lives: a stream over a dead connection looks
+/// like one without events.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Container events that matter.
+const ACTIONS: [&str; 6] = ["start", "die", "oom", "pause", "unpause", "destroy"];
+
+pub(super) fn start(
+    runtime: Arc<DockerRuntime>,
+    tasks: &Supervisor,
+) -> mpsc::Receiver<RuntimeEvent> {
+    let (sender, receiver) = mpsc::channel(BUFFER);
+    tasks.spawn_abortable("docker events", async move {
+        let mut wait = RETRY.0;
+        let mut lost_told = false;
+        loop {
+            let connected = follow(&runtime, &sender).await;
+            let (reason, was_synced) = match connected {
+                Ended::ReceiverGone => return,
+                Ended::Lost { reason, was_synced } => (reason, was_synced),
+            };
+            if was_synced {
+                (wait, lost_told) = (RETRY.0, false);
+            }
+            if !lost_told {
+                warn!(reason, "the Docker engine does not answer");
+                lost_told = true;
+                if sender.send(RuntimeEvent::Lost { reason }).await.is_err() {
+                    return;
+                }
+            }
+            // No event tells that a socket will be answered again.
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(RETRY.1);
+        }
+    });
+    receiver
+}
+
+enum Ended {
+    ReceiverGone,
+    Lost { reason: String, was_synced: bool },
+}
+
+async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) -> Ended {
+    let lost = |reason: String| Ended::Lost {
+        reason,
+        was_synced: false,
+    };
+    // Required before the first call with newer releases of the client library, harmless now.
+    if let Err(error) = runtime.docker.clone().negotiate_version().await {
+        return lost(error::reason(&error));
+    }
+    let mut events = std::pin::pin!(subscribe(runtime));
+    let all = match runtime.observe_all().await {
+        Ok(all) => all,
+        Err(RuntimeError::Unavailable { reason, .. }) => return lost(reason),
+        Err(error) => return lost(error.to_string()),
+    };
+    info!(
+        runtime = KIND,
+        sandboxes = all.len(),
+        "synchronised with the engine"
+    );
+    if sender.send(RuntimeEvent::Synced(all)).await.is_err() {
+        return Ended::ReceiverGone;
+    }
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = tokio::time::sleep(HEARTBEAT) => match runtime.docker.ping().await {
+                Ok(_) => continue,
+                Err(error) => return Ended::Lost { reason: error::reason(&error), was_synced: true },
+            },
+        };
+        let reason = match event {
+            Some(Ok(event)) => {
+                if let Some(event) = translate(runtime, event).await
+                    && sender.send(event).await.is_err()
+                {
+                    return Ended::ReceiverGone;
+                }
+                continue;
+            }
+            Some(Err(error)) => error::reason(&error),
+            None => "the event stream ended".to_owned(),
+        };
+        return Ended::Lost {
+            reason,
+            was_synced: true,
+        };
+    }
+}
+
+/// The events from now on. The request goes out when the stream is first polled; `since` makes the
+/// engine repeat what happens until then.
+fn subscribe(
+    runtime: &DockerRuntime,
+) -> impl Stream<Item = Result<EventMessage, bollard::errors::Error>> + use<> {
+    let filter = std::collections::HashMap::from([
+        ("type", vec!["container"]),
+        ("label", vec![labels::ID]),
+        ("event", ACTIONS.to_vec()),
+    ]);
+    let now = jiff::Timestamp::now().as_second().to_string();
+    let options = EventsOptionsBuilder::default()
+        .since(&now)
+        .filters(&filter)
+        .build();
+    runtime.docker.events(Some(options))
+}
+
+async fn translate(runtime: &DockerRuntime, event: EventMessage) -> Option<RuntimeEvent> {
+    if event.typ != Some(EventMessageTypeEnum::CONTAINER) {
+        return None;
+    }
+    let actor = event.actor?;
+    let attributes = actor.attributes?;
+    if !runtime.is_ours(Some(&attributes)) {
+        return None;
+    }
+    let id: SandboxId = labels::Read(&attributes).id()?;
+    let at = event
+        .time_nano
+        .and_then(|nanos| WireTime::from_unix_us(nanos / 1000))
+        .unwrap_or_else(|| WireTime::new(jiff::Timestamp::now()));
+    match event.action.as_deref()? {
+        // A create under way looks for itself.
+        "start" if runtime.creating.contains(&id) => None,
+        // Only the engine knows the address that the container got.
+        "start" => {
+            let container = actor.id?;
+            let observed = runtime.observe(&container).await.ok()?;
+            Some(RuntimeEvent::Changed(Box::new(observed)))
+        }
+        "die" => {
+            let code = attributes
+                .get("exitCode")
+                .and_then(|code| code.parse().ok());
+            Some(RuntimeEvent::Exited {
+                id,
+                code: code.unwrap_or(-1),
+                at,
+            })
+        }
+        "oom" => Some(RuntimeEvent::OutOfMemory { id }),
+        "pause" => Some(RuntimeEvent::Paused {
+            id,
+            paused: true,
+            at,
+        }),
+        "unpause" => Some(RuntimeEvent::Paused {
+            id,
+            paused: false,
+            at,
+        }),
+        "destroy" => Some(RuntimeEvent::Removed { id }),
+        _ => None,
+    }
+}

@@ -1,0 +1,48 @@
+//! What a back end tells.
+
+use osb_protocol::{SandboxId, WireTime};
+
+use crate::Observed;
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum RuntimeEvent {
+    /// The full picture, after a (re)connect: what is not in it does not exist.
+    Synced(Vec<Observed>),
+    /// The back end does not answer any more; what is known may be out of date until the next
+    /// [`RuntimeEvent::Synced`].
+    Lost {
+        /// What was seen.
+        reason: String,
+    },
+    /// A sandbox is as described: it started, or came back.
+    Changed(Box<Observed>),
+    /// The sandbox's command ended.
+    Exited {
+        /// Which.
+        id: SandboxId,
+        /// Its status; 128 + n for a signal.
+        code: i64,
+        /// When.
+        at: WireTime,
+    },
+    /// The kernel killed a process because the memory limit was reached.
+    OutOfMemory {
+        /// Which.
+        id: SandboxId,
+    },
+    /// Frozen or thawed.
+    Paused {
+        /// Which.
+        id: SandboxId,
+        /// Frozen?
+        paused: bool,
+        /// When.
+        at: WireTime,
+    },
+    /// The sandbox is gone.
+    Removed {
+        /// Which.
+        id: SandboxId,
+    },
+}
