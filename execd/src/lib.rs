@@ -1,1 +1,39 @@
-//! The daemon inside each sandbox.
+//! The daemon inside each sandbox: runs commands, moves files, carries terminals, tells resources,
+//! and, as init, stands in front of the user's entry point (contract: execd).
+//!
+//! ```text
+//!   client ──HTTP──▶ server ─▶ command ─┐
+//!                      │    ─▶ pty     ─┼─▶ process ──▶ children
+//!                      │    ─▶ init    ─┘     ▲
+//!                      │    ─▶ file           └── the one place that waits for them
+//!                      │    ─▶ metrics
+//!                      └───▶ proxy ──▶ the user's own servers on the loopback
+//! ```
+//!
+//! | Module | What it owns |
+//! |---|---|
+//! | [`cli`] | flags, and what they mean together with the environment |
+//! | [`daemon`] | the order of start and stop |
+//! | [`server`] | connections, routes, tokens, request ids |
+//! | [`command`] | `/command`: runs, streams, logs, records |
+//! | [`process`] | spawning, signalling and reaping every child |
+//! | [`init`] | the user's entry point |
+//! | [`env`], [`identity`], [`path`] | variables, users and paths as requests name them |
+//! | [`limits`] | every bound |
+#![warn(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod app;
+pub mod cli;
+pub mod command;
+pub mod daemon;
+pub mod env;
+pub mod error;
+pub mod identity;
+pub mod init;
+pub mod json;
+pub mod limits;
+pub mod path;
+pub mod process;
+pub mod scratch;
+pub mod server;

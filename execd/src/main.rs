@@ -1,1 +1,72 @@
-fn main() {}
+//! `execd`: the daemon inside each sandbox.
+
+use std::{io::Write, os::unix::ffi::OsStrExt, process::ExitCode};
+
+use anyhow::Context;
+use osb_execd::{
+    cli::{self, Config, Invocation},
+    daemon::{self, DaemonError},
+};
+use osb_service::{build_info, telemetry};
+
+/// Requests wait for the kernel, not for each other: two threads serve a sandbox well.
+const WORKERS: usize = 2;
+/// No future here goes deep.
+const STACK: usize = 512 << 10;
+/// Files are read and written by at most this many threads at once.
+const BLOCKING_THREADS: usize = 32;
+
+fn main() -> ExitCode {
+    let args = std::env::args_os().skip(1);
+    let variable = |name: &str| std::env::var(name).ok();
+    let outcome = match cli::parse(args, variable) {
+        Ok(Invocation::Serve(config)) => serve(config),
+        Ok(Invocation::Version) => print(format!("execd {}\n", build_info::summary()).as_bytes()),
+        Ok(Invocation::Help) => print(cli::USAGE.as_bytes()),
+        Ok(Invocation::PrintEnvironment) => print_environment(),
+        Err(error) => {
+            eprint!("execd: {error}\n{}", cli::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("execd: {error:#}");
+        let code = error.downcast_ref().map_or(1, DaemonError::exit_code);
+        ExitCode::from(code)
+    })
+}
+
+fn serve(config: Config) -> anyhow::Result<ExitCode> {
+    // The token lies in our memory and environment; nobody in the sandbox may look there.
+    let hidden = rustix::process::DumpableBehavior::NotDumpable;
+    rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
+    telemetry::init(config.log_level, telemetry::LogFormat::Json)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .thread_stack_size(STACK)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("execd")
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let ended = runtime.block_on(daemon::run(config));
+    // Work on files that still blocks is not waited for.
+    runtime.shutdown_background();
+    Ok(ExitCode::from(ended?))
+}
+
+fn print_environment() -> anyhow::Result<ExitCode> {
+    let mut text = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        text.extend_from_slice(name.as_bytes());
+        text.push(b'=');
+        text.extend_from_slice(value.as_bytes());
+        text.push(0);
+    }
+    print(&text)
+}
+
+fn print(text: &[u8]) -> anyhow::Result<ExitCode> {
+    std::io::stdout().write_all(text).context("cannot print")?;
+    Ok(ExitCode::SUCCESS)
+}

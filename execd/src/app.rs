@@ -1,0 +1,36 @@
+//! What every handler shares.
+
+use std::sync::Arc;
+
+use osb_service::Supervisor;
+
+use crate::{command::Commands, env::Environment, identity::Accounts, process::Processes};
+
+/// The daemon's state. Clones share it.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// Variables of the daemon and of what it starts.
+    pub environment: Arc<Environment>,
+    /// Users and groups of the sandbox.
+    pub accounts: Arc<Accounts>,
+    /// All children.
+    pub processes: Processes,
+    /// All commands.
+    pub commands: Commands,
+    /// All tasks.
+    pub tasks: Supervisor,
+}
+
+impl App {
+    /// A daemon that runs nothing yet.
+    #[must_use]
+    pub fn new(environment: Environment, tasks: Supervisor) -> Self {
+        Self {
+            environment: Arc::new(environment),
+            accounts: Arc::default(),
+            processes: Processes::default(),
+            commands: Commands::default(),
+            tasks,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Flags and what they mean together with the environment (contract: execd §1.2). Precedence:
+//! flag, then environment, then default.
+
+use std::{ffi::OsString, time::Duration};
+
+use osb_protocol::execd::DEFAULT_PORT;
+
+/// Variable with the access token; never handed to a child.
+pub const ENV_ACCESS_TOKEN: &str = "EXECD_ACCESS_TOKEN";
+/// Variable with the tail wait of streams. Ours end at once, so only its form is checked.
+pub const ENV_GRACE: &str = "EXECD_API_GRACE_SHUTDOWN";
+
+/// Printed for `--help` and for a wrong flag.
+pub const USAGE: &str = "\
+usage: execd [flags]
+       execd init [flags] -- argv...     also run argv as the sandbox's entry point
+flags (one or two dashes, --flag=value or --flag value):
+  --port N                          port on all IPv4 addresses (default 44772; 0 takes a free one)
+  --access-token TOKEN              demand this token on every route but /ping [EXECD_ACCESS_TOKEN]
+  --log-level N                     0-2 only errors, 3 error, 4 warn, 5-6 info, 7 and above debug
+  --graceful-shutdown-timeout DUR   accepted; streams end with their last event [EXECD_API_GRACE_SHUTDOWN]
+  --init                            as the init subcommand
+  --version
+  --help
+";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Invocation {
+    /// Run the daemon.
+    Serve(Config),
+    /// Print the version.
+    Version,
+    /// Print the usage.
+    Help,
+    /// Print the environment, each variable ended by a NUL: how a sourced script hands its exports
+    /// back ([`crate::init`]).
+    PrintEnvironment,
+}
+
+/// How to run the daemon.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Port to listen on; 0 takes a free one.
+    pub port: u16,
+    /// Token that requests must bring.
+    pub access_token: Option<String>,
+    /// Level of the log.
+    pub log_level: &'static str,
+    /// The user's entry point, when the daemon is init. May be empty: then a shell runs.
+    pub entrypoint: Option<Vec<OsString>>,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("port", &self.port)
+            .field("access_token", &self.access_token.as_deref().map(masked))
+            .field("log_level", &self.log_level)
+            .field("init", &self.entrypoint.is_some())
+            .finish()
+    }
+}
+
+/// Why the command line was refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CliError {
+    /// No such flag.
+    #[error("flag provided but not defined: -{0}")]
+    Unknown(String),
+    /// The flag wants a value.
+    #[error("flag needs an argument: -{0}")]
+    NoValue(String),
+    /// The value breaks the rule.
+    #[error("invalid value for {name}: expected {expected}")]
+    BadValue {
+        /// Flag or variable.
+        name: &'static str,
+        /// The rule.
+        expected: &'static str,
+    },
+}
+
+/// Reads the arguments (without the program's name) and the variables they fall back to.
+///
+/// # Errors
+/// See [`CliError`].
+pub fn parse(
+    args: impl IntoIterator<Item = OsString>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Invocation, CliError> {
+    let mut args = args.into_iter().peekable();
+    let mut init = false;
+    match args.peek().and_then(|arg| arg.to_str()) {
+        Some("init") => {
+            init = true;
+            args.next();
+        }
+        Some("print-environment") => return Ok(Invocation::PrintEnvironment),
+        _ => {}
+    }
+    let mut config = Config {
+        port: DEFAULT_PORT,
+        access_token: variable(ENV_ACCESS_TOKEN),
+        log_level: "info",
+        entrypoint: None,
+    };
+    if let Some(grace) = variable(ENV_GRACE).filter(|grace| !grace.is_empty()) {
+        duration(&grace).ok_or_else(|| bad(ENV_GRACE, A_DURATION))?;
+    }
+    // As in Go's flag package, the first argument that is no flag ends the flags.
+    while let Some(flag) = args.peek().and_then(flag_of) {
+        args.next();
+        let Some((name, value)) = flag else { break };
+        let mut value = || {
+            let next = || args.next().map(|arg| arg.to_string_lossy().into_owned());
+            value
+                .clone()
+                .or_else(next)
+                .ok_or_else(|| CliError::NoValue(name.clone()))
+        };
+        match name.as_str() {
+            "port" => config.port = parsed("--port", "a port number", &value()?)?,
+            "access-token" => config.access_token = Some(value()?),
+            "log-level" => {
+                config.log_level = level(parsed("--log-level", "a number", &value()?)?);
+            }
+            "graceful-shutdown-timeout" => {
+                duration(&value()?)
+                    .ok_or_else(|| bad("--graceful-shutdown-timeout", A_DURATION))?;
+            }
+            "init" => init = true,
+            "version" => return Ok(Invocation::Version),
+            "help" | "h" => return Ok(Invocation::Help),
+            _ => return Err(CliError::Unknown(name)),
+        }
+    }
+    config.access_token = config.access_token.filter(|token| !token.is_empty());
+    // Outside init mode stray arguments are ignored (contract: execd §1.1).
+    config.entrypoint = init.then(|| args.collect());
+    Ok(Invocation::Serve(config))
+}
+
+/// `None`: no flag. `Some(None)`: the `--` that ends the flags.
+#[expect(clippy::option_option, reason = "three cases, named right above")]
+fn flag_of(arg: &OsString) -> Option<Option<(String, Option<String>)>> {
+    let arg = arg.to_str()?;
+    let body = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-'))?;
+    if body.is_empty() {
+        return (arg == "--").then_some(None);
+    }
+    Some(Some(match body.split_once('=') {
+        Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+        None => (body.to_owned(), None),
+    }))
+}
+
+const A_DURATION: &str = "a duration such as 500ms or 1m30s";
+
+fn bad(name: &'static str, expected: &'static str) -> CliError {
+    CliError::BadValue { name, expected }
+}
+
+fn parsed<T: std::str::FromStr>(
+    name: &'static str,
+    expected: &'static str,
+    text: &str,
+) -> Result<T, CliError> {
+    text.parse().map_err(|_| bad(name, expected))
+}
+
+fn level(number: i32) -> &'static str {
+    match number {
+        ..=3 => "error",
+        4 => "warn",
+        5 | 6 => "info",
+        _ => "debug",
+    }
+}
+
+/// A duration in Go's form: `1h2m3.5s`, `300ms`, `0`.
+fn duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        let unit = &rest[digits..];
+        let end = unit
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(unit.len());
+        total += number
+            * match &unit[..end] {
+                "ns" => 1e-9,
+                "us" | "µs" | "μs" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return None,
+            };
+        rest = &unit[end..];
+    }
+    (!text.is_empty())
+        .then(|| Duration::try_from_secs_f64(total).ok())
+        .flatten()
+}
+
+/// First and last four characters of a secret, nothing of a short one.
+#[must_use]
+pub fn masked(secret: &str) -> String {
+    let chars: Vec<char> = secret.chars().collect();
+    if chars.len() <= 8 {
+        return "****".to_owned();
+    }
+    let end: String = chars[chars.len() - 4..].iter().collect();
+    let start: String = chars[..4].iter().collect();
+    format!("{start}****{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(args: &[&str], token: Option<&str>) -> Result<Invocation, CliError> {
+        parse(args.iter().map(OsString::from), |name| {
+            (name == ENV_ACCESS_TOKEN)
+                .then(|| token.map(str::to_owned))
+                .flatten()
+        })
+    }
+
+    fn config(args: &[&str], token: Option<&str>) -> Config {
+        match read(args, token) {
+            Ok(Invocation::Serve(config)) => config,
+            other => panic!("{args:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_win_over_variables_in_every_spelling() {
+        for args in [
+            ["--port=1", "--access-token=flag"].as_slice(),
+            &["-port", "1", "-access-token", "flag"],
+        ] {
+            let config = config(args, Some("variable"));
+            assert_eq!(config.port, 1);
+            assert_eq!(config.access_token.as_deref(), Some("flag"));
+        }
+        let plain = config(&[], Some("variable"));
+        assert_eq!(plain.access_token.as_deref(), Some("variable"));
+        assert_eq!((plain.port, plain.entrypoint), (44772, None));
+        assert_eq!(config(&[], Some("")).access_token, None);
+    }
+
+    #[test]
+    fn stray_arguments_are_ignored_and_entry_points_kept() {
+        assert_eq!(config(&["tail", "-f", "/dev/null"], None).entrypoint, None);
+        let argv = |config: Config| config.entrypoint.unwrap();
+        let want = [OsString::from("sleep"), "--port".into()];
+        assert_eq!(argv(config(&["init", "--", "sleep", "--port"], None)), want);
+        assert_eq!(
+            argv(config(
+                &["--init", "--port", "0", "--", "sleep", "--port"],
+                None
+            )),
+            want
+        );
+        assert_eq!(argv(config(&["init", "sleep", "--port"], None)), want);
+        let commanded = argv(config(&["init", "--", "-c", "true"], None));
+        assert_eq!(commanded, ["-c", "true"]);
+        assert!(argv(config(&["init"], None)).is_empty());
+    }
+
+    #[test]
+    fn wrong_flags_are_refused() {
+        for args in [
+            ["--prot", "1"].as_slice(),
+            &["--port"],
+            &["--port=x"],
+            &["--port=65536"],
+            &["--graceful-shutdown-timeout=soon"],
+        ] {
+            assert!(read(args, None).is_err(), "{args:?}");
+        }
+        assert_eq!(read(&["-version"], None), Ok(Invocation::Version));
+        assert_eq!(read(&["--help"], None), Ok(Invocation::Help));
+    }
+
+    #[test]
+    fn durations_are_those_of_go() {
+        assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(duration("200ms"), Some(Duration::from_millis(200)));
+        assert_eq!(duration("1.5h"), Some(Duration::from_secs(5400)));
+        assert_eq!(duration("0"), Some(Duration::ZERO));
+        for bad in ["", "1", "s", "-1s", "1 s", "1d", "..s"] {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn secrets_show_their_ends_only() {
+        assert_eq!(masked("12345678"), "****");
+        assert_eq!(masked("1234abcd5678"), "1234****5678");
+        let shown = format!("{:?}", config(&[], Some("1234abcd5678")));
+        assert!(!shown.contains("abcd"), "{shown}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The routes of commands.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, Request, State},
+    response::{IntoResponse, Response},
+};
+use futures::stream;
+use http::{StatusCode, header};
+use osb_protocol::{
+    execd::{code, command::RunCommand},
+    headers::COMMAND_TAIL_CURSOR,
+};
+
+use super::{interrupt::interrupt, log::Log, plan::Plan, run, store::Record, stream::response};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    json,
+    server::Query,
+};
+
+/// `POST /command`.
+pub(crate) async fn start(State(app): State<App>, request: Request) -> ApiResult<Response> {
+    let body = json::bytes(request.into_body()).await?;
+    let request: RunCommand = json::object(&body)?;
+    let run = run::start(&app, Plan::new(request, &app)?)?;
+    Ok(response(run, app.commands.partial_lines()))
+}
+
+/// `GET /command/status/{id}`.
+pub(crate) async fn status(State(app): State<App>, Path(id): Path<String>) -> ApiResult<Response> {
+    match app.commands.get(&id) {
+        Some(record) => Ok(Json(record.status()).into_response()),
+        None => Err(ApiError::new(
+            StatusCode::NOT_FOUND,
+            code::INVALID_REQUEST_BODY,
+            format!("command not found: {id}"),
+        )),
+    }
+}
+
+/// `GET /command/{id}/logs?cursor=`.
+pub(crate) async fn logs(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    query: Query,
+) -> ApiResult<Response> {
+    let log = log_of(app.commands.get(&id).as_deref(), &id)?;
+    // Unparsable means the beginning.
+    let cursor: i64 = query
+        .get("cursor")
+        .and_then(|cursor| cursor.parse().ok())
+        .unwrap_or(0);
+    let from =
+        u64::try_from(cursor).map_err(|_| ApiError::invalid("cursor must not be negative"))?;
+    let end = log.len().max(from);
+    let body = Body::from_stream(stream::unfold((log, from), move |(log, at)| async move {
+        if at >= end {
+            return None;
+        }
+        match log.read(at, end).await {
+            Ok(bytes) if bytes.is_empty() => None,
+            Ok(bytes) => {
+                let next = at + bytes.len() as u64;
+                Some((Ok(bytes), (log, next)))
+            }
+            Err(error) => Some((Err(error), (log, end))),
+        }
+    }));
+    let headers = [
+        (
+            header::CONTENT_TYPE.as_str(),
+            "text/plain; charset=utf-8".to_owned(),
+        ),
+        (header::CONTENT_LENGTH.as_str(), (end - from).to_string()),
+        (COMMAND_TAIL_CURSOR, end.to_string()),
+    ];
+    Ok((headers, body).into_response())
+}
+
+fn log_of(record: Option<&Record>, id: &str) -> ApiResult<Arc<Log>> {
+    let record = record.ok_or_else(|| ApiError::invalid(format!("command not found: {id}")))?;
+    let log = record.log().cloned();
+    log.ok_or_else(|| ApiError::invalid(format!("command {id} is not running in background")))
+}
+
+/// `DELETE /command?id=` and `DELETE /code?id=`.
+pub(crate) async fn stop(State(app): State<App>, query: Query) -> ApiResult<()> {
+    let id = query.get("id").filter(|id| !id.is_empty());
+    let id = id.ok_or_else(|| ApiError::missing_query("id"))?;
+    // The text is the contract's, spelling included.
+    let refuse = |why: &str| ApiError::runtime(format!("error interruptting code context. {why}"));
+    let record = app
+        .commands
+        .get(id)
+        .ok_or_else(|| refuse("no such session"))?;
+    let not_running = || refuse(&format!("command session {id} is not running"));
+    let process = record.running().ok_or_else(not_running)?;
+    match interrupt(process).await {
+        true => Ok(()),
+        false => Err(not_running()),
+    }
+}

@@ -1,0 +1,172 @@
+//! Writing events as bytes: one compact JSON object and two newlines each (contract: execd §4.2).
+//!
+//! Written by hand because a stream may carry a million events a second: no intermediate values, no
+//! text copied twice, and the escapes that clients need beyond JSON's own.
+
+use std::io::Write;
+
+/// Event of output. `text` may be any bytes.
+pub(super) fn text(out: &mut Vec<u8>, kind: &str, text: &[u8], at: i64) {
+    out.reserve(text.len() + 64);
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(kind.as_bytes());
+    out.extend_from_slice(b"\",\"text\":\"");
+    escape(out, text);
+    out.extend_from_slice(b"\",\"timestamp\":");
+    end(out, at);
+}
+
+/// Event of a good end, with the wall time in milliseconds.
+pub(super) fn complete(out: &mut Vec<u8>, millis: u128, at: i64) {
+    out.extend_from_slice(b"{\"type\":\"execution_complete\"");
+    if millis > 0 {
+        out.extend_from_slice(b",\"execution_time\":");
+        number(out, i64::try_from(millis).unwrap_or(i64::MAX));
+    }
+    out.extend_from_slice(b",\"timestamp\":");
+    end(out, at);
+}
+
+/// Event of a failure.
+pub(super) fn error(out: &mut Vec<u8>, name: &str, value: &str, traceback: &[String], at: i64) {
+    out.extend_from_slice(b"{\"type\":\"error\",\"timestamp\":");
+    number(out, at);
+    out.extend_from_slice(b",\"error\":{\"ename\":\"");
+    escape(out, name.as_bytes());
+    out.extend_from_slice(b"\",\"evalue\":\"");
+    escape(out, value.as_bytes());
+    out.extend_from_slice(b"\",\"traceback\":[");
+    for (index, line) in traceback.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
+        escape(out, line.as_bytes());
+        out.push(b'"');
+    }
+    out.extend_from_slice(b"]}}\n\n");
+}
+
+fn end(out: &mut Vec<u8>, at: i64) {
+    number(out, at);
+    out.extend_from_slice(b"}\n\n");
+}
+
+fn number(out: &mut Vec<u8>, number: i64) {
+    write!(out, "{number}").expect("writing to memory succeeds");
+}
+
+/// Writes text inside a JSON string. Bytes that are no UTF-8 become U+FFFD; U+0085, U+2028 and
+/// U+2029 are escaped because line splitters of clients break at them.
+fn escape(out: &mut Vec<u8>, text: &[u8]) {
+    for chunk in text.utf8_chunks() {
+        valid(out, chunk.valid().as_bytes());
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{FFFD}".as_bytes());
+        }
+    }
+}
+
+/// Bytes that need a look: controls, quote, backslash, and the first bytes of the three line ends
+/// beyond ASCII.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        special[byte] = true;
+        byte += 1;
+    }
+    special[b'"' as usize] = true;
+    special[b'\\' as usize] = true;
+    special[0xC2] = true;
+    special[0xE2] = true;
+    special
+};
+
+fn valid(out: &mut Vec<u8>, mut text: &[u8]) {
+    while let Some(at) = text.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
+        out.extend_from_slice(&text[..at]);
+        text = &text[at..];
+        let (escaped, len): (&[u8], usize) = match text {
+            [b'"', ..] => (b"\\\"", 1),
+            [b'\\', ..] => (b"\\\\", 1),
+            [b'\n', ..] => (b"\\n", 1),
+            [b'\r', ..] => (b"\\r", 1),
+            [b'\t', ..] => (b"\\t", 1),
+            [0xC2, 0x85, ..] => (b"\\u0085", 2),
+            [0xE2, 0x80, 0xA8, ..] => (b"\\u2028", 3),
+            [0xE2, 0x80, 0xA9, ..] => (b"\\u2029", 3),
+            [control @ ..0x20, ..] => {
+                write!(out, "\\u{control:04x}").expect("writing to memory succeeds");
+                (b"", 1)
+            }
+            other => (&other[..1], 1),
+        };
+        out.extend_from_slice(escaped);
+        text = &text[len..];
+    }
+    out.extend_from_slice(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::execd::event::{Event, EventKind};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn frames_are_those_of_the_contract() {
+        assert_eq!(
+            shown(|out| text(out, "stdout", b"hello", 1_767_225_600_102)),
+            "{\"type\":\"stdout\",\"text\":\"hello\",\"timestamp\":1767225600102}\n\n"
+        );
+        assert_eq!(
+            shown(|out| complete(out, 104, 5)),
+            "{\"type\":\"execution_complete\",\"execution_time\":104,\"timestamp\":5}\n\n"
+        );
+        assert_eq!(
+            shown(|out| complete(out, 0, 5)),
+            "{\"type\":\"execution_complete\",\"timestamp\":5}\n\n"
+        );
+        let traceback = ["exit status 3".to_owned(), "more".to_owned()];
+        assert_eq!(
+            shown(|out| error(out, "CommandExecError", "3", &traceback, 5)),
+            "{\"type\":\"error\",\"timestamp\":5,\"error\":{\"ename\":\"CommandExecError\",\"evalue\":\"3\",\"traceback\":[\"exit status 3\",\"more\"]}}\n\n"
+        );
+    }
+
+    #[test]
+    fn line_ends_of_every_alphabet_are_escaped() {
+        let frame = shown(|out| {
+            text(
+                out,
+                "stdout",
+                "\u{85}\u{2028}\u{2029}\u{c}é€\u{7f}".as_bytes(),
+                1,
+            )
+        });
+        assert!(
+            frame.contains("\"\\u0085\\u2028\\u2029\\u000cé€\u{7f}\""),
+            "{frame}"
+        );
+        let frame = shown(|out| text(out, "stdout", b"a\xffb\xe2\x80", 1));
+        assert!(frame.contains("\"a\u{FFFD}b\u{FFFD}\""), "{frame}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_survives(value in "\\PC{0,20}[\0-\u{2030}]{0,20}") {
+            let frame = shown(|out| text(out, "stderr", value.as_bytes(), -7));
+            let json = frame.strip_suffix("\n\n").unwrap();
+            prop_assert!(!json.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']));
+            let event: Event = serde_json::from_str(json).unwrap();
+            prop_assert_eq!(event.kind, EventKind::Stderr);
+            prop_assert_eq!(event.text, value);
+            prop_assert_eq!(event.timestamp, -7);
+        }
+    }
+}

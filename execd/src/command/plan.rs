@@ -1,0 +1,199 @@
+//! From a request to what will be run (contract: execd §5.1, §5.3, §5.4, A2.1, A2.2).
+
+use std::{io, path::PathBuf, time::Duration};
+
+use osb_protocol::execd::command::RunCommand;
+
+use crate::{
+    app::App,
+    env::{Variables, expand},
+    error::{ApiError, ApiResult},
+    identity::Credentials,
+    path,
+    process::Program,
+};
+
+/// A command that passed every rule. That its program was not found is no broken rule: clients
+/// learn it from the stream.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The command as the status tells it.
+    pub(super) content: String,
+    pub(super) program: io::Result<Program>,
+    pub(super) variables: Variables,
+    pub(super) cwd: Option<PathBuf>,
+    /// Set only when it differs from the daemon's own identity.
+    pub(super) credentials: Option<Credentials>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) background: bool,
+}
+
+impl Plan {
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// 400 for every rule it breaks.
+    pub(super) fn new(request: RunCommand, app: &App) -> ApiResult<Self> {
+        let timeout = timeout(request.timeout)?;
+        if request.gid.is_some() && request.uid.is_none() {
+            return Err(ApiError::invalid("uid is required when gid is provided"));
+        }
+        for (name, value) in &request.envs {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                let message = format!("invalid environment variable {name:?}");
+                return Err(ApiError::invalid(message));
+            }
+        }
+        let mut variables = app.environment.for_user();
+        for (name, value) in &request.envs {
+            variables.set(name, value);
+        }
+        let cwd = cwd(request.cwd.as_deref(), &variables, app)?;
+        if let Some(cwd) = cwd.as_ref().filter(|_| !request.envs.contains_key("PWD")) {
+            variables.set("PWD", cwd);
+        }
+        let (content, program) = match (request.command, request.argv) {
+            (Some(text), None) if !text.is_empty() => {
+                no_nul(&text)?;
+                (text.clone(), Program::shell(text, &variables))
+            }
+            (None, Some(argv)) if argv.first().is_some_and(|name| !name.is_empty()) => {
+                argv.iter().try_for_each(|arg| no_nul(arg))?;
+                let content = serde_json::to_string(&argv).expect("a list of strings is JSON");
+                let argv = argv.into_iter().map(Into::into).collect();
+                (content, Program::direct(argv, &variables, cwd.as_deref()))
+            }
+            (None, Some(_)) => return Err(ApiError::invalid("argv[0] must not be empty")),
+            _ => {
+                let message = "exactly one of command and argv is required";
+                return Err(ApiError::invalid(message));
+            }
+        };
+        let credentials = request
+            .uid
+            .map(|uid| app.accounts.names().credentials(uid, request.gid))
+            .filter(|wanted| differs(wanted, request.gid.is_some(), &Credentials::own()));
+        Ok(Self {
+            content,
+            program,
+            variables,
+            cwd,
+            credentials,
+            timeout,
+            background: request.background,
+        })
+    }
+}
+
+fn timeout(millis: Option<i64>) -> ApiResult<Option<Duration>> {
+    match u64::try_from(millis.unwrap_or(0)) {
+        Ok(0) => Ok(None),
+        Ok(millis) => Ok(Some(Duration::from_millis(millis))),
+        Err(_) => Err(ApiError::invalid("timeout must not be negative")),
+    }
+}
+
+fn no_nul(text: &str) -> ApiResult<()> {
+    match text.contains('\0') {
+        true => Err(ApiError::invalid("arguments must not contain NUL")),
+        false => Ok(()),
+    }
+}
+
+fn cwd(text: Option<&str>, variables: &Variables, app: &App) -> ApiResult<Option<PathBuf>> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    no_nul(text)?;
+    let home = app.environment.home();
+    let refuse = |why: String| ApiError::invalid(format!("working directory {why}"));
+    let expanded = expand(text, |name| variables.text(name), home.as_deref())
+        .map_err(|error| refuse(format!("cannot be resolved: {error}")))?;
+    let cwd = path::absolute(expanded.as_ref())
+        .map_err(|error| refuse(format!("cannot be resolved: {error}")))?;
+    match cwd.metadata() {
+        Ok(meta) if meta.is_dir() => Ok(Some(cwd)),
+        Ok(_) => Err(refuse(format!("path is not a directory: {text}"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(refuse(format!("does not exist: {text}")))
+        }
+        Err(error) => Err(refuse(format!("cannot be used: {text}: {error}"))),
+    }
+}
+
+/// Whether an identity must be switched to. A group that was not asked for counts with its
+/// supplementary groups (contract: execd A2.2).
+fn differs(wanted: &Credentials, explicit_group: bool, own: &Credentials) -> bool {
+    (wanted.uid, wanted.gid) != (own.uid, own.gid)
+        || (!explicit_group && wanted.groups != own.groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_service::Supervisor;
+
+    use super::*;
+    use crate::env::Environment;
+
+    fn plan(json: &str) -> ApiResult<Plan> {
+        let variables = Variables::from_iter([("HOME", "/tmp"), ("PATH", "/usr/bin:/bin")]);
+        let app = App::new(Environment::new(variables), Supervisor::new());
+        Plan::new(crate::json::object(json.as_bytes())?, &app)
+    }
+
+    #[test]
+    fn broken_rules_are_refused() {
+        for bad in [
+            "{}",
+            r#"{"command":""}"#,
+            r#"{"argv":[]}"#,
+            r#"{"argv":[""]}"#,
+            r#"{"argv":["a"],"command":"a"}"#,
+            r#"{"argv":["a\u0000"]}"#,
+            r#"{"command":"a","timeout":-1}"#,
+            r#"{"command":"a","gid":1}"#,
+            r#"{"command":"a","envs":{"A=B":""}}"#,
+            r#"{"command":"a","cwd":"/nonexistent"}"#,
+            r#"{"command":"a","cwd":"/etc/passwd"}"#,
+            r#"{"command":"a","cwd":"/$NONE"}"#,
+        ] {
+            let error = plan(bad).unwrap_err();
+            assert_eq!(error.status(), 400, "{bad}");
+            assert_eq!(
+                bad.contains("cwd"),
+                error.to_string().contains("working directory")
+            );
+        }
+    }
+
+    #[test]
+    fn the_working_directory_knows_the_request_s_variables() {
+        let plan = plan(r#"{"command":"a","cwd":"$D/..","envs":{"D":"/usr/bin"}}"#).unwrap();
+        assert_eq!(plan.cwd, Some(PathBuf::from("/usr")));
+        assert_eq!(plan.variables.text("PWD").as_deref(), Some("/usr"));
+    }
+
+    #[test]
+    fn a_missing_program_is_no_broken_rule() {
+        let plan = plan(r#"{"argv":["no-such-program"],"timeout":0}"#).unwrap();
+        assert_eq!(plan.content, r#"["no-such-program"]"#);
+        assert_eq!(plan.timeout, None);
+        assert!(plan.program.is_err());
+    }
+
+    #[test]
+    fn the_own_identity_needs_no_switch() {
+        let own = Credentials {
+            uid: 5,
+            gid: 6,
+            groups: vec![6, 7],
+        };
+        let other = |groups: &[u32]| Credentials {
+            groups: groups.to_vec(),
+            ..own.clone()
+        };
+        assert!(!differs(&own, false, &own));
+        assert!(differs(&other(&[6]), false, &own));
+        assert!(!differs(&other(&[6]), true, &own));
+    }
+}

@@ -1,0 +1,131 @@
+//! The order of start and stop.
+//!
+//! ```text
+//!  bind ─▶ announce ─▶ serve ─┬─ alone:   until SIGTERM or SIGINT
+//!                             └─ as init: start the entry point, until it ended
+//!  end of the others: SIGTERM, a grace, SIGKILL ─▶ drain streams and connections
+//! ```
+
+use std::{io, net::Ipv4Addr, sync::Arc};
+
+use osb_service::{Drained, Supervisor, build_info};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tracing::{info, warn};
+
+use crate::{
+    app::App,
+    cli::{self, Config},
+    env::{Environment, Variables},
+    init::{self, EntrypointError, Signals},
+    limits,
+    server::{self, Token},
+};
+
+/// Why the daemon cannot do its duty.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The port cannot be had.
+    #[error("cannot listen on port {port}")]
+    Listen {
+        /// The port.
+        port: u16,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Signals cannot be received.
+    #[error("cannot install signal handlers")]
+    Signals(#[source] io::Error),
+    /// The server ended by itself.
+    #[error("the http server ended unexpectedly")]
+    Server,
+    /// The user's entry point cannot run.
+    #[error(transparent)]
+    Entrypoint(#[from] EntrypointError),
+}
+
+impl DaemonError {
+    /// Exit status of the process.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Entrypoint(error) => error.exit_code(),
+            _ => 1,
+        }
+    }
+}
+
+/// Runs the daemon to its end and gives the exit status of the process.
+///
+/// # Errors
+/// See [`DaemonError`].
+pub async fn run(config: Config) -> Result<u8, DaemonError> {
+    let child_ended = signal(SignalKind::child()).map_err(DaemonError::Signals)?;
+    let mut signals = match &config.entrypoint {
+        Some(_) => Signals::forwarded(),
+        None => Signals::stopping(),
+    }
+    .map_err(DaemonError::Signals)?;
+
+    let listen = |source| DaemonError::Listen {
+        port: config.port,
+        source,
+    };
+    let address = (Ipv4Addr::UNSPECIFIED, config.port);
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let build = build_info::summary();
+    info!(%address, build, ?config, "execd is listening");
+
+    let tasks = Supervisor::new();
+    let app = App::new(Environment::new(own_variables()), tasks.clone());
+    tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
+    tasks.spawn_abortable("sweeper", sweep(app.clone()));
+    let router = server::router(app.clone(), Token::new(config.access_token.as_deref()));
+    let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
+
+    let ended = tokio::select! {
+        ended = until_end(&app, config.entrypoint, &mut signals) => ended,
+        _ = &mut serving => Err(DaemonError::Server),
+    };
+    init::end_children(&app).await;
+    match tasks.drain(limits::DRAIN).await {
+        Drained::Gracefully => info!("execd stopped"),
+        Drained::TimedOut(left) => warn!(left, "execd stopped before all its tasks ended"),
+    }
+    ended
+}
+
+async fn until_end(
+    app: &App,
+    entrypoint: Option<Vec<std::ffi::OsString>>,
+    signals: &mut Signals,
+) -> Result<u8, DaemonError> {
+    match entrypoint {
+        Some(argv) => Ok(init::run(app, argv, signals).await?.shell_code()),
+        None => {
+            let signal = signals.next().await;
+            info!(?signal, "stopping");
+            Ok(0)
+        }
+    }
+}
+
+/// The environment at the start, without the token: nothing that is started may see it.
+fn own_variables() -> Variables {
+    std::env::vars_os()
+        .filter(|(name, _)| name != cli::ENV_ACCESS_TOKEN)
+        .collect()
+}
+
+async fn sweep(app: App) {
+    let mut tick = tokio::time::interval(limits::SWEEP);
+    let commands = Arc::new(app.commands);
+    loop {
+        tick.tick().await;
+        commands.sweep();
+    }
+}

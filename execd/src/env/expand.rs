@@ -1,0 +1,127 @@
+//! `$NAME`, `${NAME}` and `~` (contract: execd §2.4, A2.3).
+
+use std::collections::BTreeSet;
+
+/// A path names variables that nobody defined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("path references undefined environment variables: {0}")]
+pub struct Undefined(String);
+
+/// Expands a path: variables first, then a leading `~`. A `$` that begins no name stays.
+///
+/// # Errors
+/// When a variable is not defined.
+pub fn expand(
+    text: &str,
+    lookup: impl Fn(&str) -> Option<String>,
+    home: Option<&str>,
+) -> Result<String, Undefined> {
+    let mut undefined = BTreeSet::new();
+    let expanded = walk(text, |name| {
+        lookup(name).unwrap_or_else(|| {
+            undefined.insert(name.to_owned());
+            String::new()
+        })
+    });
+    if !undefined.is_empty() {
+        let names: Vec<String> = undefined.into_iter().collect();
+        return Err(Undefined(names.join(",")));
+    }
+    let Some(home) = home else {
+        return Ok(expanded);
+    };
+    Ok(match expanded.strip_prefix('~') {
+        Some("") => home.to_owned(),
+        Some(rest) if rest.starts_with(['/', '\\']) => {
+            format!("{}/{}", home.trim_end_matches('/'), &rest[1..])
+        }
+        _ => expanded,
+    })
+}
+
+/// Expands variables in a value; undefined ones become nothing.
+pub fn substitute(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
+    walk(text, |name| lookup(name).unwrap_or_default())
+}
+
+fn walk(text: &str, mut value: impl FnMut(&str) -> String) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        match reference(rest) {
+            Some((name, len)) => {
+                out.push_str(&value(name));
+                rest = &rest[len..];
+            }
+            None => {
+                out.push('$');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The name that a text starting with `$` refers to, and the length of the reference.
+fn reference(text: &str) -> Option<(&str, usize)> {
+    let braced = text.starts_with("${");
+    let start = if braced { 2 } else { 1 };
+    let name = &text[start..];
+    let len = name
+        .bytes()
+        .position(|byte| byte != b'_' && !byte.is_ascii_alphanumeric())
+        .unwrap_or(name.len());
+    let name = &name[..len];
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    match braced {
+        true => text[start + len..]
+            .starts_with('}')
+            .then_some((name, start + len + 1)),
+        false => Some((name, start + len)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(name: &str) -> Option<String> {
+        match name {
+            "A" => Some("a".into()),
+            "_LONG1" => Some("/long".into()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn paths() {
+        let expand = |text| expand(text, lookup, Some("/root"));
+        for (text, want) in [
+            ("", ""),
+            ("~", "/root"),
+            ("~/x", "/root/x"),
+            ("~user/x", "~user/x"),
+            ("/x/~", "/x/~"),
+            ("/x/$A/y", "/x/a/y"),
+            ("${_LONG1}2", "/long2"),
+            ("$1 $ $$ ${ ${} $", "$1 $ $$ ${ ${} $"),
+        ] {
+            assert_eq!(expand(text).as_deref(), Ok(want), "{text}");
+        }
+        let error = expand("$Z/$B/$A/$B").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "path references undefined environment variables: B,Z"
+        );
+    }
+
+    #[test]
+    fn values_lose_what_is_undefined() {
+        assert_eq!(substitute("<$A$B${A}>", lookup), "<aa>");
+    }
+}

@@ -1,0 +1,217 @@
+//! Variables: the daemon's own, those of the environment file, and what children get of them.
+
+mod expand;
+mod file;
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    io::Read,
+    path::PathBuf,
+    sync::{Arc, RwLock},
+};
+
+use tracing::warn;
+
+pub use expand::{expand, substitute};
+
+use crate::{cli, limits};
+
+/// Names the file whose variables are overlaid on every command.
+pub const ENV_FILE: &str = "EXECD_ENVS";
+
+/// What configures the daemon and is no business of the user's processes (contract: execd A2.3).
+/// [`ENV_FILE`] is missing on purpose: the SDK's `set_env` appends to that file from a command.
+const CONFIGURATION: &[&str] = &[
+    cli::ENV_ACCESS_TOKEN,
+    "JUPYTER_HOST",
+    "JUPYTER_TOKEN",
+    "EXECD_ISOLATION_CONFIG",
+    "OPENSANDBOX_LIFECYCLE",
+    "EXECD_LIFECYCLE_CONFIG",
+    "EXECD_RUNTIME_INIT",
+];
+
+/// The part of it that the entry point does not get either; it may well need the Jupyter token.
+const NEVER_INHERITED: &[&str] = &[
+    cli::ENV_ACCESS_TOKEN,
+    "OPENSANDBOX_LIFECYCLE",
+    "EXECD_LIFECYCLE_CONFIG",
+];
+
+/// A set of variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variables(BTreeMap<OsString, OsString>);
+
+impl Variables {
+    /// The value of a variable.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// The value of a variable as text, for expansion.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name)
+            .map(|value| value.to_string_lossy().into_owned())
+    }
+
+    /// Sets a variable.
+    pub fn set(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
+        self.0.insert(name.into(), value.into());
+    }
+
+    /// Every variable with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
+        self.0.iter()
+    }
+
+    fn without(&self, names: &[&str]) -> Self {
+        let kept = |name: &OsString| !names.iter().any(|removed| name == removed);
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| kept(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        )
+    }
+}
+
+impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
+        Self(
+            pairs
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+/// The daemon's environment. It is captured once; only a sourced start script replaces it.
+#[derive(Debug)]
+pub struct Environment {
+    own: RwLock<Arc<Variables>>,
+}
+
+impl Environment {
+    /// Captures variables as the daemon's own.
+    #[must_use]
+    pub fn new(variables: Variables) -> Self {
+        Self {
+            own: RwLock::new(Arc::new(variables)),
+        }
+    }
+
+    /// Replaces the daemon's own variables.
+    pub fn replace(&self, variables: Variables) {
+        *self.own.write().expect("no holder of this lock panics") = Arc::new(variables);
+    }
+
+    /// The daemon's own variables.
+    #[must_use]
+    pub fn own(&self) -> Arc<Variables> {
+        Arc::clone(&self.own.read().expect("no holder of this lock panics"))
+    }
+
+    /// What the user's entry point gets.
+    #[must_use]
+    pub fn for_entrypoint(&self) -> Variables {
+        self.own().without(NEVER_INHERITED)
+    }
+
+    /// What the user's processes get: the daemon's own variables without its configuration,
+    /// overlaid with the environment file as it is now.
+    #[must_use]
+    pub fn for_user(&self) -> Variables {
+        let own = self.own();
+        let mut variables = own.without(CONFIGURATION);
+        for (name, value) in from_file(&own) {
+            variables.set(name, value);
+        }
+        variables
+    }
+
+    /// Home directory of the daemon, which `~` stands for.
+    #[must_use]
+    pub fn home(&self) -> Option<String> {
+        self.own().text("HOME")
+    }
+}
+
+/// Where the environment file is, if there is one.
+#[must_use]
+pub fn file_path(own: &Variables) -> Option<PathBuf> {
+    let text = own.text(ENV_FILE).filter(|path| !path.is_empty())?;
+    match expand(&text, |name| own.text(name), own.text("HOME").as_deref()) {
+        Ok(path) => Some(PathBuf::from(path)),
+        Err(error) => {
+            warn!(%error, "environment file ignored");
+            None
+        }
+    }
+}
+
+fn from_file(own: &Variables) -> Vec<(String, String)> {
+    let Some(path) = file_path(own) else {
+        return Vec::new();
+    };
+    let mut text = Vec::new();
+    let read = std::fs::File::open(&path)
+        .and_then(|file| file.take(limits::ENV_FILE).read_to_end(&mut text));
+    if let Err(error) = read {
+        // Absent until somebody sets a variable: nothing worth a warning.
+        if error.kind() != std::io::ErrorKind::NotFound {
+            warn!(path = %path.display(), %error, "environment file ignored");
+        }
+        return Vec::new();
+    }
+    let parsed = file::parse(&String::from_utf8_lossy(&text), |name| own.text(name));
+    for line in parsed.skipped {
+        warn!(path = %path.display(), line, "entry of the environment file skipped");
+    }
+    parsed.variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_never_reaches_the_user() {
+        let environment = Environment::new(Variables::from_iter([
+            ("EXECD_ACCESS_TOKEN", "secret"),
+            ("JUPYTER_TOKEN", "jupyter"),
+            ("JUPYTER_PORT", "1"),
+            ("EXECD_ENVS", "/nonexistent/.env"),
+            ("PATH", "/bin"),
+        ]));
+        let user = environment.for_user();
+        for absent in ["EXECD_ACCESS_TOKEN", "JUPYTER_TOKEN"] {
+            assert_eq!(user.get(absent), None, "{absent}");
+        }
+        for present in ["JUPYTER_PORT", "EXECD_ENVS", "PATH"] {
+            assert!(user.get(present).is_some(), "{present}");
+        }
+        let entrypoint = environment.for_entrypoint();
+        assert_eq!(entrypoint.get("EXECD_ACCESS_TOKEN"), None);
+        assert!(entrypoint.get("JUPYTER_TOKEN").is_some());
+    }
+
+    #[test]
+    fn the_file_wins_over_the_own_variables_and_its_last_entry_wins() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(".env");
+        std::fs::write(&path, "A=1\nA=2\nB=$HOME/x\n").unwrap();
+        let environment = Environment::new(Variables::from_iter([
+            ("EXECD_ENVS", path.to_str().unwrap()),
+            ("HOME", "/root"),
+            ("A", "0"),
+        ]));
+        let user = environment.for_user();
+        assert_eq!(user.text("A").as_deref(), Some("2"));
+        assert_eq!(user.text("B").as_deref(), Some("/root/x"));
+    }
+}

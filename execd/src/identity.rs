@@ -1,0 +1,263 @@
+//! Users and groups. The files are read directly: a static binary has no name service, and the
+//! images it runs in may have neither.
+
+use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
+
+/// Whom a process runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// User.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl Credentials {
+    /// Those of the daemon.
+    #[must_use]
+    pub fn own() -> Self {
+        let mut groups: Vec<u32> = rustix::process::getgroups()
+            .unwrap_or_default()
+            .into_iter()
+            .map(rustix::fs::Gid::as_raw)
+            .collect();
+        groups.sort_unstable();
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups,
+        }
+    }
+}
+
+/// One line of passwd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct User {
+    name: String,
+    uid: u32,
+    gid: u32,
+}
+
+/// One line of group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Group {
+    name: String,
+    gid: u32,
+    members: Vec<String>,
+}
+
+/// What the two files said when they were read.
+#[derive(Debug, Default)]
+pub struct Names {
+    users: Vec<User>,
+    groups: Vec<Group>,
+    user_names: HashMap<u32, String>,
+    group_names: HashMap<u32, String>,
+}
+
+impl Names {
+    fn parse(passwd: &str, group: &str) -> Self {
+        let users: Vec<User> = passwd
+            .lines()
+            .filter_map(|line| {
+                let mut fields = line.split(':');
+                let name = fields.next()?.to_owned();
+                let uid = fields.nth(1)?.parse().ok()?;
+                let gid = fields.next()?.parse().ok()?;
+                Some(User { name, uid, gid })
+            })
+            .collect();
+        let groups: Vec<Group> = group
+            .lines()
+            .filter_map(|line| {
+                let mut fields = line.split(':');
+                let name = fields.next()?.to_owned();
+                let gid = fields.nth(1)?.parse().ok()?;
+                let members = fields.next().unwrap_or_default();
+                Some(Group {
+                    name,
+                    gid,
+                    members: members.split(',').map(str::to_owned).collect(),
+                })
+            })
+            .collect();
+        let mut names = Self::default();
+        // The first line of an id names it, as in the C library.
+        for user in &users {
+            let name = || user.name.clone();
+            names.user_names.entry(user.uid).or_insert_with(name);
+        }
+        for group in &groups {
+            let name = || group.name.clone();
+            names.group_names.entry(group.gid).or_insert_with(name);
+        }
+        Self {
+            users,
+            groups,
+            ..names
+        }
+    }
+
+    /// Name of a user, or its number in decimal.
+    #[must_use]
+    pub fn user(&self, uid: u32) -> String {
+        let name = self.user_names.get(&uid).cloned();
+        name.unwrap_or_else(|| uid.to_string())
+    }
+
+    /// Name of a group, or its number in decimal.
+    #[must_use]
+    pub fn group(&self, gid: u32) -> String {
+        let name = self.group_names.get(&gid).cloned();
+        name.unwrap_or_else(|| gid.to_string())
+    }
+
+    /// Number of a user given by name or number.
+    #[must_use]
+    pub fn uid(&self, name: &str) -> Option<u32> {
+        let known = self.users.iter().find(|user| user.name == name);
+        known
+            .map(|user| user.uid)
+            .or_else(|| name.parse().ok())
+            .filter(|uid| *uid != u32::MAX)
+    }
+
+    /// Number of a group given by name or number.
+    #[must_use]
+    pub fn gid(&self, name: &str) -> Option<u32> {
+        let known = self.groups.iter().find(|group| group.name == name);
+        known
+            .map(|group| group.gid)
+            .or_else(|| name.parse().ok())
+            .filter(|gid| *gid != u32::MAX)
+    }
+
+    /// The credentials of a user (contract: execd §5.4). A user without a line in passwd gets a
+    /// group of the same number, never root's.
+    #[must_use]
+    pub fn credentials(&self, uid: u32, gid: Option<u32>) -> Credentials {
+        let Some(user) = self.users.iter().find(|user| user.uid == uid) else {
+            return Credentials {
+                uid,
+                gid: gid.unwrap_or(uid),
+                groups: Vec::new(),
+            };
+        };
+        let mut groups: Vec<u32> = self
+            .groups
+            .iter()
+            .filter(|group| group.members.contains(&user.name))
+            .map(|group| group.gid)
+            .chain([user.gid])
+            .collect();
+        groups.sort_unstable();
+        groups.dedup();
+        Credentials {
+            uid,
+            gid: gid.unwrap_or(user.gid),
+            groups,
+        }
+    }
+}
+
+/// The two files, read again when they change.
+#[derive(Debug)]
+pub struct Accounts {
+    passwd: PathBuf,
+    group: PathBuf,
+    cached: std::sync::Mutex<Option<(Stamps, Arc<Names>)>>,
+}
+
+/// Inode, size and time of change of both files: what changes when they are edited or replaced.
+type Stamps = [Option<(u64, u64, i64, i64)>; 2];
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self::at("/etc/passwd", "/etc/group")
+    }
+}
+
+impl Accounts {
+    /// The files at these paths.
+    pub fn at(passwd: impl Into<PathBuf>, group: impl Into<PathBuf>) -> Self {
+        Self {
+            passwd: passwd.into(),
+            group: group.into(),
+            cached: std::sync::Mutex::new(None),
+        }
+    }
+
+    /// What the files say now. Absent files say nothing.
+    #[must_use]
+    pub fn names(&self) -> Arc<Names> {
+        let stamps = [&self.passwd, &self.group].map(|path| {
+            let meta = fs::metadata(path).ok()?;
+            Some((meta.ino(), meta.size(), meta.ctime(), meta.ctime_nsec()))
+        });
+        let mut cached = self.cached.lock().expect("no holder of this lock panics");
+        match &*cached {
+            Some((known, names)) if *known == stamps => Arc::clone(names),
+            _ => {
+                let read = |path| {
+                    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+                };
+                let names = Arc::new(Names::parse(&read(&self.passwd), &read(&self.group)));
+                *cached = Some((stamps, Arc::clone(&names)));
+                names
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\nann:x:1000:100::/home/ann:\nbroken\n";
+    const GROUP: &str = "root:x:0:\nusers:x:100:\ndocker:x:999:bob,ann\nempty:x:5\n";
+
+    #[test]
+    fn names_and_numbers() {
+        let names = Names::parse(PASSWD, GROUP);
+        assert_eq!(names.user(1000), "ann");
+        assert_eq!(names.user(77), "77");
+        assert_eq!(names.group(999), "docker");
+        assert_eq!(names.uid("ann"), Some(1000));
+        assert_eq!(names.uid("1234"), Some(1234));
+        assert_eq!(names.uid("nobody-here"), None);
+        assert_eq!(names.gid("empty"), Some(5));
+        assert_eq!(names.gid("4294967295"), None, "means \"leave it\" to chown");
+    }
+
+    #[test]
+    fn credentials_of_known_and_unknown_users() {
+        let names = Names::parse(PASSWD, GROUP);
+        let credentials = |uid, gid, groups: &[u32]| Credentials {
+            uid,
+            gid,
+            groups: groups.to_vec(),
+        };
+        assert_eq!(
+            names.credentials(1000, None),
+            credentials(1000, 100, &[100, 999])
+        );
+        assert_eq!(
+            names.credentials(1000, Some(7)),
+            credentials(1000, 7, &[100, 999])
+        );
+        assert_eq!(names.credentials(4242, None), credentials(4242, 4242, &[]));
+        assert_eq!(names.credentials(4242, Some(0)), credentials(4242, 0, &[]));
+    }
+
+    #[test]
+    fn files_are_read_again_when_they_change() {
+        let place = tempfile::tempdir().unwrap();
+        let passwd = place.path().join("passwd");
+        let accounts = Accounts::at(&passwd, place.path().join("group"));
+        assert_eq!(accounts.names().user(1000), "1000");
+        fs::write(&passwd, PASSWD).unwrap();
+        assert_eq!(accounts.names().user(1000), "ann");
+    }
+}

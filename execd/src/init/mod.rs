@@ -1,0 +1,106 @@
+//! Init duty: the daemon stands in front of the user's entry point (contract: execd §15, A9.2, A9.4).
+//!
+//! It starts the entry point after its port is open, passes signals on to it, reaps orphans, and
+//! ends with its status. Nothing here needs a shell unless the user asked for one.
+
+mod end;
+mod entrypoint;
+mod script;
+mod signals;
+
+use std::{ffi::OsString, time::Instant};
+
+use rustix::process::{Signal, getpid, set_child_subreaper};
+use tokio::time::sleep_until;
+use tracing::{info, warn};
+
+pub use end::end_children;
+pub use entrypoint::EntrypointError;
+pub use signals::Signals;
+
+use crate::{
+    app::App,
+    env::{self, Variables},
+    limits,
+    process::{Exit, Process},
+};
+
+/// Where the environment file is unless the environment says otherwise.
+const DEFAULT_ENV_FILE: &str = "/opt/opensandbox/.env";
+
+/// Starts the entry point and stays in front of it until it ended.
+///
+/// # Errors
+/// When it cannot be started.
+pub async fn run(
+    app: &App,
+    argv: Vec<OsString>,
+    signals: &mut Signals,
+) -> Result<Exit, EntrypointError> {
+    if !getpid().is_init()
+        && let Err(error) = set_child_subreaper(Some(getpid()))
+    {
+        warn!(%error, "orphans will not be reaped");
+    }
+    app.environment
+        .replace(with_env_file(&app.environment.own()));
+    script::source(app).await;
+    let process = entrypoint::start(app, argv)?;
+    info!(pid = process.pid().as_raw_nonzero(), "entry point started");
+    let exit = stand_in_front(&process, signals).await;
+    info!(%exit, "entry point ended");
+    Ok(exit)
+}
+
+/// Passes signals on until the process ended. SIGTERM starts a countdown to SIGKILL.
+async fn stand_in_front(process: &Process, signals: &mut Signals) -> Exit {
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let countdown = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            exit = process.exited() => return exit,
+            signal = signals.next() => {
+                process.signal(signal);
+                if signal == Signal::TERM && deadline.is_none() {
+                    deadline = Some(Instant::now() + limits::ENTRYPOINT_GRACE);
+                }
+            }
+            () = countdown => {
+                warn!("entry point did not end in time");
+                process.kill_tree();
+                return process.exited().await;
+            }
+        }
+    }
+}
+
+/// Names the environment file for everything that is started, and makes sure that it exists.
+fn with_env_file(own: &Variables) -> Variables {
+    let mut variables = own.clone();
+    if variables
+        .get(env::ENV_FILE)
+        .is_none_or(std::ffi::OsStr::is_empty)
+    {
+        variables.set(env::ENV_FILE, DEFAULT_ENV_FILE);
+    }
+    if let Some(path) = env::file_path(&variables) {
+        let touched = path
+            .parent()
+            .map_or(Ok(()), std::fs::create_dir_all)
+            .and_then(|()| {
+                std::fs::OpenOptions::new()
+                    .append(true)
+                    .create(true)
+                    .open(&path)
+            });
+        if let Err(error) = touched {
+            warn!(path = %path.display(), %error, "environment file cannot be made");
+        }
+    }
+    variables
+}

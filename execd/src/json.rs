@@ -1,0 +1,119 @@
+//! Reading JSON bodies as leniently as clients rely on (contract: execd §2.3): any content type,
+//! bytes after the first value, member names in any case, `null` for every optional member.
+
+use axum::body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::{
+    error::{ApiError, ApiResult},
+    limits,
+};
+
+/// Reads a body whole.
+///
+/// # Errors
+/// When it is longer than [`limits::JSON_BODY`] or cannot be read.
+pub async fn bytes(body: Body) -> ApiResult<bytes::Bytes> {
+    match Limited::new(body, limits::JSON_BODY).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::invalid(format!(
+            "body is longer than {} bytes",
+            limits::JSON_BODY
+        ))),
+        Err(error) => Err(ApiError::invalid(format!("body cannot be read: {error}"))),
+    }
+}
+
+/// Reads an object.
+///
+/// # Errors
+/// When the text is not JSON, or not what `T` wants.
+pub fn object<T: DeserializeOwned>(text: &[u8]) -> ApiResult<T> {
+    typed(first_value(text)?)
+}
+
+/// Reads an object whose members have names chosen by the client, such as paths.
+///
+/// # Errors
+/// See [`object`].
+pub fn map<T: DeserializeOwned>(text: &[u8]) -> ApiResult<Vec<(String, T)>> {
+    let map: Map<String, Value> = exact(first_value(text)?)?;
+    map.into_iter()
+        .map(|(name, value)| Ok((name, typed(value)?)))
+        .collect()
+}
+
+/// Reads a list of objects.
+///
+/// # Errors
+/// See [`object`].
+pub fn list<T: DeserializeOwned>(text: &[u8]) -> ApiResult<Vec<T>> {
+    let list: Vec<Value> = exact(first_value(text)?)?;
+    list.into_iter().map(typed).collect()
+}
+
+/// The first value of a text; whatever follows is ignored.
+fn first_value(text: &[u8]) -> ApiResult<Value> {
+    serde_json::Deserializer::from_slice(text)
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| Ok(Value::Null))
+        .map_err(refuse)
+}
+
+fn typed<T: DeserializeOwned>(mut value: Value) -> ApiResult<T> {
+    if let Value::Object(map) = &mut value {
+        *map = std::mem::take(map)
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect();
+    }
+    exact(value)
+}
+
+fn exact<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
+    T::deserialize(value).map_err(refuse)
+}
+
+fn refuse(error: serde_json::Error) -> ApiError {
+    ApiError::invalid(format!("error parsing request: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::execd::{command::RunCommand, file::Move};
+
+    use super::*;
+
+    #[test]
+    fn lenient_where_clients_need_it() {
+        let run: RunCommand =
+            object(br#"{"Command":"true","BACKGROUND":null,"envs":{"Aa":null},"new":1} trailing"#)
+                .unwrap();
+        assert_eq!(run.command.as_deref(), Some("true"));
+        assert!(!run.background);
+        assert_eq!(run.envs["Aa"], "", "names of variables keep their case");
+        let moves: Vec<Move> = list(br#"[{"Src":"a","dest":"b"}]"#).unwrap();
+        assert_eq!(moves[0].src, "a");
+    }
+
+    #[test]
+    fn wrong_types_are_refused() {
+        for bad in [
+            "",
+            "nonsense",
+            "[]",
+            r#"{"timeout":"1"}"#,
+            r#"{"timeout":1.5}"#,
+            r#"{"uid":-1}"#,
+            r#"{"uid":4294967296}"#,
+            r#"{"envs":{"A":1}}"#,
+        ] {
+            let error = object::<RunCommand>(bad.as_bytes()).unwrap_err();
+            assert_eq!(error.status(), 400, "{bad}");
+        }
+    }
+}

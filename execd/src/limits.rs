@@ -1,0 +1,63 @@
+//! Every bound of the daemon, each with its reason.
+
+use std::time::Duration;
+
+/// Connections served at once: far above what clients of one sandbox open, far below the usual
+/// limit of open files.
+pub const CONNECTIONS: usize = 4096;
+/// A connection without a request for this long is closed: longer than any client keeps one.
+pub const IDLE_CONNECTION: Duration = Duration::from_secs(300);
+/// JSON body of a request. `replace` carries texts of files, so it is generous.
+pub const JSON_BODY: usize = 64 << 20;
+/// A request id of the client is echoed up to this length.
+pub const REQUEST_ID: usize = 128;
+
+/// One read from a pipe.
+pub const READ_CHUNK: usize = 64 << 10;
+/// Output of one foreground command that waits in memory for its reader; the rest waits on disk.
+pub const WINDOW: usize = 2 << 20;
+/// What a chunk in the window costs besides its bytes.
+pub const CHUNK_COST: usize = 96;
+/// Output of one command on disk. What does not fit is dropped, and the stream says so.
+pub const SPILL: u64 = 4 << 30;
+/// One read from disk.
+pub const SPILL_READ: usize = 256 << 10;
+/// Output of a background command in memory before it moves to disk.
+pub const LOG_MEMORY: usize = 64 << 10;
+/// Output kept for finished background commands altogether; the oldest goes first.
+pub const FINISHED_LOGS: u64 = 8 << 30;
+/// Bytes of a stream handed to the connection at once.
+pub const STREAM_WRITE: usize = 256 << 10;
+/// A line up to this length is one event; a longer one is cut.
+pub const LINE: usize = 64 << 20;
+/// Unfinished lines of all streams together; beyond it they are cut early.
+pub const PARTIAL_LINES: usize = 256 << 20;
+/// Between two pings of a stream (contract: execd §4.3).
+pub const PING: Duration = Duration::from_secs(3);
+/// Commands whose pipes are still read after their end, because a child of theirs holds them open.
+pub const LINGERING: usize = 1024;
+/// Commands that run at once.
+pub const RUNNING: usize = 4096;
+/// Records of finished commands.
+pub const FINISHED: usize = 10_000;
+/// How long a record of a finished command is kept (contract: execd A2.4).
+pub const RETENTION: Duration = Duration::from_secs(24 * 3600);
+/// Text of finished commands kept for their status, altogether.
+pub const FINISHED_CONTENT: usize = 16 << 20;
+/// How often records and logs past their time are looked for.
+pub const SWEEP: Duration = Duration::from_secs(600);
+/// From SIGTERM to SIGKILL when a command is interrupted (contract: execd §8).
+pub const INTERRUPT_GRACE: Duration = Duration::from_secs(3);
+/// How often a process group is asked whether somebody is left in it: the kernel has no event for it.
+pub const GROUP_POLL: Duration = Duration::from_millis(20);
+
+/// Children reaped in one go, so that a storm of orphans cannot starve the requests.
+pub const REAP_BATCH: usize = 64;
+/// From SIGTERM to the end of the user's entry point: under the ten seconds of `docker stop`.
+pub const ENTRYPOINT_GRACE: Duration = Duration::from_secs(8);
+/// What is left after the entry point gets this long between SIGTERM and SIGKILL.
+pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
+/// Streams and connections get this long to end after the last process did.
+pub const DRAIN: Duration = Duration::from_millis(500);
+/// The environment file is read up to this size: a runaway file must not take the daemon's memory.
+pub const ENV_FILE: u64 = 4 << 20;

@@ -1,0 +1,107 @@
+//! Finding programs the way a shell would, but in a given `PATH`.
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+/// Where programs are looked for when `PATH` is not set.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Finds a program (contract: execd A2.1): an absolute path as it is, a name with `/` relative to
+/// `cwd`, a bare name in the absolute entries of `path`.
+///
+/// # Errors
+/// `NotFound`, or `PermissionDenied` when it exists but cannot be executed.
+pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: Option<&Path>) -> io::Result<PathBuf> {
+    let as_path = Path::new(name);
+    if name.as_encoded_bytes().contains(&b'/') {
+        let full = match cwd {
+            Some(cwd) => cwd.join(as_path),
+            None => as_path.to_owned(),
+        };
+        return executable(&full).map(|()| full);
+    }
+    let mut refused = io::Error::new(
+        io::ErrorKind::NotFound,
+        "executable file not found in $PATH",
+    );
+    for place in std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH))) {
+        if !place.is_absolute() {
+            continue;
+        }
+        let full = place.join(as_path);
+        match executable(&full) {
+            Ok(()) => return Ok(full),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = error,
+            Err(_) => {}
+        }
+    }
+    Err(refused)
+}
+
+fn executable(path: &Path) -> io::Result<()> {
+    let meta = path.metadata()?;
+    if meta.is_dir() || meta.permissions().mode() & 0o111 == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "permission denied",
+        ));
+    }
+    Ok(())
+}
+
+/// The shell for command texts: `bash`, else `sh`.
+///
+/// # Errors
+/// When neither is there.
+pub fn shell(path: Option<&OsStr>) -> io::Result<PathBuf> {
+    let named = |name: &str| find(&OsString::from(name), path, None);
+    named("bash").or_else(|_| named("sh")).map_err(|_| {
+        let text = "no shell: neither bash nor sh is in $PATH; use argv";
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_absolute_entries_only() {
+        let place = tempfile::tempdir().unwrap();
+        let make = |name: &str, mode| {
+            let path = place.path().join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        let run = make("run", 0o755);
+        let plain = make("plain", 0o644);
+        fs::create_dir(place.path().join("dir")).unwrap();
+        let path = OsString::from(format!(".::{}", place.path().display()));
+        let find = |name: &str| find(name.as_ref(), Some(&path), Some(place.path()));
+        assert_eq!(find("run").unwrap(), run);
+        assert_eq!(find("./run").unwrap(), place.path().join("./run"));
+        assert_eq!(find(run.to_str().unwrap()).unwrap(), run);
+        let kind = |name: &str| find(name).unwrap_err().kind();
+        assert_eq!(kind("plain"), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            kind(plain.to_str().unwrap()),
+            io::ErrorKind::PermissionDenied
+        );
+        assert_eq!(kind("dir"), io::ErrorKind::PermissionDenied);
+        assert_eq!(kind("absent"), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn an_image_may_have_no_shell() {
+        let empty = tempfile::tempdir().unwrap();
+        assert!(shell(Some(empty.path().as_os_str())).is_err());
+        assert!(shell(None).unwrap().ends_with("bash") || shell(None).unwrap().ends_with("sh"));
+    }
+}

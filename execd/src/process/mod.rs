@@ -1,0 +1,241 @@
+//! Children of the daemon: one place spawns, signals and waits for every one of them.
+//!
+//! As init the daemon inherits orphans, so it must wait for *any* child; two waiters would steal
+//! each other's statuses. Hence nothing else waits: [`Processes::spawn`] registers a child, and the
+//! reaper alone collects statuses and hands them out.
+//!
+//! Three invariants make that safe:
+//! * The reaper never runs between the birth of a child and its registration (`spawning`).
+//! * A child leaves the table in the same critical section in which it is reaped, and signals are
+//!   sent under the same lock, so a signal never hits a recycled process id.
+//! * The status is published after the child left the table.
+
+mod credentials;
+mod lookup;
+mod program;
+mod reaper;
+pub mod tree;
+
+use std::{
+    collections::HashMap,
+    io,
+    process::Command,
+    sync::{Arc, Mutex, RwLock},
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::sync::watch;
+
+pub use credentials::run_as;
+pub use lookup::{find, shell};
+pub use program::Program;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal {
+        /// Its number.
+        number: i32,
+        /// Whether it left a core dump.
+        core: bool,
+    },
+}
+
+impl Exit {
+    /// As a shell tells it: 128 plus the signal.
+    #[must_use]
+    pub fn shell_code(self) -> u8 {
+        match self {
+            Self::Code(code) => u8::try_from(code & 0xff).expect("one byte"),
+            Self::Signal { number, .. } => u8::try_from(128 + (number & 0x7f)).expect("one byte"),
+        }
+    }
+
+    /// As the wire tells it: -1 for every signal.
+    #[must_use]
+    pub fn wire_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal { .. } => -1,
+        }
+    }
+}
+
+/// In the words clients know: `exit status 3`, `signal: killed`.
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Code(code) => write!(f, "exit status {code}"),
+            Self::Signal { number, core } => {
+                match signal_name(number) {
+                    Some(name) => write!(f, "signal: {name}")?,
+                    None => write!(f, "signal: signal {number}")?,
+                }
+                f.write_str(if core { " (core dumped)" } else { "" })
+            }
+        }
+    }
+}
+
+fn signal_name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        1 => "hangup",
+        2 => "interrupt",
+        3 => "quit",
+        4 => "illegal instruction",
+        5 => "trace/breakpoint trap",
+        6 => "aborted",
+        7 => "bus error",
+        8 => "floating point exception",
+        9 => "killed",
+        10 => "user defined signal 1",
+        11 => "segmentation fault",
+        12 => "user defined signal 2",
+        13 => "broken pipe",
+        14 => "alarm clock",
+        15 => "terminated",
+        _ => return None,
+    })
+}
+
+/// Owner of all children. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Held for reading around a spawn, for writing around reaping.
+    spawning: RwLock<()>,
+    table: Mutex<HashMap<Pid, watch::Sender<Option<Exit>>>>,
+    /// Whether a child may exist. Children of children count when the daemon inherits orphans.
+    populated: watch::Sender<bool>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self {
+            spawning: RwLock::default(),
+            table: Mutex::default(),
+            populated: watch::Sender::new(false),
+        }
+    }
+}
+
+/// A child of the daemon. Clones are the same child.
+#[derive(Clone, Debug)]
+pub struct Process {
+    pid: Pid,
+    owner: Processes,
+    exit: watch::Receiver<Option<Exit>>,
+}
+
+impl Processes {
+    /// Starts a child.
+    ///
+    /// # Errors
+    /// What the system said; the command did not run then.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Process> {
+        let spawning = self.inner.spawning.read();
+        let _guard = spawning.expect("no holder of this lock panics");
+        let child = command.spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.expect("process ids of Linux are positive 32-bit numbers");
+        let (sender, exit) = watch::channel(None);
+        self.table().insert(pid, sender);
+        self.inner.populated.send_replace(true);
+        let owner = self.clone();
+        Ok(Process { pid, owner, exit })
+    }
+
+    /// Signals the process groups of all children that were started here.
+    pub fn signal_all(&self, signal: Signal) {
+        let table = self.table();
+        for pid in table.keys() {
+            // A child that shares the daemon's group (an entry point on a terminal) has none.
+            if kill_process_group(*pid, signal).is_err() {
+                let _gone = rustix::process::kill_process(*pid, signal);
+            }
+        }
+    }
+
+    /// Waits until no child is left.
+    pub async fn none_left(&self) {
+        let mut populated = self.inner.populated.subscribe();
+        let _closed = populated.wait_for(|populated| !populated).await;
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<Pid, watch::Sender<Option<Exit>>>> {
+        let table = self.inner.table.lock();
+        table.expect("no holder of this lock panics")
+    }
+}
+
+impl Process {
+    /// Its process id, which is also the id of its group unless it was started otherwise.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// How it ended, if it did.
+    #[must_use]
+    pub fn ended(&self) -> Option<Exit> {
+        *self.exit.borrow()
+    }
+
+    /// Waits for its end.
+    pub async fn exited(&self) -> Exit {
+        let mut exit = self.exit.clone();
+        let exit = exit.wait_for(Option::is_some).await;
+        exit.ok()
+            .and_then(|exit| *exit)
+            .expect("the reaper publishes before it drops the sender")
+    }
+
+    /// Signals its group. Says whether the process was still there to be signalled.
+    pub fn signal_group(&self, signal: Signal) -> bool {
+        let table = self.owner.table();
+        table.contains_key(&self.pid) && kill_process_group(self.pid, signal).is_ok()
+    }
+
+    /// Signals the process alone. Says whether it was still there to be signalled.
+    pub fn signal(&self, signal: Signal) -> bool {
+        let table = self.owner.table();
+        table.contains_key(&self.pid) && rustix::process::kill_process(self.pid, signal).is_ok()
+    }
+
+    /// Kills its group and all its descendants, also those that made sessions of their own.
+    pub fn kill_tree(&self) {
+        let table = self.owner.table();
+        if table.contains_key(&self.pid) {
+            // Looked up before the parent dies: afterwards nothing ties them to it.
+            let descendants = tree::descendants(self.pid);
+            let _gone = kill_process_group(self.pid, Signal::KILL);
+            for pid in descendants {
+                let _gone = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_in_the_words_of_clients() {
+        let signal = |number, core| Exit::Signal { number, core };
+        assert_eq!(Exit::Code(3).to_string(), "exit status 3");
+        assert_eq!(signal(9, false).to_string(), "signal: killed");
+        assert_eq!(signal(6, true).to_string(), "signal: aborted (core dumped)");
+        assert_eq!(signal(40, false).to_string(), "signal: signal 40");
+        assert_eq!(Exit::Code(255).shell_code(), 255);
+        assert_eq!(signal(15, false).shell_code(), 143);
+        assert_eq!(signal(15, false).wire_code(), -1);
+    }
+}

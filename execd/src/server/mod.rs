@@ -1,0 +1,98 @@
+//! Serving HTTP: connections, the check before every route, and the routes.
+
+mod guard;
+mod query;
+mod routes;
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, extract::ConnectInfo};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use osb_service::Supervisor;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+};
+use tower::Service;
+use tracing::{debug, warn};
+
+pub use guard::Token;
+pub use query::Query;
+pub use routes::router;
+
+use crate::limits;
+
+/// Pause after a failed accept: with no file descriptors left, trying again at once would only burn
+/// the processor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until the supervisor stops; connections then end with the answer they are giving.
+pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
+    let slots = Arc::new(Semaphore::new(limits::CONNECTIONS));
+    loop {
+        let accepted = async {
+            let slot = Arc::clone(&slots).acquire_owned().await;
+            let slot = slot.expect("the semaphore is never closed");
+            (listener.accept().await, slot)
+        };
+        let (accepted, slot) = tokio::select! {
+            accepted = accepted => accepted,
+            () = tasks.stopping().cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let router = router.clone();
+                let connection = connection(stream, peer, router, tasks.clone());
+                tasks.spawn("connection", async move {
+                    connection.await;
+                    drop(slot);
+                });
+            }
+            Err(error) if is_the_client_s(&error) => {}
+            Err(error) => {
+                warn!(%error, "accepting a connection failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Errors of a connection that was gone before it was accepted.
+fn is_the_client_s(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: Supervisor) {
+    // Events are small and each is awaited by somebody.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "connection is gone");
+        return;
+    }
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.clone().call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::IDLE_CONNECTION)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = tasks.stopping().cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // A client that leaves early is no error (contract: execd §4.5).
+        debug!(%error, "connection ended");
+    }
+}

@@ -1,0 +1,34 @@
+//! The routes (contract: execd §3).
+
+use axum::{
+    Router,
+    middleware::from_fn_with_state,
+    response::{IntoResponse, Response},
+    routing::{delete, get, post},
+};
+use http::StatusCode;
+
+use super::{Token, guard::guard};
+use crate::{app::App, command::api as command};
+
+/// All routes behind the guard.
+pub fn router(app: App, token: Token) -> Router {
+    Router::new()
+        .route("/ping", get(ping))
+        .route("/command", post(command::start).delete(command::stop))
+        .route("/code", delete(command::stop))
+        .route("/command/status/{id}", get(command::status))
+        .route("/command/{id}/logs", get(command::logs))
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_found)
+        .layer(from_fn_with_state(token, guard))
+        .with_state(app)
+}
+
+/// `GET /ping`: 200 without a body.
+async fn ping() {}
+
+/// The contract knows no 405: a wrong method is an unknown route.
+pub(super) async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, "404 page not found").into_response()
+}
