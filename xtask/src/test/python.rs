@@ -14,9 +14,11 @@ const LIMIT: Duration = Duration::from_secs(15 * 60);
 struct Run {
     /// For the reader, and the name of its report.
     name: &'static str,
-    /// Environment and requirements file: `end2end/sdk/requirements-<this>.txt`.
+    /// Virtual environment, `end2end/.venv-<this>`.
     environment: &'static str,
-    /// Folder below `end2end`.
+    /// Its packages, below `end2end`.
+    requirements: &'static str,
+    /// Folder of the tests, below `end2end`.
     folder: &'static str,
 }
 
@@ -25,16 +27,19 @@ const RUNS: [Run; 3] = [
     Run {
         name: "official SDK 1.1",
         environment: "1.1",
-        folder: "sdk/tests",
+        requirements: "sdk/requirements-1.1.txt",
+        folder: "sdk",
     },
     Run {
         name: "official SDK 0.1",
         environment: "0.1",
-        folder: "sdk/tests",
+        requirements: "sdk/requirements-0.1.txt",
+        folder: "sdk",
     },
     Run {
         name: "contract over HTTP",
         environment: "contract",
+        requirements: "contract/requirements.txt",
         folder: "contract",
     },
 ];
@@ -67,9 +72,7 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
 
 fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
     let folder = context.repo.path("end2end").join(run.folder);
-    let requirements = context
-        .repo
-        .path(format!("end2end/sdk/requirements-{}.txt", run.environment));
+    let requirements = context.repo.path("end2end").join(run.requirements);
     let python = python::environment(
         context.repo,
         &context.installer,

@@ -1,0 +1,184 @@
+"""The server dies at any moment and loses nothing."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import httpx
+import pytest
+
+from conftest import KEY, PATIENCE, Api
+from target import Target
+from waiting import wait_until
+
+NEEDED = ("OPENSANDBOX_TEST_SERVER_BINARY", "OPENSANDBOX_TEST_SERVER_CONFIG")
+
+
+class Server:
+    """A server of our own: same program and settings as the one under test, other port and store."""
+
+    def __init__(self, folder: Path, image: str, run_id: str):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        text = Path(os.environ["OPENSANDBOX_TEST_SERVER_CONFIG"]).read_text()
+        text = re.sub(r"(?m)^port = \d+", f"port = {self.port}", text)
+        text = re.sub(r'(?m)^path = ".*"', f'path = "{folder}/store.db"', text)
+        self.key = re.search(r'(?m)^api_key = "(.*)"', text)[1]
+        self.config = folder / "config.toml"
+        self.config.write_text(text)
+        self.log = folder / "server.log"
+        self.process: subprocess.Popen | None = None
+        url = f"http://127.0.0.1:{self.port}"
+        http = httpx.Client(base_url=url, headers={KEY: self.key}, timeout=PATIENCE)
+        self.api = Api(http, Target(url, self.key, image), run_id)
+
+    def start(self) -> None:
+        program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([program, "--config", self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until("the server is ready", self.ready)
+
+    def ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
+        try:
+            return self.api.http.get("/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+
+
+@pytest.fixture
+def server(tmp_path: Path, target: Target, run_id: str) -> Iterator[Server]:
+    missing = [name for name in NEEDED if name not in os.environ]
+    if missing:
+        pytest.skip(f"needs a server program to kill: {' and '.join(missing)}")
+    server = Server(tmp_path, target.image, run_id)
+    server.start()
+    yield server
+    if server.process.poll() is not None:
+        server.start()
+    for sandbox in server.api.http.get("/v1/sandboxes", params={"pageSize": 200}).json()["items"]:
+        server.api.delete(sandbox["id"])
+    server.stop()
+
+
+def create(api: Api, **changes) -> dict:
+    reply = api.http.post("/v1/sandboxes", json=api.body(**changes))
+    assert reply.status_code == 202, reply.text
+    return reply.json()
+
+
+def test_sandboxes_and_their_expiry_survive_a_kill(server):
+    api = server.api
+    plain = create(api, metadata={"suite": api.run_id, "kind": "plain"})
+    renewed = create(api, timeout=60)
+    until = (datetime.now(timezone.utc) + timedelta(hours=2)).isoformat()
+    until = api.http.post(f"/v1/sandboxes/{renewed['id']}/renew-expiration", json={"expiresAt": until}).json()["expiresAt"]
+    api.http.patch(f"/v1/sandboxes/{plain['id']}/metadata", json={"kind": None, "patched": "yes"})
+    forever = create(api, timeout=None)
+    deleted = create(api)
+    assert api.http.delete(f"/v1/sandboxes/{deleted['id']}").status_code == 204
+    endpoint = api.http.get(f"/v1/sandboxes/{plain['id']}/endpoints/44772").json()
+
+    server.kill()
+    # Clients go on without the server: endpoints lead to the sandbox itself.
+    base = f"http://{endpoint['endpoint']}"
+    assert httpx.get(f"{base}/ping").status_code == 200
+    server.start()
+
+    listed = {item["id"]: item for item in api.http.get("/v1/sandboxes").json()["items"]}
+    for created in (plain, renewed, forever):
+        assert listed[created["id"]]["status"]["state"] == "Running"
+    assert listed[renewed["id"]]["expiresAt"] == until
+    assert listed[plain["id"]]["expiresAt"] == plain["expiresAt"]
+    assert listed[plain["id"]]["metadata"] == {"suite": api.run_id, "patched": "yes"}
+    assert "expiresAt" not in listed[forever["id"]]
+    wait_until("the delete was finished", lambda: api.http.get(f"/v1/sandboxes/{deleted['id']}").status_code == 404)
+
+    assert api.http.get(f"/v1/sandboxes/{plain['id']}/endpoints/44772").json() == endpoint
+    reply = httpx.post(f"{base}/command", json={"command": "echo alive"}, headers=endpoint["headers"], timeout=PATIENCE)
+    assert '"alive"' in reply.text
+
+
+def test_an_expiry_that_passed_meanwhile_is_carried_out(server):
+    api = server.api
+    created = create(api, timeout=600)
+    path = f"/v1/sandboxes/{created['id']}"
+    moment = datetime.now(timezone.utc) + timedelta(seconds=3)
+    assert api.http.post(f"{path}/renew-expiration", json={"expiresAt": moment.isoformat()}).status_code == 200
+    server.kill()
+    wait_until("the moment passed", lambda: datetime.now(timezone.utc) > moment)
+    server.start()
+    wait_until("the expired sandbox is gone", lambda: api.http.get(path).status_code == 404)
+
+
+def test_an_expiry_after_the_restart_is_carried_out(server):
+    api = server.api
+    created = create(api, timeout=600)
+    path = f"/v1/sandboxes/{created['id']}"
+    moment = datetime.now(timezone.utc) + timedelta(seconds=8)
+    assert api.http.post(f"{path}/renew-expiration", json={"expiresAt": moment.isoformat()}).status_code == 200
+    server.kill()
+    server.start()
+    wait_until("the sandbox expired", lambda: api.http.get(path).status_code == 404)
+    assert datetime.now(timezone.utc) >= moment
+
+
+def test_a_terminal_survives_the_server(server):
+    from test_pty import Terminal
+
+    with server.api.sandbox() as box:
+        session = box.execd("POST", "/pty", json={}).json()["session_id"]
+        with Terminal(box, session) as terminal:
+            terminal.type("echo before-$((1 + 1))\n")
+            terminal.see("before-2")
+        server.kill()
+        server.start()
+        with Terminal(box, session) as terminal:
+            terminal.see("before-2")
+            terminal.type("echo after-$((1 + 2))\n")
+            terminal.see("after-3")
+
+
+def test_a_second_server_on_the_port_is_refused(server):
+    program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
+    second = subprocess.run([program, "--config", server.config], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert second.returncode == 1
+    assert str(server.port) in second.stdout + second.stderr
+    assert server.ready()
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [("port = 0", "server.port"), ('port = "hunter2"', "server.port"), ("limit_concurrency = -1", "server.limit_concurrency")],
+)
+def test_a_bad_configuration_is_named_by_file_and_key(server, tmp_path, line, key):
+    name = line.split(" = ")[0]
+    text = server.config.read_text()
+    text = re.sub(rf"(?m)^{name} = .*$", line, text) if re.search(rf"(?m)^{name} = ", text) else text.replace("[server]", f"[server]\n{line}")
+    broken = tmp_path / "broken.toml"
+    broken.write_text(text)
+    program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
+    ended = subprocess.run([program, "--config", broken], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    told = ended.stdout + ended.stderr
+    assert ended.returncode == 1
+    assert "broken.toml" in told and key in told
+    assert "hunter2" not in told

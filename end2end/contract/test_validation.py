@@ -1,0 +1,205 @@
+"""What create refuses, and how it says so."""
+
+import pytest
+
+VOLUME = {"name": "data", "mountPath": "/data", "pvc": {"claimName": "claim"}}
+
+
+def volume(**changes):
+    changed = {**VOLUME, **changes}
+    return {"volumes": [{name: value for name, value in changed.items() if value is not ...}]}
+
+
+#: Change to a valid request, and where the error must be said to be.
+BAD_FIELDS = [
+    ({"timeout": 59}, ["timeout"]),
+    ({"timeout": 0}, ["timeout"]),
+    ({"timeout": -1}, ["timeout"]),
+    ({"timeout": 60.5}, ["timeout"]),
+    ({"timeout": "soon"}, ["timeout"]),
+    ({"timeout": [600]}, ["timeout"]),
+    ({"image": "debian"}, ["image"]),
+    ({"image": {}}, ["image", "uri"]),
+    ({"image": {"uri": 5}}, ["image", "uri"]),
+    ({"image": {"uri": "a", "auth": {"username": "u"}}}, ["image", "auth", "password"]),
+    ({"image": {"uri": "a", "auth": {"password": "p"}}}, ["image", "auth", "username"]),
+    ({"entrypoint": []}, ["entrypoint"]),
+    ({"entrypoint": "sleep"}, ["entrypoint"]),
+    ({"entrypoint": ["sleep", 5]}, ["entrypoint", 1]),
+    ({"resourceLimits": "500m"}, ["resourceLimits"]),
+    ({"resourceLimits": {"cpu": 1}}, ["resourceLimits", "cpu"]),
+    ({"env": {"A": 1}}, ["env", "A"]),
+    ({"env": ["A=1"]}, ["env"]),
+    ({"metadata": {"a": 1}}, ["metadata", "a"]),
+    ({"metadata": {"a": None}}, ["metadata", "a"]),
+    ({"extensions": {"a": {}}}, ["extensions", "a"]),
+    ({"secureAccess": "perhaps"}, ["secureAccess"]),
+    ({"platform": {"os": "linux"}}, ["platform", "arch"]),
+    ({"networkPolicy": {"egress": [{"action": "allow", "target": ""}]}}, ["networkPolicy", "egress", 0, "target"]),
+    ({"networkPolicy": {"egress": [{"target": "a.example"}]}}, ["networkPolicy", "egress", 0, "action"]),
+    (volume(name="Not_A_Name"), ["volumes", 0, "name"]),
+    (volume(name="n" * 64), ["volumes", 0, "name"]),
+    (volume(name=...), ["volumes", 0, "name"]),
+    (volume(mountPath="data"), ["volumes", 0, "mountPath"]),
+    (volume(pvc={"claimName": "Bad.Claim"}), ["volumes", 0, "pvc", "claimName"]),
+    (volume(pvc=..., host={"path": "relative"}), ["volumes", 0, "host", "path"]),
+]
+
+#: Changes that break a rule between fields.
+BAD_TOGETHER = [
+    {"image": ...},
+    {"image": {"uri": "  "}},
+    {"snapshotId": "s"},
+    {"entrypoint": ...},
+    {"resourceLimits": ...},
+    {"templateId": "t", "image": ...},
+    {"credentialProxy": {"enabled": True}},
+]
+
+#: Changes that the server's own rules refuse.
+BAD_RULES = [
+    ({"metadata": {"opensandbox.io/x": "1"}}, "SANDBOX::INVALID_METADATA_LABEL"),
+    ({"metadata": {"-a": "1"}}, "SANDBOX::INVALID_METADATA_LABEL"),
+    ({"metadata": {"a": "x" * 64}}, "SANDBOX::INVALID_METADATA_LABEL"),
+    ({"platform": {"os": "plan9", "arch": "amd64"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"platform": {"os": "linux", "arch": "vax"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"resourceLimits": {"cpu": "0"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"resourceLimits": {"memory": "1.5Gi"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"resourceLimits": {"gpu": "-1"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"secureAccess": True}, "SANDBOX::INVALID_PARAMETER"),
+    ({"networkPolicy": {"defaultAction": "deny"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"extensions": {"access.renew.extend.seconds": "299"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"extensions": {"access.renew.extend.seconds": "x"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF"),
+    ({"timeout": 2**53}, "SANDBOX::INVALID_PARAMETER"),
+]
+
+
+def refused(api, status, **request):
+    reply = api.http.post("/v1/sandboxes", **request)
+    assert reply.status_code == status, reply.text
+    body = reply.json()
+    assert isinstance(body["code"], str) and body["code"]
+    assert isinstance(body["message"], str) and body["message"]
+    assert reply.headers["x-request-id"]
+    return body
+
+
+@pytest.mark.parametrize(("changes", "where"), BAD_FIELDS, ids=str)
+def test_a_bad_field_is_a_422_at_that_field(api, changes, where):
+    body = refused(api, 422, json=api.body(**changes))
+    assert body["code"] == "SANDBOX::INVALID_PARAMETER"
+    places = [detail["loc"] for detail in body["detail"]]
+    assert ["body", *where] in places, places
+    for detail in body["detail"]:
+        assert detail["type"] and detail["msg"]
+
+
+@pytest.mark.parametrize("changes", BAD_TOGETHER, ids=str)
+def test_fields_that_do_not_go_together_are_a_422_at_the_body(api, changes):
+    body = refused(api, 422, json=api.body(**changes))
+    assert ["body"] in [detail["loc"] for detail in body["detail"]]
+
+
+@pytest.mark.parametrize(("changes", "code"), BAD_RULES, ids=str)
+def test_a_broken_rule_is_a_400_with_its_code(api, changes, code):
+    assert refused(api, 400, json=api.body(**changes))["code"] == code
+
+
+def test_all_bad_fields_are_told_at_once(api):
+    body = refused(api, 422, json=api.body(timeout=1, entrypoint=[], env={"A": 1}))
+    places = [detail["loc"] for detail in body["detail"]]
+    for where in (["body", "timeout"], ["body", "entrypoint"], ["body", "env", "A"]):
+        assert where in places
+
+
+@pytest.mark.parametrize("content", ["", "{", "nonsense", '{"timeout": 600'])
+def test_a_body_that_is_not_json_is_a_422(api, content):
+    refused(api, 422, content=content, headers={"content-type": "application/json"})
+
+
+@pytest.mark.parametrize("content", ["[]", "5", '"text"', "null"])
+def test_a_body_that_is_not_an_object_is_a_422(api, content):
+    refused(api, 422, content=content, headers={"content-type": "application/json"})
+
+
+def test_a_body_without_a_json_content_type_is_a_422(api):
+    refused(api, 422, content="{}", headers={"content-type": "text/plain"})
+
+
+def test_secrets_are_never_repeated(api):
+    auth = {"username": "u", "password": ["hunter2-secret"]}
+    reply = api.http.post("/v1/sandboxes", json=api.body(image={"uri": "a", "auth": auth}))
+    assert reply.status_code == 422
+    assert "hunter2-secret" not in reply.text
+
+
+def test_what_every_generation_of_clients_sends_is_accepted(api):
+    """Explicit nulls, snake case, numbers as text, unknown members."""
+    nothing = ("snapshotId", "networkPolicy", "credentialProxy", "platform", "volumes", "lifecycle", "templateId")
+    body = api.body(timeout="600", resourceLimits=..., resource_limits={"cpu": "500m"}, unknownMember={"a": 1})
+    body |= dict.fromkeys(nothing) | {"secureAccess": False, "extensions": {}, "env": {"KEEP": "", "DROP": None}}
+    body["image"]["auth"] = None
+    reply = api.http.post("/v1/sandboxes", json=body)
+    assert reply.status_code == 202, reply.text
+    api.delete(reply.json()["id"])
+
+
+def test_an_unknown_image_fails_with_its_name_and_leaves_nothing(api):
+    metadata = {"suite": api.run_id, "image": "unknown"}
+    body = refused(api, 500, json=api.body(image={"uri": "opensandbox.invalid/none:1"}, metadata=metadata))
+    assert body["code"] == "DOCKER::SANDBOX_IMAGE_PULL_FAILED"
+    assert "opensandbox.invalid/none:1" in body["message"]
+    query = {"metadata": f"suite={api.run_id}&image=unknown", "state": ["Running", "Pending"]}
+    assert api.http.get("/v1/sandboxes", params=query).json()["items"] == []
+
+
+@pytest.mark.parametrize("query", ["page=0", "page=x", "pageSize=0", "pageSize=201", "pageSize=-1"])
+def test_pages_out_of_range_are_a_422(api, query):
+    reply = api.http.get(f"/v1/sandboxes?{query}")
+    assert reply.status_code == 422
+    assert reply.json()["detail"][0]["loc"] == ["query", query.split("=")[0]]
+
+
+def test_a_filter_without_an_equals_sign_is_a_400(api):
+    reply = api.http.get("/v1/sandboxes", params={"metadata": "team"})
+    assert (reply.status_code, reply.json()["code"]) == (400, "INVALID_METADATA_FORMAT")
+
+
+@pytest.mark.parametrize("body", [{}, {"expiresAt": "soon"}, {"expiresAt": None}, []])
+def test_a_renewal_that_cannot_be_read_is_a_422(api, box, body):
+    assert api.http.post(f"/v1/sandboxes/{box.id}/renew-expiration", json=body).status_code == 422
+
+
+def test_a_renewal_into_the_past_is_a_400(api, box):
+    reply = api.http.post(f"/v1/sandboxes/{box.id}/renew-expiration", json={"expiresAt": "2020-01-01T00:00:00Z"})
+    assert (reply.status_code, reply.json()["code"]) == (400, "DOCKER::INVALID_EXPIRATION")
+
+
+@pytest.mark.parametrize(
+    "when",
+    ["2100-01-01T00:00:00Z", "2100-01-01T00:00:00.123456+00:00", "2100-01-01T02:00:00.1234567+02:00", "2100-01-01T00:00:00.123456789Z"],
+)
+def test_every_way_to_write_a_time_is_read(api, box, when):
+    reply = api.http.post(f"/v1/sandboxes/{box.id}/renew-expiration", json={"expiresAt": when})
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["expiresAt"].startswith("2100-01-01T00:00:00")
+    assert reply.json()["expiresAt"].endswith("Z")
+
+
+@pytest.mark.parametrize(("patch", "status"), [([], 422), ({"a": 1}, 422), ({"opensandbox.io/a": None}, 400), ({"a": "x y"}, 400)])
+def test_a_bad_patch_is_refused(api, box, patch, status):
+    assert api.http.patch(f"/v1/sandboxes/{box.id}/metadata", json=patch).status_code == status
+
+
+@pytest.mark.parametrize(("port", "status"), [("0", 400), ("65536", 400), ("x", 422)])
+def test_a_bad_port_is_refused(api, box, port, status):
+    assert api.http.get(f"/v1/sandboxes/{box.id}/endpoints/{port}").status_code == status
+
+
+def test_signed_endpoints_are_not_for_docker(api, box):
+    path = f"/v1/sandboxes/{box.id}/endpoints/8080"
+    reply = api.http.get(path, params={"expires": "4102444800"})
+    assert (reply.status_code, reply.json()["code"]) == (400, "SANDBOX::API_NOT_SUPPORTED")
+    reply = api.http.get(path, params={"expires": "4102444800", "use_server_proxy": "true"})
+    assert (reply.status_code, reply.json()["code"]) == (400, "SANDBOX::INVALID_PARAMETER")

@@ -1,0 +1,111 @@
+"""One way to write a test for both faces of the SDK: blocking and asyncio."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from opensandbox import Sandbox, SandboxManager, SandboxManagerSync, SandboxSync
+from opensandbox.config import ConnectionConfig, ConnectionConfigSync
+from opensandbox.models.execd import ExecutionHandlers
+from opensandbox.models.execd_sync import ExecutionHandlersSync
+
+
+class Blocking:
+    """The SDK as it is."""
+
+    name = "sync"
+
+    def config(self, **settings: Any) -> ConnectionConfigSync:
+        return ConnectionConfigSync(**settings)
+
+    def create(self, *arguments: Any, **settings: Any) -> Any:
+        return SandboxSync.create(*arguments, **settings)
+
+    def connect(self, *arguments: Any, **settings: Any) -> Any:
+        return SandboxSync.connect(*arguments, **settings)
+
+    def manager(self, config: ConnectionConfigSync) -> Any:
+        return SandboxManagerSync.create(config)
+
+    def handlers(self, **callbacks: Callable[[Any], None]) -> ExecutionHandlersSync:
+        return ExecutionHandlersSync(**callbacks)
+
+    def stop(self) -> None:
+        pass
+
+
+class Asyncio:
+    """The asyncio SDK on a loop of its own, seen from ordinary tests."""
+
+    name = "async"
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def config(self, **settings: Any) -> ConnectionConfig:
+        return ConnectionConfig(**settings)
+
+    def create(self, *arguments: Any, **settings: Any) -> Any:
+        return Awaited(self, self.run(Sandbox.create(*arguments, **settings)))
+
+    def connect(self, *arguments: Any, **settings: Any) -> Any:
+        return Awaited(self, self.run(Sandbox.connect(*arguments, **settings)))
+
+    def manager(self, config: ConnectionConfig) -> Any:
+        return Awaited(self, self.run(SandboxManager.create(config)))
+
+    def handlers(self, **callbacks: Callable[[Any], None]) -> ExecutionHandlers:
+        def asynchronous(callback: Callable[[Any], None]) -> Callable[[Any], Any]:
+            async def call(message: Any) -> None:
+                callback(message)
+
+            return call
+
+        return ExecutionHandlers(**{name: asynchronous(callback) for name, callback in callbacks.items()})
+
+    def run(self, awaitable: Any) -> Any:
+        async def outcome() -> Any:
+            return await awaitable
+
+        return asyncio.run_coroutine_threadsafe(outcome(), self.loop).result()
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+class Awaited:
+    """Stands for an object of the asyncio SDK; its methods return when they are done."""
+
+    def __init__(self, flavour: Asyncio, inner: Any) -> None:
+        self._flavour = flavour
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if callable(value):
+            return lambda *arguments, **settings: self._call(value, *arguments, **settings)
+        if type(value).__module__.startswith("opensandbox.adapters"):
+            return Awaited(self._flavour, value)
+        return value
+
+    def _call(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+        result = method(*arguments, **settings)
+        if inspect.isawaitable(result):
+            result = self._flavour.run(result)
+        if hasattr(result, "__aiter__"):
+            return self._drain(result)
+        return result
+
+    def _drain(self, stream: Any) -> Any:
+        iterator = stream.__aiter__()
+        while True:
+            try:
+                yield self._flavour.run(iterator.__anext__())
+            except StopAsyncIteration:
+                return

@@ -1,0 +1,89 @@
+"""Create, look at, change, renew and end sandboxes."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from opensandbox.exceptions import SandboxApiException
+
+from waiting import wait_until
+
+
+def test_a_new_sandbox_is_ready_and_says_what_it_is(sdk, target):
+    box = sdk.create(metadata={"team": "core"}, timeout=timedelta(minutes=5))
+    assert box.is_healthy()
+    info = box.get_info()
+    assert info.id == box.id
+    assert info.status.state == "Running"
+    assert info.image.image == target.image
+    assert info.entrypoint == ["tail", "-f", "/dev/null"]
+    assert info.metadata == {"team": "core", "suite": sdk.run_id}
+    lifetime = info.expires_at - info.created_at
+    assert timedelta(minutes=4) < lifetime < timedelta(minutes=6)
+
+
+def test_a_sandbox_without_timeout_never_expires(sdk):
+    box = sdk.create(timeout=None)
+    assert box.get_info().expires_at is None
+    with pytest.raises(SandboxApiException) as refused:
+        box.renew(timedelta(minutes=5))
+    assert refused.value.status_code == 409
+    assert refused.value.error.code == "DOCKER::INVALID_EXPIRATION"
+
+
+def test_renewing_moves_the_expiry_both_ways(sdk, box):
+    for minutes in (20, 10):
+        reply = box.renew(timedelta(minutes=minutes))
+        remaining = reply.expires_at - datetime.now(timezone.utc)
+        assert timedelta(minutes=minutes - 1) < remaining < timedelta(minutes=minutes + 1)
+        assert box.get_info().expires_at == reply.expires_at
+
+
+def test_a_second_client_connects_by_id(sdk, box):
+    again = sdk.connect(box.id)
+    try:
+        assert again.commands.run("echo again").logs.stdout[0].text == "again"
+    finally:
+        again.close()
+
+
+def test_metadata_is_patched_and_read_back_at_once(sdk):
+    box = sdk.create(metadata={"team": "core", "stage": "dev"})
+    patched = box.patch_metadata({"stage": "prod", "team": None, "example.com/owner": "ana"})
+    expected = {"suite": sdk.run_id, "stage": "prod", "example.com/owner": "ana"}
+    assert patched.metadata == expected
+    assert box.get_info().metadata == expected
+    assert box.patch_metadata({}).metadata == expected
+
+
+def test_environment_and_entrypoint_reach_the_sandbox(sdk, box):
+    assert box.commands.run("echo $GREETING; echo $OPENSANDBOX_ID").text == f"hello from the sandbox\n{box.id}"
+    own = sdk.create(entrypoint=["sh", "-c", "echo started > /tmp/mark; exec sleep infinity"])
+    assert own.get_info().entrypoint[-1] == "echo started > /tmp/mark; exec sleep infinity"
+    wait_until("the entrypoint ran", lambda: own.commands.run("cat /tmp/mark").text == "started")
+
+
+def test_a_killed_sandbox_is_gone(sdk):
+    box = sdk.create()
+    box.kill()
+
+    def state() -> str | None:
+        try:
+            return box.get_info().status.state
+        except SandboxApiException as error:
+            assert error.status_code == 404
+            assert error.error.code == "DOCKER::SANDBOX_NOT_FOUND"
+            return None
+
+    assert state() in (None, "Stopping")
+    wait_until("the sandbox is gone", lambda: state() is None)
+
+
+def test_a_sandbox_whose_entrypoint_ends_says_how(sdk):
+    box = sdk.create(entrypoint=["sh", "-c", "sleep 2; exit 3"])
+    status = wait_until(
+        "the end is seen",
+        lambda: (status := box.get_info().status).state != "Running" and status,
+    )
+    assert status.state == "Failed"
+    assert status.reason == "CONTAINER_EXITED_ERROR"
+    assert "3" in status.message

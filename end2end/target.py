@@ -1,0 +1,33 @@
+"""The server under test, as the environment names it."""
+
+import os
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server that answers the lifecycle API."""
+
+    url: str
+    api_key: str
+    image: str
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as SDKs want it."""
+        return urlsplit(self.url).netloc
+
+    @staticmethod
+    def from_environment() -> "Target":
+        missing = [name for name in ("URL", "API_KEY") if f"OPENSANDBOX_TEST_{name}" not in os.environ]
+        if missing:
+            raise RuntimeError(
+                "no server to test: `cargo xtask test` starts one, or set "
+                + " and ".join(f"OPENSANDBOX_TEST_{name}" for name in missing)
+            )
+        return Target(
+            url=os.environ["OPENSANDBOX_TEST_URL"].rstrip("/"),
+            api_key=os.environ["OPENSANDBOX_TEST_API_KEY"],
+            image=os.environ.get("OPENSANDBOX_TEST_IMAGE", "opensandbox/base:latest"),
+        )
