@@ -1,1 +1,38 @@
-//! The Rust SDK: lifecycle and execd over HTTP and WebSocket.
+//! The Rust SDK: a thin, typed, asynchronous client of OpenSandbox.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), osb_client::Error> {
+//! use osb_client::{LifecycleClient, Via, protocol::execd::command::RunCommand};
+//!
+//! let server = LifecycleClient::new("http://localhost:8080", None)?;
+//! let sandbox = server.get(&"0b6c1f2e".into()).await?;
+//! let execd = server.execd(&sandbox.id, Via::Direct).await?;
+//! let output = execd
+//!     .run_to_end(&RunCommand { command: Some("uname -a".into()), ..RunCommand::default() })
+//!     .await?;
+//! println!("{} ({:?})", output.stdout, output.exit_code);
+//! # Ok(()) }
+//! ```
+//!
+//! * [`LifecycleClient`]: sandboxes of a server.
+//! * [`ExecdClient`]: commands, files, metrics and terminals of one sandbox.
+//! * [`Error`]: what went wrong, with the server's code, message and request id.
+//! * [`frames`]: the parser of event streams, for those who bring their own transport.
+//!
+//! The models are those of `osb-protocol`, re-exported as [`protocol`]. Nothing here retries:
+//! [`Error::retryable`] says when it makes sense.
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod execd;
+pub mod frames;
+mod http;
+mod lifecycle;
+
+pub use osb_protocol as protocol;
+
+pub use error::{ApiError, Error};
+pub use execd::ExecdClient;
+pub use http::default_http;
+pub use lifecycle::{LifecycleClient, ListSandboxes, Via};

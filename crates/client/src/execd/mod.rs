@@ -1,0 +1,66 @@
+//! One sandbox from inside: its execd (contract: execd).
+
+mod command;
+mod files;
+mod pty;
+
+use osb_protocol::{execd::metrics::Metrics, lifecycle::Endpoint};
+use reqwest::{Client, Method};
+use url::Url;
+
+use crate::{
+    Error,
+    http::{self, Service},
+};
+
+pub use command::{Events, Logs, OUTPUT_MAX, Output};
+pub use files::{Download, Portion, Upload};
+pub use pty::{Attach, PtyFrame, PtyInput, PtyOutput};
+
+/// The execd of one sandbox. Clones share connections.
+#[derive(Clone, Debug)]
+pub struct ExecdClient {
+    service: Service,
+}
+
+impl ExecdClient {
+    /// A client of the execd at `endpoint`, as the lifecycle API told it: with its headers, and
+    /// without a scheme, which is `http` or `https` as for the server.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] when the endpoint cannot be used.
+    pub fn new(scheme: &str, endpoint: &Endpoint) -> Result<Self, Error> {
+        Self::with_http(http::default_http()?, scheme, endpoint)
+    }
+
+    /// The same with an HTTP client of your own. It should neither follow redirects nor limit
+    /// whole exchanges; terminals need it to speak HTTP/1.1.
+    ///
+    /// # Errors
+    /// See [`ExecdClient::new`].
+    pub fn with_http(http: Client, scheme: &str, endpoint: &Endpoint) -> Result<Self, Error> {
+        let base = Url::parse(&format!("{scheme}://{}", endpoint.endpoint))
+            .map_err(|error| Error::argument("the endpoint", error))?;
+        let mut service = Service::new(http, base)?;
+        for (name, value) in &endpoint.headers {
+            service.set_header(name, value)?;
+        }
+        Ok(Self { service })
+    }
+
+    /// Whether execd answers: the sandbox is ready (contract: execd §3.1).
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn ping(&self) -> Result<(), Error> {
+        http::done(self.service.request(Method::GET, &["ping"])).await
+    }
+
+    /// What the sandbox uses and may use.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn metrics(&self) -> Result<Metrics, Error> {
+        http::json(self.service.request(Method::GET, &["metrics"])).await
+    }
+}

@@ -1,0 +1,301 @@
+//! Terminals (contract: execd §9, A10).
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures::{
+    SinkExt, Stream, StreamExt,
+    stream::{SplitSink, SplitStream},
+};
+use osb_protocol::execd::pty::{
+    ClientFrame, NewPty, PtyCreated, PtyMode, PtyRole, PtyStatus, REPLAY, STDERR, STDIN, STDOUT,
+    ServerFrame,
+};
+use reqwest::{Method, StatusCode, Upgraded, header};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Message,
+        handshake::{client::generate_key, derive_accept_key},
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+use super::ExecdClient;
+use crate::{Error, http};
+
+/// Longest message taken: a replay has up to 1 MiB of output.
+const MESSAGE_MAX: usize = 4 * 1024 * 1024;
+
+/// Close code of a connection that ended without one (RFC 6455 §7.1.5).
+const NO_STATUS: u16 = 1005;
+
+type Socket = WebSocketStream<Upgraded>;
+
+/// How to attach to a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// Terminal or pipes; counts only when the process is not started yet.
+    pub mode: PtyMode,
+    /// Viewers watch; the one holder also writes.
+    pub role: PtyRole,
+    /// Offset from which earlier output is repeated.
+    pub since: u64,
+    /// Take the place of the present holder.
+    pub takeover: bool,
+}
+
+impl Default for Attach {
+    fn default() -> Self {
+        Self {
+            mode: PtyMode::Pty,
+            role: PtyRole::Holder,
+            since: 0,
+            takeover: false,
+        }
+    }
+}
+
+impl Attach {
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let mut query = vec![("since", self.since.to_string())];
+        if self.mode == PtyMode::Pipe {
+            query.push(("pty", "0".to_owned()));
+        }
+        if self.role == PtyRole::Viewer {
+            query.push(("mode", "viewer".to_owned()));
+        }
+        if self.takeover {
+            query.push(("takeover", "1".to_owned()));
+        }
+        query
+    }
+}
+
+impl ExecdClient {
+    /// Makes a terminal session; its process starts when somebody attaches.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn create_pty(&self, new: &NewPty) -> Result<String, Error> {
+        let call = self.service.request(Method::POST, &["pty"]);
+        let created: PtyCreated = http::json(call.json(new)).await?;
+        Ok(created.session_id)
+    }
+
+    /// How a terminal session stands.
+    ///
+    /// # Errors
+    /// See [`Error`]; 404 when it is unknown.
+    pub async fn pty_status(&self, id: &str) -> Result<PtyStatus, Error> {
+        http::json(self.service.request(Method::GET, &["pty", id])).await
+    }
+
+    /// Ends a terminal session and its process.
+    ///
+    /// # Errors
+    /// See [`Error`]; 404 when it is unknown.
+    pub async fn delete_pty(&self, id: &str) -> Result<(), Error> {
+        http::done(self.service.request(Method::DELETE, &["pty", id])).await
+    }
+
+    /// Attaches to a terminal session. The connection ends when both halves are dropped; the
+    /// process goes on.
+    ///
+    /// # Errors
+    /// See [`Error`]; 404 when it is unknown, 409 when somebody else holds it.
+    pub async fn attach_pty(&self, id: &str, how: &Attach) -> Result<(PtyInput, PtyOutput), Error> {
+        let key = generate_key();
+        let call = self
+            .service
+            .endless(Method::GET, &["pty", id, "ws"])
+            .query(&how.query())
+            .header(header::CONNECTION, "upgrade")
+            .header(header::UPGRADE, "websocket")
+            .header(header::SEC_WEBSOCKET_VERSION, "13")
+            .header(header::SEC_WEBSOCKET_KEY, &key);
+        let response = call.send().await?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(http::api_error(response).await.into());
+        }
+        let accepted = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
+        if accepted.is_none_or(|accepted| *accepted != derive_accept_key(key.as_bytes())) {
+            return Err(Error::Unexpected("the WebSocket handshake does not match"));
+        }
+        let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX));
+        let connection = response.upgrade().await?;
+        let socket = Socket::from_raw_socket(connection, Role::Client, Some(config)).await;
+        let (input, output) = socket.split();
+        Ok((PtyInput(input), PtyOutput(output)))
+    }
+}
+
+/// The writing half of an attached terminal.
+#[derive(Debug)]
+pub struct PtyInput(SplitSink<Socket, Message>);
+
+impl PtyInput {
+    /// Sends bytes to standard input.
+    ///
+    /// # Errors
+    /// [`Error::WebSocket`] when the connection is gone.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut frame = BytesMut::with_capacity(1 + bytes.len());
+        frame.put_u8(STDIN);
+        frame.put_slice(bytes);
+        Ok(self.0.send(Message::Binary(frame.freeze())).await?)
+    }
+
+    /// Sends any other frame: a size, a signal, a ping.
+    ///
+    /// # Errors
+    /// [`Error::WebSocket`] when the connection is gone.
+    pub async fn send(&mut self, frame: &ClientFrame) -> Result<(), Error> {
+        let text = serde_json::to_string(frame).expect("a struct of plain members is JSON");
+        Ok(self.0.send(Message::text(text)).await?)
+    }
+
+    /// Takes leave; the output half then ends.
+    ///
+    /// # Errors
+    /// [`Error::WebSocket`] when the connection is gone.
+    pub async fn close(&mut self) -> Result<(), Error> {
+        Ok(self.0.close().await?)
+    }
+}
+
+/// What an attached terminal sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PtyFrame {
+    /// Output of the terminal, or standard output.
+    Stdout(Bytes),
+    /// Standard error; only with pipes.
+    Stderr(Bytes),
+    /// Output from before, or all output for a viewer.
+    Replay {
+        /// Offset of the first byte in all output.
+        offset: u64,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// News about the session.
+    Control(ServerFrame),
+    /// The server closed the connection: the last frame.
+    Closed {
+        /// Why: 1000 when the process ended, 4001 when somebody took the place.
+        code: u16,
+        /// The same in words.
+        reason: String,
+    },
+}
+
+impl PtyFrame {
+    /// `None` for messages that mean nothing here, such as frames of later releases.
+    fn of(message: Message) -> Option<Self> {
+        match message {
+            Message::Binary(bytes) => Self::of_binary(bytes),
+            Message::Text(text) => serde_json::from_str(&text).ok().map(Self::Control),
+            Message::Close(close) => Some(close.map_or_else(
+                || Self::Closed {
+                    code: NO_STATUS,
+                    reason: String::new(),
+                },
+                |close| Self::Closed {
+                    code: close.code.into(),
+                    reason: close.reason.to_string(),
+                },
+            )),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => None,
+        }
+    }
+
+    fn of_binary(mut bytes: Bytes) -> Option<Self> {
+        match bytes.try_get_u8().ok()? {
+            STDOUT => Some(Self::Stdout(bytes)),
+            STDERR => Some(Self::Stderr(bytes)),
+            REPLAY => {
+                let offset = bytes.try_get_u64().ok()?;
+                Some(Self::Replay { offset, bytes })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The reading half of an attached terminal. It also answers the server's pings, so it must be
+/// polled while the connection shall live.
+#[derive(Debug)]
+pub struct PtyOutput(SplitStream<Socket>);
+
+impl Stream for PtyOutput {
+    type Item = Result<PtyFrame, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            match ready!(self.0.poll_next_unpin(cx)) {
+                Some(Ok(message)) => {
+                    if let Some(frame) = PtyFrame::of(message) {
+                        return Poll::Ready(Some(Ok(frame)));
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_frames_begin_with_their_tag() {
+        let read = |bytes: &'static [u8]| PtyFrame::of(Message::Binary(Bytes::from_static(bytes)));
+        let hi = Bytes::from_static(b"hi");
+        assert_eq!(read(b"\x01hi"), Some(PtyFrame::Stdout(hi.clone())));
+        assert_eq!(read(b"\x02hi"), Some(PtyFrame::Stderr(hi.clone())));
+        // contract: execd §9.3, byte example
+        let replay = PtyFrame::Replay {
+            offset: 5,
+            bytes: hi,
+        };
+        assert_eq!(read(b"\x03\0\0\0\0\0\0\0\x05hi"), Some(replay));
+        for nothing in [&b""[..], b"\x03\0\0", b"\x09hi"] {
+            assert_eq!(read(nothing), None);
+        }
+    }
+
+    #[test]
+    fn text_frames_end_with_a_newline_and_may_be_unknown() {
+        let read = |text: &str| PtyFrame::of(Message::text(text));
+        let pong = PtyFrame::Control(ServerFrame::Pong);
+        assert_eq!(read("{\"type\":\"pong\"}\n"), Some(pong));
+        assert_eq!(read("{\"type\":\"dance\"}\n"), None);
+        assert_eq!(read("nonsense"), None);
+    }
+
+    #[test]
+    fn attaching_asks_only_for_what_is_not_the_default() {
+        let all = Attach {
+            mode: PtyMode::Pipe,
+            role: PtyRole::Viewer,
+            since: 7,
+            takeover: true,
+        };
+        let names = |attach: &Attach| -> Vec<String> {
+            let query = attach.query().into_iter();
+            query
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect()
+        };
+        assert_eq!(names(&Attach::default()), ["since=0"]);
+        assert_eq!(
+            names(&all),
+            ["since=7", "pty=0", "mode=viewer", "takeover=1"]
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Requests under one base URL, and what all their answers have in common.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use osb_protocol::headers::REQUEST_ID;
+use reqwest::{
+    Client, ClientBuilder, Method, RequestBuilder, Response,
+    header::{HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use serde::de::DeserializeOwned;
+use url::Url;
+
+use crate::{ApiError, Error};
+
+/// For a whole exchange, where nothing else is said.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes of an error body that are read.
+const ERROR_BODY_MAX: usize = 64 * 1024;
+
+const USER_AGENT: &str = concat!("OpenSandbox-Rust-SDK/", env!("CARGO_PKG_VERSION"));
+
+/// The HTTP client used where none is brought: no redirects, no proxies from the environment, and
+/// a crypto provider installed for the process if it has none.
+///
+/// # Errors
+/// When the TLS configuration is refused.
+pub fn default_http() -> Result<Client, Error> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Loses only against another thread that installs one at this moment.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    let builder = || -> ClientBuilder {
+        Client::builder()
+            .user_agent(USER_AGENT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .tcp_nodelay(true)
+            // Terminals upgrade to WebSocket, which HTTP/2 connections cannot.
+            .http1_only()
+    };
+    // A machine without certificate authorities can still talk plain HTTP.
+    let client = builder().build().or_else(|error| {
+        tracing::debug!(error = &error as &dyn std::error::Error, "no TLS roots");
+        builder().tls_certs_only([]).build()
+    });
+    Ok(client?)
+}
+
+/// One service: where it is and which headers it wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    pub(crate) http: Client,
+    base: Url,
+    headers: HeaderMap,
+}
+
+impl Service {
+    pub(crate) fn new(http: Client, base: Url) -> Result<Self, Error> {
+        if base.cannot_be_a_base() || !matches!(base.scheme(), "http" | "https") {
+            return Err(Error::argument(
+                "the address",
+                "it must be an http or https URL",
+            ));
+        }
+        Ok(Self {
+            http,
+            base,
+            headers: HeaderMap::new(),
+        })
+    }
+
+    /// Sends `value` with every request; it is never logged.
+    pub(crate) fn set_header(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let name: HeaderName = name
+            .parse()
+            .map_err(|error| Error::argument("a header name", error))?;
+        let mut value: HeaderValue = value
+            .parse()
+            .map_err(|error| Error::argument("a header value", error))?;
+        value.set_sensitive(true);
+        self.headers.insert(name, value);
+        Ok(())
+    }
+
+    pub(crate) fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// A request to `path`, whose segments are escaped; bounded by [`REQUEST_TIMEOUT`].
+    pub(crate) fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        self.endless(method, path).timeout(REQUEST_TIMEOUT)
+    }
+
+    /// A request that may take as long as it wants: a stream.
+    pub(crate) fn endless(&self, method: Method, path: &[&str]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        url.path_segments_mut()
+            .expect("checked to be a base when the service was made")
+            .pop_if_empty()
+            .extend(path);
+        self.http.request(method, url).headers(self.headers.clone())
+    }
+}
+
+/// Sends a request and turns error answers into errors.
+pub(crate) async fn send(request: RequestBuilder) -> Result<Response, Error> {
+    let response = request.send().await?;
+    if response.status().is_success() {
+        Ok(response)
+    } else {
+        Err(api_error(response).await.into())
+    }
+}
+
+/// Reads an error answer.
+pub(crate) async fn api_error(mut response: Response) -> ApiError {
+    let status = response.status();
+    let request_id = response
+        .headers()
+        .get(REQUEST_ID)
+        .and_then(|id| id.to_str().ok())
+        .map(str::to_owned);
+    let mut body = BytesMut::new();
+    // A body that breaks off says as much as it says.
+    while let Ok(Some(chunk)) = response.chunk().await {
+        body.extend_from_slice(&chunk);
+        if body.len() >= ERROR_BODY_MAX {
+            break;
+        }
+    }
+    ApiError::read(status, request_id, &body)
+}
+
+/// Sends a request whose answer is JSON.
+pub(crate) async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, Error> {
+    let body: Bytes = send(request).await?.bytes().await?;
+    serde_json::from_slice(&body).map_err(Error::Body)
+}
+
+/// Sends a request whose answer has no content.
+pub(crate) async fn done(request: RequestBuilder) -> Result<(), Error> {
+    // Read to the end, so that the connection can be used again.
+    send(request).await?.bytes().await?;
+    Ok(())
+}

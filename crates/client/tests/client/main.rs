@@ -1,0 +1,11 @@
+//! The client against servers that answer as the contract says, and as it does not.
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy does not see that these helpers only run in tests"
+)]
+
+mod commands;
+mod files;
+mod lifecycle;
+mod support;
+mod terminals;
