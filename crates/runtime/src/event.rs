@@ -8,7 +8,12 @@ use crate::Observed;
 #[derive(Clone, Debug)]
 pub enum RuntimeEvent {
     /// The full picture, after a (re)connect: what is not in it does not exist.
-    Synced(Vec<Observed>),
+    Synced {
+        /// Every sandbox of this installation.
+        all: Vec<Observed>,
+        /// When the look was taken: what started later may be missing.
+        at: WireTime,
+    },
     /// The back end does not answer any more; what is known may be out of date until the next
     /// [`RuntimeEvent::Synced`].
     Lost {

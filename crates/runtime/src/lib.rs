@@ -22,8 +22,6 @@ pub use event::RuntimeEvent;
 pub use observed::{Address, Expiry, Observed, Phase, Ports};
 pub use spec::{CreateSpec, Progress, Stage};
 
-use std::collections::HashSet;
-
 use async_trait::async_trait;
 use osb_protocol::SandboxId;
 use osb_service::Supervisor;
@@ -59,7 +57,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// `Synced` again. The task runs under `tasks` until those stop.
     fn watch(self: std::sync::Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent>;
 
-    /// Removes what belongs to no sandbox: containers that were made but never started and helpers
-    /// of a server that died. `creating` are the creates under way, which must not be touched.
-    async fn sweep(&self, creating: &HashSet<SandboxId>) -> Result<(), RuntimeError>;
+    /// Removes what belongs to no sandbox and to no create under way: containers that were made but
+    /// never started, and helpers of a server that died.
+    async fn sweep(&self) -> Result<(), RuntimeError>;
 }

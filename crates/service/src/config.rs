@@ -142,7 +142,8 @@ fn rule_of(message: &str) -> String {
 }
 
 /// The known key with the least edits, when it is near enough to be a likely typo.
-fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let (distance, nearest) = known
         .iter()
         .map(|candidate| (edits(key, candidate), *candidate))

@@ -191,6 +191,10 @@ impl Creating {
         self.locked().contains(id)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.locked().is_empty()
+    }
+
     fn locked(&self) -> MutexGuard<'_, HashSet<SandboxId>> {
         // The set is whole after every operation, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -24,7 +24,7 @@ mod watch;
 
 pub use config::{DockerConfig, NetworkMode};
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bollard::Docker;
@@ -101,7 +101,7 @@ impl Runtime for DockerRuntime {
         watch::start(self, tasks)
     }
 
-    async fn sweep(&self, creating: &HashSet<SandboxId>) -> Result<(), RuntimeError> {
-        self.sweep_leftovers(creating).await
+    async fn sweep(&self) -> Result<(), RuntimeError> {
+        self.sweep_leftovers().await
     }
 }

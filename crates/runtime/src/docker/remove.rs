@@ -1,6 +1,6 @@
 //! Removing sandboxes and what was left behind (contract: lifecycle §17.12).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use bollard::{
     models::ContainerSummaryStateEnum,
@@ -46,10 +46,7 @@ impl DockerRuntime {
 
     /// Containers of ours that were made but never started, helpers of a server that died, and
     /// execd volumes of older builds.
-    pub(super) async fn sweep_leftovers(
-        &self,
-        creating: &HashSet<SandboxId>,
-    ) -> Result<(), RuntimeError> {
+    pub(super) async fn sweep_leftovers(&self) -> Result<(), RuntimeError> {
         let ours = format!("{}={}", labels::SERVER, self.config.instance);
         let helpers = format!("{}={}", labels::HELPER, self.config.instance);
         for label in [ours, helpers] {
@@ -67,10 +64,11 @@ impl DockerRuntime {
                 .map_err(|error| error::other("look for left-over containers", &error))?;
             for container in list {
                 let labels = container.labels.unwrap_or_default();
+                // Asked after the list was read: a create that is in the list has entered by now.
                 let busy = match labels::Read(&labels).id() {
-                    Some(id) => creating.contains(&id),
+                    Some(id) => self.creating.contains(&id),
                     // A helper lives for milliseconds, during a create.
-                    None => is_helper && !creating.is_empty(),
+                    None => is_helper && !self.creating.is_empty(),
                 };
                 let never_started = container.state == Some(ContainerSummaryStateEnum::CREATED);
                 let Some(name) = container.id.filter(|_| never_started && !busy) else {

@@ -81,6 +81,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
         return lost(error::reason(&error));
     }
     let mut events = std::pin::pin!(subscribe(runtime));
+    let at = WireTime::new(jiff::Timestamp::now());
     let all = match runtime.observe_all().await {
         Ok(all) => all,
         Err(RuntimeError::Unavailable { reason, .. }) => return lost(reason),
@@ -91,7 +92,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
         sandboxes = all.len(),
         "synchronised with the engine"
     );
-    if sender.send(RuntimeEvent::Synced(all)).await.is_err() {
+    if sender.send(RuntimeEvent::Synced { all, at }).await.is_err() {
         return Ended::ReceiverGone;
     }
     loop {

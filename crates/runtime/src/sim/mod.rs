@@ -5,7 +5,7 @@
 //! it runs, so that tests, demos and work on the console can show what is hard to provoke.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -92,7 +92,7 @@ impl SimRuntime {
             state.down = None;
             state.sandboxes.values().cloned().collect()
         };
-        self.tell(RuntimeEvent::Synced(all)).await;
+        self.tell(RuntimeEvent::Synced { all, at: now() }).await;
     }
 
     /// The command of a sandbox ends.
@@ -243,7 +243,10 @@ impl Runtime for SimRuntime {
             state.events = Some(sender.clone());
             match state.down.clone() {
                 Some(reason) => RuntimeEvent::Lost { reason },
-                None => RuntimeEvent::Synced(state.sandboxes.values().cloned().collect()),
+                None => {
+                    let all = state.sandboxes.values().cloned().collect();
+                    RuntimeEvent::Synced { all, at: now() }
+                }
             }
         };
         tasks.spawn_abortable("simulated events", async move {
@@ -253,7 +256,7 @@ impl Runtime for SimRuntime {
         receiver
     }
 
-    async fn sweep(&self, _creating: &HashSet<SandboxId>) -> Result<(), RuntimeError> {
+    async fn sweep(&self) -> Result<(), RuntimeError> {
         self.answer().map(|_| ())
     }
 }

@@ -1,0 +1,144 @@
+//! `[docker]` (contract: lifecycle §14.4).
+
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use osb_runtime::docker::{DockerConfig, NetworkMode};
+use osb_service::config::ConfigError;
+use serde::Deserialize;
+
+use super::SecureRuntimeSection;
+
+/// Capabilities that a sandbox has no use for.
+const DROPPED: [&str; 9] = [
+    "AUDIT_WRITE",
+    "MKNOD",
+    "NET_ADMIN",
+    "NET_RAW",
+    "SYS_ADMIN",
+    "SYS_MODULE",
+    "SYS_PTRACE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+];
+
+/// `[docker]`.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct DockerSection {
+    /// `host`, `bridge` (a network of ours) or the name of a network.
+    pub network_mode: String,
+    /// Longest wait for an answer of the engine, in seconds.
+    pub api_timeout: Option<u64>,
+    /// Public host of endpoints when the server itself runs in a container.
+    pub host_ip: Option<String>,
+    /// Capabilities that sandboxes do not get.
+    pub drop_capabilities: Vec<String>,
+    /// `AppArmor` profile.
+    pub apparmor_profile: Option<String>,
+    /// Whether set-uid programs are without effect.
+    pub no_new_privileges: bool,
+    /// Seccomp profile.
+    pub seccomp_profile: Option<String>,
+    /// Most processes and threads of a sandbox.
+    pub pids_limit: i64,
+    /// First port to publish on.
+    pub port_range_min: u16,
+    /// Last port to publish on.
+    pub port_range_max: u16,
+    /// IPv4 address to publish on.
+    pub publish_host: String,
+    /// Environment of every sandbox.
+    pub sandbox_env: BTreeMap<String, String>,
+    /// Binds of every sandbox.
+    pub sandbox_binds: Vec<String>,
+}
+
+impl Default for DockerSection {
+    fn default() -> Self {
+        Self {
+            network_mode: "host".to_owned(),
+            api_timeout: None,
+            host_ip: None,
+            drop_capabilities: DROPPED.map(str::to_owned).to_vec(),
+            apparmor_profile: None,
+            no_new_privileges: true,
+            seccomp_profile: None,
+            pids_limit: 4096,
+            port_range_min: 40000,
+            port_range_max: 60000,
+            publish_host: "0.0.0.0".to_owned(),
+            sandbox_env: BTreeMap::new(),
+            sandbox_binds: Vec::new(),
+        }
+    }
+}
+
+impl DockerSection {
+    pub(super) fn check(&self, file: &Path) -> Result<(), ConfigError> {
+        let rule = |key: &str, rule: &str| Err(ConfigError::rule(file, key, rule));
+        if self.network_mode.trim().is_empty() {
+            return rule("docker.network_mode", "must name a network");
+        }
+        if self.api_timeout == Some(0) {
+            return rule("docker.api_timeout", "must be at least 1 second");
+        }
+        if self.pids_limit < 1 {
+            return rule("docker.pids_limit", "must be at least 1");
+        }
+        if self.port_range_min < 1024 {
+            return rule("docker.port_range_min", "must be between 1024 and 65535");
+        }
+        if self.port_range_max < self.port_range_min.saturating_add(100) {
+            let text = "must be at least 100 above docker.port_range_min";
+            return rule("docker.port_range_max", text);
+        }
+        if self.publish_address().is_none() {
+            return rule("docker.publish_host", "must be an IPv4 address");
+        }
+        Ok(())
+    }
+
+    fn publish_address(&self) -> Option<Ipv4Addr> {
+        match self.publish_host.trim() {
+            "" => Some(Ipv4Addr::UNSPECIFIED),
+            address => address.parse().ok(),
+        }
+    }
+
+    /// Settings of the Docker back end.
+    #[must_use]
+    pub fn runtime_config(
+        &self,
+        instance: String,
+        execd: PathBuf,
+        secure: &SecureRuntimeSection,
+    ) -> DockerConfig {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        DockerConfig {
+            instance,
+            execd,
+            network: match self.network_mode.as_str() {
+                "host" => NetworkMode::Host,
+                "bridge" => NetworkMode::Bridge,
+                name => NetworkMode::Named(name.to_owned()),
+            },
+            api_timeout: Duration::from_secs(self.api_timeout.unwrap_or(180)),
+            drop_capabilities: self.drop_capabilities.clone(),
+            apparmor_profile: given(&self.apparmor_profile),
+            seccomp_profile: given(&self.seccomp_profile),
+            no_new_privileges: self.no_new_privileges,
+            pids_limit: self.pids_limit,
+            port_min: self.port_range_min,
+            port_max: self.port_range_max,
+            publish_host: self.publish_address().unwrap_or(Ipv4Addr::UNSPECIFIED),
+            sandbox_env: self.sandbox_env.clone(),
+            sandbox_binds: self.sandbox_binds.clone(),
+            oci_runtime: secure.oci_runtime(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Every key of the contract, so that a typo can be told with what was probably meant.
+
+use osb_service::config::UnknownKey;
+
+/// Dotted keys that this release reads.
+pub(super) const KEYS: &[&str] = &[
+    "server.host",
+    "server.port",
+    "server.api_key",
+    "server.eip",
+    "server.max_sandbox_timeout_seconds",
+    "server.timeout_keep_alive",
+    "server.limit_concurrency",
+    "server.timeout_graceful_shutdown",
+    "server.backlog",
+    "server.thread_pool_size",
+    "server.loop",
+    "server.http",
+    "log.level",
+    "log.file_enabled",
+    "log.file_path",
+    "log.access_file_path",
+    "log.file_max_bytes",
+    "log.file_backup_count",
+    "runtime.type",
+    "runtime.execd_image",
+    "runtime.execd_run_as_init",
+    "runtime.execd_auth",
+    "docker.network_mode",
+    "docker.api_timeout",
+    "docker.host_ip",
+    "docker.drop_capabilities",
+    "docker.apparmor_profile",
+    "docker.no_new_privileges",
+    "docker.seccomp_profile",
+    "docker.pids_limit",
+    "docker.port_range_min",
+    "docker.port_range_max",
+    "docker.publish_host",
+    "docker.sandbox_env",
+    "docker.sandbox_binds",
+    "proxy.resolve_internal",
+    "store.type",
+    "store.path",
+    "store.postgresql",
+    "secure_runtime.type",
+    "secure_runtime.docker_runtime",
+    "secure_runtime.k8s_runtime_class",
+];
+
+/// Sections of the contract that other runtimes or later releases read.
+const OTHER_SECTIONS: [&str; 8] = [
+    "kubernetes",
+    "agent_sandbox",
+    "ingress",
+    "egress",
+    "storage",
+    "renew_intent",
+    "otel",
+    "tenants",
+];
+
+/// Top-level names that are no section.
+pub(super) fn unknown_sections(others: &toml::Table) -> Vec<UnknownKey> {
+    let sections: Vec<&str> = KEYS
+        .iter()
+        .filter_map(|key| key.split_once('.'))
+        .map(|(section, _)| section)
+        .chain(OTHER_SECTIONS)
+        .collect();
+    others
+        .keys()
+        .filter(|key| !OTHER_SECTIONS.contains(&key.as_str()))
+        .map(|key| UnknownKey {
+            key: key.clone(),
+            nearest: osb_service::config::nearest(key, &sections).map(str::to_owned),
+        })
+        .collect()
+}

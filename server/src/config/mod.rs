@@ -1,0 +1,233 @@
+//! The server's configuration: TOML with the contract's keys (contract: lifecycle §14, A13).
+//!
+//! One struct per concern. Every value knows a default; a wrong one stops the start with file, key
+//! and rule. `docs/configuration.md` lists the keys for people.
+
+mod docker;
+mod init;
+mod known;
+mod rules;
+mod sections;
+
+pub use docker::DockerSection;
+pub use init::{InitError, write_example};
+pub use sections::{
+    LogSection, ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection, ServerSection,
+    StoreSection, StoreType,
+};
+
+use std::path::{Path, PathBuf};
+
+use osb_service::config::{ConfigError, Loaded, UnknownKey};
+use secrecy::SecretString;
+use serde::Deserialize;
+
+/// Overrides `server.api_key`, also when it is set to nothing.
+pub const ENV_API_KEY: &str = "OPENSANDBOX_SERVER_API_KEY";
+/// Path of the configuration when no `--config` is given.
+pub const ENV_CONFIG: &str = "SANDBOX_CONFIG_PATH";
+/// `YES` lets the server start without an API key.
+pub const ENV_INSECURE: &str = "OPENSANDBOX_INSECURE_SERVER";
+/// Path of the execd binary; beside the server's own executable when absent.
+pub const ENV_EXECD: &str = "OPENSANDBOX_EXECD_PATH";
+
+/// Everything that can be configured.
+#[derive(Debug, Deserialize)]
+pub struct Config {
+    /// Listener and authentication.
+    #[serde(default)]
+    pub server: ServerSection,
+    /// The log.
+    #[serde(default)]
+    pub log: LogSection,
+    /// Which back end.
+    pub runtime: RuntimeSection,
+    /// The Docker back end.
+    #[serde(default)]
+    pub docker: DockerSection,
+    /// The reverse proxy.
+    #[serde(default)]
+    pub proxy: ProxySection,
+    /// Where state is kept.
+    #[serde(default)]
+    pub store: StoreSection,
+    /// OCI runtime of sandboxes.
+    #[serde(default)]
+    pub secure_runtime: SecureRuntimeSection,
+    /// Sections that other runtimes or later releases read; checked for conflicts only.
+    #[serde(flatten)]
+    pub others: toml::Table,
+}
+
+/// A configuration, its path and what was odd about it.
+#[derive(Debug)]
+pub struct LoadedConfig {
+    /// The configuration.
+    pub config: Config,
+    /// Where it came from.
+    pub path: PathBuf,
+    /// Keys nobody reads.
+    pub unknown: Vec<UnknownKey>,
+}
+
+/// Environment variables, as a function so that tests need not touch the process's.
+pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Reads the configuration that the command line and the environment name.
+///
+/// # Errors
+/// When the file cannot be read or a value breaks a rule.
+pub fn load(flag: Option<&Path>, env: Env<'_>) -> Result<LoadedConfig, ConfigError> {
+    let path = match flag {
+        Some(path) => path.to_owned(),
+        None => env(ENV_CONFIG).map_or_else(|| PathBuf::from("~/.sandbox.toml"), PathBuf::from),
+    };
+    let path = expand_home(&path, env);
+    let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read {
+        file: path.clone(),
+        source,
+    })?;
+    parse(path, &text, env)
+}
+
+fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, ConfigError> {
+    let Loaded {
+        mut config,
+        mut unknown,
+    } = osb_service::config::parse::<Config>(&path, text, known::KEYS)?;
+    unknown.extend(known::unknown_sections(&config.others));
+    if let Some(key) = env(ENV_API_KEY) {
+        config.server.api_key = Some(SecretString::from(key));
+    }
+    config.store.path = expand_home(&config.store.path, env);
+    rules::check(&config, &path)?;
+    Ok(LoadedConfig {
+        config,
+        path,
+        unknown,
+    })
+}
+
+/// Replaces a leading `~`.
+fn expand_home(path: &Path, env: Env<'_>) -> PathBuf {
+    match (path.strip_prefix("~"), env("HOME")) {
+        (Ok(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<LoadedConfig, ConfigError> {
+        let env = |name: &str| (name == "HOME").then(|| "/home/a".to_owned());
+        parse(PathBuf::from("a.toml"), text, &env)
+    }
+
+    fn refused(text: &str) -> String {
+        read(text).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn defaults_are_the_contracts() {
+        let config = read("[runtime]\ntype = 'docker'").unwrap().config;
+        assert_eq!(
+            (config.server.host.as_str(), config.server.port),
+            ("0.0.0.0", 8080)
+        );
+        assert_eq!(config.server.limit_concurrency, 1024);
+        assert_eq!(config.server.timeout_graceful_shutdown, 5);
+        assert_eq!(config.docker.network_mode, "host");
+        assert_eq!(
+            (config.docker.port_range_min, config.docker.port_range_max),
+            (40000, 60000)
+        );
+        assert_eq!(config.docker.pids_limit, 4096);
+        assert!(config.docker.no_new_privileges && config.proxy.resolve_internal);
+        assert_eq!(config.docker.drop_capabilities.len(), 9);
+        assert_eq!(
+            config.store.path,
+            Path::new("/home/a/.opensandbox/opensandbox.db")
+        );
+        assert!(config.runtime.execd_auth && config.runtime.execd_image.is_none());
+    }
+
+    #[test]
+    fn wrong_values_name_their_key() {
+        for (text, want) in [
+            ("", "a.toml: .: missing field `runtime`"),
+            ("[runtime]\ntype = 'lxc'", "a.toml: runtime.type: expected"),
+            (
+                "[server]\nport = 0\n[runtime]\ntype='docker'",
+                "a.toml: server.port: ",
+            ),
+            (
+                "[server]\nmax_sandbox_timeout_seconds = 59\n[runtime]\ntype='docker'",
+                "a.toml: server.max_sandbox_timeout_seconds: ",
+            ),
+            (
+                "[docker]\nport_range_min=50000\nport_range_max=50050\n[runtime]\ntype='docker'",
+                "a.toml: docker.port_range_max: ",
+            ),
+            (
+                "[docker]\npublish_host='::1'\n[runtime]\ntype='docker'",
+                "a.toml: docker.publish_host",
+            ),
+            (
+                "[docker]\npids_limit=0\n[runtime]\ntype='docker'",
+                "a.toml: docker.pids_limit: ",
+            ),
+            (
+                "[kubernetes]\n[runtime]\ntype='docker'",
+                "a.toml: kubernetes: ",
+            ),
+            (
+                "[ingress]\nmode='gateway'\n[runtime]\ntype='docker'",
+                "a.toml: ingress.mode: ",
+            ),
+            ("[tenants]\n[runtime]\ntype='docker'", "a.toml: tenants: "),
+            (
+                "[log]\nlevel='loud'\n[runtime]\ntype='docker'",
+                "a.toml: log.level: ",
+            ),
+            (
+                "[store]\ntype='postgresql'\n[runtime]\ntype='docker'",
+                "a.toml: store.type: ",
+            ),
+        ] {
+            let error = refused(text);
+            assert!(
+                error.starts_with(want),
+                "{text}\n  got  {error}\n  want {want}…"
+            );
+        }
+    }
+
+    #[test]
+    fn typos_are_told_and_secrets_are_not() {
+        let loaded =
+            read("[server]\napi_keys = 'hunter2'\n[runtime]\ntype='docker'\n[servre]\n").unwrap();
+        let told: Vec<String> = loaded.unknown.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "unknown key server.api_keys, did you mean server.api_key?",
+                "unknown key servre, did you mean server?"
+            ]
+        );
+        let error = refused("[server]\napi_key = ['hunter2']\n[runtime]\ntype='docker'");
+        assert!(
+            error.contains("server.api_key") && !error.contains("hunter2"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_environment_overrides_the_key_even_with_nothing() {
+        let text = "[server]\napi_key='file'\n[runtime]\ntype='docker'";
+        let env = |name: &str| (name == ENV_API_KEY).then(String::new);
+        let config = parse(PathBuf::from("a.toml"), text, &env).unwrap().config;
+        assert!(config.server.usable_key().is_none());
+    }
+}

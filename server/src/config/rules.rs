@@ -1,0 +1,115 @@
+//! Rules that types do not express (contract: lifecycle §14.9).
+
+use std::path::Path;
+
+use osb_service::config::ConfigError;
+
+use super::{Config, RuntimeType, StoreType};
+
+const LEVELS: [&str; 8] = [
+    "trace", "debug", "info", "warn", "warning", "error", "critical", "off",
+];
+
+pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
+    let rule = |key: &str, rule: &str| Err(ConfigError::rule(file, key, rule));
+    let server = &config.server;
+    if server.host.trim().is_empty() {
+        return rule("server.host", "must not be empty");
+    }
+    if server.port == 0 {
+        return rule("server.port", "must be between 1 and 65535");
+    }
+    if server
+        .max_sandbox_timeout_seconds
+        .is_some_and(|seconds| seconds < 60)
+    {
+        return rule(
+            "server.max_sandbox_timeout_seconds",
+            "must be at least 60 seconds",
+        );
+    }
+    if server.timeout_keep_alive == 0 {
+        return rule("server.timeout_keep_alive", "must be at least 1 second");
+    }
+    if server.timeout_graceful_shutdown == 0 {
+        return rule(
+            "server.timeout_graceful_shutdown",
+            "must be at least 1 second",
+        );
+    }
+    if server.backlog == 0 {
+        return rule("server.backlog", "must be at least 1");
+    }
+    if !LEVELS.contains(&config.log.level.to_ascii_lowercase().as_str()) {
+        return rule(
+            "log.level",
+            "must be one of DEBUG, INFO, WARNING, ERROR, CRITICAL",
+        );
+    }
+    if config
+        .runtime
+        .execd_image
+        .as_deref()
+        .is_some_and(str::is_empty)
+    {
+        return rule(
+            "runtime.execd_image",
+            "must not be empty; leave it out for the built-in execd",
+        );
+    }
+    if config.store.kind == StoreType::Postgresql {
+        return rule("store.type", "this release keeps its state in sqlite only");
+    }
+    secure_runtime(config, file)?;
+    config.docker.check(file)?;
+    let has = |section: &str| config.others.contains_key(section);
+    if has("tenants") {
+        return rule(
+            "tenants",
+            "multi-tenancy needs runtime.type = \"kubernetes\"",
+        );
+    }
+    match config.runtime.kind {
+        RuntimeType::Kubernetes => {
+            rule("runtime.type", "this release runs sandboxes on docker only")
+        }
+        RuntimeType::Docker | RuntimeType::Sim => {
+            for section in ["kubernetes", "agent_sandbox"] {
+                if has(section) {
+                    return rule(section, "belongs to runtime.type = \"kubernetes\"");
+                }
+            }
+            let mode = config
+                .others
+                .get("ingress")
+                .and_then(|ingress| ingress.get("mode"));
+            if mode.is_some_and(|mode| mode.as_str() != Some("direct")) {
+                return rule(
+                    "ingress.mode",
+                    "must be \"direct\" with runtime.type = \"docker\"",
+                );
+            }
+            Ok(())
+        }
+    }
+}
+
+fn secure_runtime(config: &Config, file: &Path) -> Result<(), ConfigError> {
+    let rule = |key: &str, rule: &str| Err(ConfigError::rule(file, key, rule));
+    let secure = &config.secure_runtime;
+    let named = secure.docker_runtime.is_some() || secure.k8s_runtime_class.is_some();
+    match secure.kind.as_str() {
+        "" if named => rule("secure_runtime.type", "must be set when a runtime is named"),
+        "" => Ok(()),
+        "gvisor" | "kata" if named => Ok(()),
+        "gvisor" | "kata" => rule(
+            "secure_runtime.docker_runtime",
+            "must name the OCI runtime to use",
+        ),
+        "firecracker" => rule("secure_runtime.type", "firecracker does not run on docker"),
+        _ => rule(
+            "secure_runtime.type",
+            "must be one of gvisor, kata, firecracker, or absent",
+        ),
+    }
+}

@@ -1,0 +1,210 @@
+//! Sections that every runtime reads.
+
+use std::path::PathBuf;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+
+/// `[server]` (contract: lifecycle §14.1).
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct ServerSection {
+    /// Address to listen on.
+    pub host: String,
+    /// Port to listen on.
+    pub port: u16,
+    /// The API key; empty means none.
+    pub api_key: Option<SecretString>,
+    /// Public host of endpoints, possibly with port and path.
+    pub eip: Option<String>,
+    /// Longest `timeout` of a create, in seconds.
+    pub max_sandbox_timeout_seconds: Option<i64>,
+    /// Seconds a connection may idle.
+    pub timeout_keep_alive: u64,
+    /// Requests served at once; more get 503. 0 means no limit.
+    pub limit_concurrency: usize,
+    /// Seconds that requests under way get at shutdown.
+    pub timeout_graceful_shutdown: u64,
+    /// Connections waiting to be accepted.
+    pub backlog: u32,
+    /// Read for compatibility; this server needs no thread pool setting.
+    pub thread_pool_size: usize,
+    /// Read for compatibility: event loop of the reference.
+    #[serde(rename = "loop")]
+    pub event_loop: String,
+    /// Read for compatibility: HTTP parser of the reference.
+    pub http: String,
+}
+
+impl Default for ServerSection {
+    fn default() -> Self {
+        Self {
+            host: "0.0.0.0".to_owned(),
+            port: 8080,
+            api_key: None,
+            eip: None,
+            max_sandbox_timeout_seconds: None,
+            timeout_keep_alive: 30,
+            limit_concurrency: 1024,
+            timeout_graceful_shutdown: 5,
+            backlog: 2048,
+            thread_pool_size: 200,
+            event_loop: "auto".to_owned(),
+            http: "auto".to_owned(),
+        }
+    }
+}
+
+impl ServerSection {
+    /// The API key, unless it is blank, which turns authentication off.
+    #[must_use]
+    pub fn usable_key(&self) -> Option<&SecretString> {
+        self.api_key
+            .as_ref()
+            .filter(|key| !key.expose_secret().trim().is_empty())
+    }
+}
+
+/// `[log]` (contract: lifecycle §14.2). The log goes to stderr; files are the supervisor's work.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct LogSection {
+    /// Level name.
+    pub level: String,
+    /// Read for compatibility: log files.
+    pub file_enabled: bool,
+    /// Read for compatibility.
+    pub file_path: Option<PathBuf>,
+    /// Read for compatibility.
+    pub access_file_path: Option<PathBuf>,
+    /// Read for compatibility.
+    pub file_max_bytes: u64,
+    /// Read for compatibility.
+    pub file_backup_count: u32,
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self {
+            level: "INFO".to_owned(),
+            file_enabled: false,
+            file_path: None,
+            access_file_path: None,
+            file_max_bytes: 104_857_600,
+            file_backup_count: 5,
+        }
+    }
+}
+
+/// Which back end runs sandboxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuntimeType {
+    /// One Docker engine.
+    Docker,
+    /// A Kubernetes cluster.
+    Kubernetes,
+    /// No engine at all, for demos and work on the console.
+    Sim,
+}
+
+/// `[runtime]` (contract: lifecycle §14.3).
+#[derive(Debug, Deserialize)]
+pub struct RuntimeSection {
+    /// Which back end.
+    #[serde(rename = "type")]
+    pub kind: RuntimeType,
+    /// Image of a foreign execd. Absent: the built-in one.
+    #[serde(default)]
+    pub execd_image: Option<String>,
+    /// Read for compatibility: the built-in execd is always the init process.
+    #[serde(default)]
+    pub execd_run_as_init: bool,
+    /// Whether every sandbox's execd gets a token of its own.
+    #[serde(default = "yes")]
+    pub execd_auth: bool,
+}
+
+/// `[proxy]` (contract: lifecycle §6.3).
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct ProxySection {
+    /// Whether sandboxes are reached at their own addresses rather than at published ports.
+    pub resolve_internal: bool,
+}
+
+impl Default for ProxySection {
+    fn default() -> Self {
+        Self {
+            resolve_internal: true,
+        }
+    }
+}
+
+/// Kind of database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreType {
+    /// A file.
+    #[default]
+    Sqlite,
+    /// A server.
+    Postgresql,
+}
+
+/// `[store]` (contract: lifecycle §14.8).
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct StoreSection {
+    /// Kind of database.
+    #[serde(rename = "type")]
+    pub kind: StoreType,
+    /// File of the SQLite database.
+    pub path: PathBuf,
+    /// Settings of PostgreSQL.
+    pub postgresql: toml::Table,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        Self {
+            kind: StoreType::Sqlite,
+            path: PathBuf::from("~/.opensandbox/opensandbox.db"),
+            postgresql: toml::Table::new(),
+        }
+    }
+}
+
+/// `[secure_runtime]` (contract: lifecycle §18).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SecureRuntimeSection {
+    /// Empty, `gvisor`, `kata` or `firecracker`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Name of the OCI runtime in Docker.
+    pub docker_runtime: Option<String>,
+    /// Name of the `RuntimeClass` in Kubernetes.
+    pub k8s_runtime_class: Option<String>,
+}
+
+impl SecureRuntimeSection {
+    /// Name of the OCI runtime for Docker; `None` means the engine's default.
+    #[must_use]
+    pub fn oci_runtime(&self) -> Option<String> {
+        let default = match self.kind.as_str() {
+            "gvisor" => "runsc",
+            "kata" => "kata-runtime",
+            _ => return None,
+        };
+        Some(
+            self.docker_runtime
+                .clone()
+                .unwrap_or_else(|| default.to_owned()),
+        )
+    }
+}
+
+fn yes() -> bool {
+    true
+}

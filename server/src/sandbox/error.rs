@@ -1,0 +1,190 @@
+//! What can go wrong with a sandbox, independent of transport.
+
+use osb_protocol::{FieldError, SandboxId, labels::LabelError, resources::ResourceError};
+use osb_runtime::RuntimeError;
+use osb_store::StoreError;
+
+/// Why something was not done. The text may be shown to clients; sources are for the log.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Fields have the wrong type, range or combination (contract: 422).
+    #[error("{}", summary(.0))]
+    Invalid(Vec<FieldError>),
+    /// A field breaks a rule about sandboxes (contract: 400).
+    #[error("{field}: {rule}")]
+    Rule {
+        /// Which field.
+        field: String,
+        /// The rule in words.
+        rule: String,
+    },
+    /// A metadata entry does not follow the label grammar.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// A reserved metadata key in a patch.
+    #[error("{0}")]
+    ReservedLabel(LabelError),
+    /// A resource amount does not follow the grammar.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Resources(Vec<ResourceError>),
+    /// The entry point is missing.
+    #[error("entrypoint: {0}")]
+    Entrypoint(&'static str),
+    /// Pools need Kubernetes.
+    #[error("extensions.poolRef: pools are not available on the {0} runtime")]
+    PoolRef(&'static str),
+    /// The API exists but not on this runtime.
+    #[error("{op} is not available on the {runtime} runtime")]
+    Unsupported {
+        /// What was asked.
+        op: &'static str,
+        /// Which runtime.
+        runtime: &'static str,
+    },
+    /// No snapshot by that name.
+    #[error("snapshot {0} not found")]
+    NoSnapshot(String),
+    /// No sandbox by that name.
+    #[error("sandbox {0} not found")]
+    NotFound(SandboxId),
+    /// Not in this state.
+    #[error("sandbox {id} is {state}: {needs}")]
+    WrongState {
+        /// Which sandbox.
+        id: SandboxId,
+        /// Its state.
+        state: String,
+        /// What would be needed.
+        needs: &'static str,
+    },
+    /// The new expiry is not in the future.
+    #[error("expiresAt: must be in the future")]
+    ExpiryPassed,
+    /// The sandbox has no expiry that could move.
+    #[error("sandbox {0} has no expiration to renew: it stays until it is deleted")]
+    NoExpiry(SandboxId),
+    /// Port out of range.
+    #[error("port: must be between 1 and 65535")]
+    Port,
+    /// The sandbox is still being made, so it has no address.
+    #[error("sandbox {0} has no address yet")]
+    NoAddressYet(SandboxId),
+    /// The sandbox has no way in for this port.
+    #[error("sandbox {id} cannot be reached on port {port}: {reason}")]
+    Unreachable {
+        /// Which sandbox.
+        id: SandboxId,
+        /// Wanted port.
+        port: u16,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The runtime is away, so nothing certain can be said.
+    #[error("the {runtime} runtime is unavailable: {reason}")]
+    RuntimeDown {
+        /// Which runtime.
+        runtime: &'static str,
+        /// What was seen.
+        reason: String,
+    },
+    /// The runtime failed.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The store failed.
+    #[error("the server cannot keep its state")]
+    Store(#[from] StoreError),
+    /// The work ended before its result was known.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+impl Error {
+    /// A rule about one field.
+    pub fn rule(field: impl Into<String>, rule: impl Into<String>) -> Self {
+        Self::Rule {
+            field: field.into(),
+            rule: rule.into(),
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Runtime(error) => error.retryable(),
+            Self::NoAddressYet(_)
+            | Self::RuntimeDown { .. }
+            | Self::Store(_)
+            | Self::ShuttingDown => true,
+            Self::Invalid(_)
+            | Self::Rule { .. }
+            | Self::Label(_)
+            | Self::ReservedLabel(_)
+            | Self::Resources(_)
+            | Self::Entrypoint(_)
+            | Self::PoolRef(_)
+            | Self::Unsupported { .. }
+            | Self::NoSnapshot(_)
+            | Self::NotFound(_)
+            | Self::WrongState { .. }
+            | Self::ExpiryPassed
+            | Self::NoExpiry(_)
+            | Self::Port
+            | Self::Unreachable { .. } => false,
+        }
+    }
+
+    /// The fields at fault, for a form.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldError> {
+        match self {
+            Self::Invalid(fields) => fields.clone(),
+            Self::Rule { field, rule } => vec![FieldError::body("value_error", path(field), rule)],
+            Self::Label(_) | Self::ReservedLabel(_) => {
+                vec![FieldError::body(
+                    "value_error",
+                    ["metadata"],
+                    self.to_string(),
+                )]
+            }
+            Self::Resources(errors) => errors
+                .iter()
+                .map(|error| {
+                    let text = format!("expected {}", error.expected);
+                    FieldError::body("value_error", ["resourceLimits", error.key], text)
+                })
+                .collect(),
+            Self::Entrypoint(rule) => vec![FieldError::body("value_error", ["entrypoint"], *rule)],
+            Self::PoolRef(_) => {
+                vec![FieldError::body(
+                    "value_error",
+                    ["extensions", "poolRef"],
+                    self.to_string(),
+                )]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn path(field: &str) -> Vec<osb_protocol::error::Loc> {
+    field
+        .split('.')
+        .map(|part| {
+            part.parse::<usize>()
+                .map_or_else(|_| part.into(), Into::into)
+        })
+        .collect()
+}
+
+fn summary(fields: &[FieldError]) -> String {
+    let each = fields
+        .iter()
+        .map(|error| format!("{}: {}", error.field(), error.msg));
+    let text = each.collect::<Vec<_>>().join("; ");
+    if text.is_empty() {
+        "the request is not valid".to_owned()
+    } else {
+        text
+    }
+}

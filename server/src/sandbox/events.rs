@@ -1,0 +1,168 @@
+//! The runtime's events into the registry.
+
+use std::collections::{HashMap, HashSet};
+
+use osb_protocol::{SandboxId, WireTime};
+use osb_runtime::{Observed, Phase, RuntimeEvent};
+use osb_store::{Changes, Outcome};
+use tracing::{error, info, warn};
+
+use super::{
+    Facts, RuntimeHealth, Service,
+    lifecycle::{Chain, history},
+};
+
+/// Follows the runtime. `changes` is what the store knew at start; it is used up by the first
+/// synchronisation, after that the registry knows more.
+pub(super) fn start(service: Service, mut changes: HashMap<SandboxId, Changes>) {
+    let tasks = service.inner.tasks.clone();
+    let mut events = std::sync::Arc::clone(&service.inner.runtime).watch(&tasks);
+    tasks.clone().spawn("runtime events", async move {
+        let stop = tasks.stopping().clone();
+        loop {
+            let event = tokio::select! {
+                () = stop.cancelled() => return,
+                event = events.recv() => event,
+            };
+            match event {
+                Some(RuntimeEvent::Synced { all, at }) => {
+                    service.synchronise(all, at, &mut changes).await;
+                    service.inner.registry.set_health(RuntimeHealth::Up);
+                    service.inner.nudge.notify_one();
+                }
+                Some(event) => service.apply(event).await,
+                None => return,
+            }
+        }
+    });
+}
+
+impl Service {
+    /// The runtime told everything it has: the registry is made to agree.
+    async fn synchronise(
+        &self,
+        all: Vec<Observed>,
+        at: WireTime,
+        changes: &mut HashMap<SandboxId, Changes>,
+    ) {
+        let registry = &self.inner.registry;
+        let mut seen = HashSet::with_capacity(all.len());
+        for observed in all {
+            let id = observed.id.clone();
+            seen.insert(id.clone());
+            if registry.get(&id).is_some() {
+                let _ = self.change(&id, |facts| {
+                    facts.observe(observed);
+                    Ok(())
+                });
+            } else if observed.phase != Phase::Created {
+                // One that never started is a left-over of a crash; the sweep removes it.
+                if observed.expiry == osb_runtime::Expiry::Unknown {
+                    warn!(sandbox = %id, "has no readable expiry and is kept until it is deleted");
+                }
+                let known = changes.remove(&id).unwrap_or_default();
+                registry.put(Facts::found(observed, known));
+            }
+        }
+        for record in registry.snapshot().0 {
+            let facts = &record.facts;
+            // A create under way has no container yet, one that has just ended was not looked at.
+            let looked_at = facts.phase.is_some_and(|(_, since)| since < at);
+            if looked_at && !seen.contains(&facts.id) {
+                self.gone(&facts.id).await;
+            }
+        }
+        // Whoever the store still knows was removed just before the last server ended.
+        for (id, known) in changes.drain() {
+            if seen.contains(&id) {
+                continue;
+            }
+            let outcome = if known.deleted_at.is_some() {
+                Outcome::Deleted
+            } else {
+                Outcome::Vanished
+            };
+            let at = super::lifecycle::now();
+            let entry = osb_store::HistoryEntry {
+                id: id.clone(),
+                image: String::new(),
+                created_at: known.deleted_at.unwrap_or(at),
+                ended_at: at,
+                outcome,
+                reason: "GONE_AT_START".to_owned(),
+                message: "It was gone when the server started.".to_owned(),
+                stages: Vec::new(),
+            };
+            self.keep(&entry).await;
+        }
+    }
+
+    async fn apply(&self, event: RuntimeEvent) {
+        match event {
+            RuntimeEvent::Synced { .. } => unreachable!("handled by the caller"),
+            RuntimeEvent::Lost { reason } => {
+                self.inner
+                    .registry
+                    .set_health(RuntimeHealth::Down { reason });
+            }
+            RuntimeEvent::Changed(observed) => {
+                if self.inner.registry.get(&observed.id).is_none() {
+                    info!(sandbox = %observed.id, "a sandbox came back");
+                    self.inner
+                        .registry
+                        .put(Facts::found(*observed, Changes::default()));
+                    return;
+                }
+                let id = observed.id.clone();
+                self.alter(&id, |facts| facts.observe(*observed));
+            }
+            RuntimeEvent::Exited { id, code, at } => {
+                info!(sandbox = %id, code, "the entry point ended");
+                self.alter(&id, |facts| facts.phase = Some((Phase::Exited(code), at)));
+            }
+            RuntimeEvent::OutOfMemory { id } => {
+                self.alter(&id, |facts| facts.out_of_memory = true);
+            }
+            RuntimeEvent::Paused { id, paused, at } => {
+                let phase = if paused {
+                    Phase::Paused
+                } else {
+                    Phase::Running
+                };
+                self.alter(&id, |facts| facts.phase = Some((phase, at)));
+            }
+            RuntimeEvent::Removed { id } => self.gone(&id).await,
+        }
+    }
+
+    fn alter(&self, id: &SandboxId, change: impl FnOnce(&mut Facts)) {
+        // Unknown ones belong to a removal that has just ended.
+        let _ = self.change(id, |facts| {
+            change(facts);
+            Ok(())
+        });
+    }
+
+    /// The container is gone. One that we are removing is finished by its removal; any other was
+    /// removed behind our back.
+    async fn gone(&self, id: &SandboxId) {
+        let Some(record) = self.inner.registry.get(id) else {
+            return;
+        };
+        let facts = &record.facts;
+        if facts.is_deleted() || facts.phase.is_none() {
+            return;
+        }
+        warn!(sandbox = %id, "was removed by somebody else");
+        let message = "Its container was removed by somebody else.".to_owned();
+        self.keep(&history(facts, Outcome::Vanished, "VANISHED", message))
+            .await;
+        self.inner.registry.remove(id);
+    }
+
+    async fn keep(&self, entry: &osb_store::HistoryEntry) {
+        if let Err(failure) = self.inner.store.finish(entry).await {
+            error!(sandbox = %entry.id, error = %Chain(&failure), "the history entry is lost");
+        }
+    }
+}

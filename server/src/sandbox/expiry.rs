@@ -1,0 +1,77 @@
+//! Deadlines.
+//!
+//! The registry keeps all deadlines in order; this task sleeps until the first one and is woken
+//! when they move. Whether a sandbox is really due is decided in one step with marking it as
+//! deleted, so a renewal either moves the deadline in time or is refused. A server that was away
+//! finds past deadlines first in the queue: recovery is the same path.
+
+use std::time::Duration;
+
+use osb_protocol::SandboxId;
+use osb_store::Outcome;
+use tracing::{error, info};
+
+use super::{
+    Error, Service,
+    lifecycle::{Chain, now},
+};
+
+/// Longest sleep: the clock of the host may be set meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// Pause after the store refused a delete intent.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+
+pub(super) fn start(service: Service) {
+    let tasks = service.inner.tasks.clone();
+    tasks.clone().spawn_abortable("expiry", async move {
+        let mut health = service.inner.registry.watch_health();
+        loop {
+            // What is due is removed only when the runtime is there to do it.
+            let up = |health: &super::RuntimeHealth| *health == super::RuntimeHealth::Up;
+            if health.wait_for(up).await.is_err() {
+                return;
+            }
+            let sleep = match service.inner.registry.next_deadline() {
+                Some((at, id)) => match at.unix_us() - now().unix_us() {
+                    ..=0 => {
+                        service.expire(&id).await;
+                        continue;
+                    }
+                    left => Duration::from_micros(left.unsigned_abs()).min(LONGEST_SLEEP),
+                },
+                None => LONGEST_SLEEP,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(sleep) => {}
+                () = service.inner.registry.deadline_moved() => {}
+            }
+        }
+    });
+}
+
+impl Service {
+    async fn expire(&self, id: &SandboxId) {
+        let at = now();
+        let marked = self.inner.registry.update(id, |facts| {
+            let due = facts.expires_at().is_some_and(|deadline| deadline <= at);
+            if facts.is_deleted() || !due {
+                return Err(());
+            }
+            facts.changes.deleted_at = Some(at);
+            Ok(())
+        });
+        if !matches!(marked, Some(Ok(_))) {
+            return;
+        }
+        info!(sandbox = %id, "expired");
+        if let Err(failure) = self.inner.store.set_deleted(id, at).await {
+            // The label still says when it ends, so a restart ends it too. The pause keeps a full
+            // disk from turning this into a busy loop.
+            error!(sandbox = %id, error = %Chain(&Error::from(failure)), "cannot keep the intent");
+            tokio::time::sleep(STORE_RETRY).await;
+        }
+        if let Some(locks) = self.inner.registry.locks(id) {
+            self.start_removal(id.clone(), locks, Outcome::Expired);
+        }
+    }
+}

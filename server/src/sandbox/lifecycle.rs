@@ -1,0 +1,239 @@
+//! Making and removing sandboxes: one at a time per sandbox, by the task that holds its `life`
+//! lock. The work belongs to the server, not to the request that asked for it.
+
+use std::sync::{Arc, Weak};
+
+use osb_protocol::{SandboxId, WireTime};
+use osb_runtime::{CreateSpec, Progress, Stage};
+use osb_store::{HistoryEntry, Outcome, StageTime};
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::{Error, Facts, Record, Registry, Service, endpoint, readiness, registry::Locks};
+
+/// The present moment.
+pub(super) fn now() -> WireTime {
+    WireTime::new(jiff::Timestamp::now())
+}
+
+impl Service {
+    pub(super) async fn provision(&self, spec: CreateSpec) -> Result<Arc<Record>, Error> {
+        let id = spec.id.clone();
+        self.inner.registry.put(Facts::accepted(&spec));
+        let locks = self
+            .inner
+            .registry
+            .locks(&id)
+            .expect("it was put there just now");
+        let service = self.clone();
+        let work = async move { service.provision_owned(spec, &locks).await };
+        let done = self.inner.tasks.spawn("create", work).await;
+        done.unwrap_or(Err(Error::ShuttingDown))
+    }
+
+    async fn provision_owned(&self, spec: CreateSpec, locks: &Locks) -> Result<Arc<Record>, Error> {
+        let _owner = locks.life.lock().await;
+        let id = spec.id.clone();
+        let registry = &self.inner.registry;
+        let progress = Tell {
+            id: id.clone(),
+            registry: Arc::downgrade(registry),
+        };
+        let observed = match self.inner.runtime.create(spec, &progress).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                let error = Error::from(error);
+                self.create_failed(&id, &error).await;
+                return Err(error);
+            }
+        };
+        let record = self.change(&id, |facts| {
+            facts.observe(observed);
+            Ok(())
+        })?;
+        self.wait_for_execd(&record).await;
+        info!(sandbox = %id, image = record.facts.image, "sandbox created");
+        self.known(&id)
+    }
+
+    /// A sandbox whose execd does not answer in time is not a failed create: it may be slow, and
+    /// its own command runs.
+    async fn wait_for_execd(&self, record: &Record) {
+        let id = &record.facts.id;
+        if let Ok(execd) = endpoint::for_execd(&record.facts, &self.inner.hosts) {
+            let deadline = Instant::now() + self.inner.limits.ready_wait;
+            let still_wanted = || {
+                let record = self.inner.registry.get(id);
+                record.is_some_and(|record| is_running(&record.facts))
+            };
+            if !readiness::answers(&execd.authority, deadline, still_wanted).await {
+                warn!(sandbox = %id, "execd does not answer yet");
+                return;
+            }
+        }
+        // A sandbox that went away meanwhile needs no stages.
+        let _ = self.change(id, |facts| {
+            let at = now();
+            facts.reached(Stage::Execd, at);
+            facts.reached(Stage::Ready, at);
+            Ok(())
+        });
+    }
+
+    async fn create_failed(&self, id: &SandboxId, error: &Error) {
+        let Some(record) = self.inner.registry.get(id) else {
+            return;
+        };
+        warn!(sandbox = %id, image = record.facts.image, error = %Chain(error), "create failed");
+        let reason = match error {
+            Error::Runtime(osb_runtime::RuntimeError::ImagePull { .. }) => "IMAGE_PULL_FAILED",
+            Error::Runtime(osb_runtime::RuntimeError::Unavailable { .. }) => "RUNTIME_UNAVAILABLE",
+            _ => "START_FAILED",
+        };
+        let entry = history(
+            &record.facts,
+            Outcome::CreateFailed,
+            reason,
+            error.to_string(),
+        );
+        if let Err(error) = self.inner.store.finish(&entry).await {
+            error!(sandbox = %id, error = %Chain(&error), "the history entry is lost");
+        }
+        self.inner.registry.remove(id);
+    }
+
+    /// Deletes a sandbox (contract: lifecycle §5.6). Returns once the intent is kept; with `wait`
+    /// only when the sandbox is gone. Whoever asks again while it goes is told the same.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; with `wait` also why the removal failed (it is tried again).
+    pub async fn delete(&self, id: &SandboxId, wait: bool) -> Result<(), Error> {
+        let locks = self.locks(id)?;
+        if self.known(id)?.facts.is_deleted() && !wait {
+            return Ok(());
+        }
+        let at = now();
+        self.inner.store.set_deleted(id, at).await?;
+        self.change(id, |facts| {
+            facts.changes.deleted_at.get_or_insert(at);
+            Ok(())
+        })?;
+        let removal = self.start_removal(id.clone(), locks, Outcome::Deleted);
+        if !wait {
+            return Ok(());
+        }
+        removal.await.unwrap_or(Err(Error::ShuttingDown))
+    }
+
+    /// Removes a sandbox that is marked as deleted, in a task of its own.
+    pub(super) fn start_removal(
+        &self,
+        id: SandboxId,
+        locks: Arc<Locks>,
+        outcome: Outcome,
+    ) -> tokio::task::JoinHandle<Result<(), Error>> {
+        let service = self.clone();
+        let work = async move { service.remove_owned(&id, &locks, outcome).await };
+        self.inner.tasks.spawn("remove", work)
+    }
+
+    async fn remove_owned(
+        &self,
+        id: &SandboxId,
+        locks: &Locks,
+        outcome: Outcome,
+    ) -> Result<(), Error> {
+        // Waits for a create under way: there is nothing to remove before it ended.
+        let _owner = locks.life.lock().await;
+        let Some(record) = self.inner.registry.get(id) else {
+            return Ok(());
+        };
+        if let Err(error) = self.inner.runtime.remove(id).await {
+            warn!(sandbox = %id, error = %Chain(&error), "cannot be removed, will be tried again");
+            // It cannot vanish from the registry while its life lock is held.
+            let _ = self.change(id, |facts| {
+                facts.removal_error = Some(error.to_string());
+                Ok(())
+            });
+            return Err(error.into());
+        }
+        let (reason, message) = match outcome {
+            Outcome::Expired => ("EXPIRED", "Its time was up."),
+            _ => ("DELETED", "It was deleted by request."),
+        };
+        let entry = history(&record.facts, outcome, reason, message.to_owned());
+        self.inner.store.finish(&entry).await?;
+        self.inner.registry.remove(id);
+        info!(sandbox = %id, reason, "sandbox removed");
+        Ok(())
+    }
+}
+
+fn is_running(facts: &Facts) -> bool {
+    matches!(facts.phase, Some((osb_runtime::Phase::Running, _))) && !facts.is_deleted()
+}
+
+pub(super) fn history(
+    facts: &Facts,
+    outcome: Outcome,
+    reason: &str,
+    message: String,
+) -> HistoryEntry {
+    let stages = facts.stages.iter().map(|reached| StageTime {
+        stage: reached.stage.as_str().to_owned(),
+        at: reached.at,
+    });
+    HistoryEntry {
+        id: facts.id.clone(),
+        image: facts.image.clone(),
+        created_at: facts.created_at,
+        ended_at: now(),
+        outcome,
+        reason: reason.to_owned(),
+        message,
+        stages: stages.collect(),
+    }
+}
+
+/// Writes a create's progress into the registry.
+struct Tell {
+    id: SandboxId,
+    registry: Weak<Registry>,
+}
+
+impl Progress for Tell {
+    fn reached(&self, stage: Stage) {
+        let at = now();
+        self.update(|facts| facts.reached(stage, at));
+    }
+
+    fn note(&self, text: &str) {
+        self.update(|facts| facts.note = Some(text.to_owned()));
+    }
+}
+
+impl Tell {
+    fn update(&self, change: impl FnOnce(&mut Facts)) {
+        if let Some(registry) = self.registry.upgrade() {
+            registry.update::<()>(&self.id, |facts| {
+                change(facts);
+                Ok(())
+            });
+        }
+    }
+}
+
+/// An error with its causes, for the log.
+pub(crate) struct Chain<'a>(pub(crate) &'a dyn std::error::Error);
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Waiting until execd answers.
+//!
+//! The answer to a create is held until then: SDKs ask execd at once, and a refused connection
+//! costs them half a second and more (contract: clients §3.4). No event tells that a port will be
+//! answered, so it is tried again, quickly at first.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep, timeout_at},
+};
+
+/// First and longest pause between attempts.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// Whether execd at `authority` answers before `deadline`. `still_wanted` ends the wait early, for
+/// a sandbox that has ended meanwhile.
+pub(super) async fn answers(
+    authority: &str,
+    deadline: Instant,
+    still_wanted: impl Fn() -> bool,
+) -> bool {
+    let mut pause = PAUSE.0;
+    while still_wanted() {
+        match timeout_at(deadline, ping(authority)).await {
+            Ok(Ok(true)) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+        if Instant::now() + pause >= deadline {
+            return false;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE.1);
+    }
+    false
+}
+
+async fn ping(authority: &str) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(authority).await?;
+    let request = format!("GET /ping HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await?;
+    Ok(head.starts_with(b"HTTP/1.1 2"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn waits_for_a_late_listener_and_gives_up_on_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let serve = async {
+            let mut answers = 0;
+            for reply in ["HTTP/1.1 503 No\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(reply.as_bytes()).await.unwrap();
+                answers += 1;
+            }
+            answers
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let (ready, served) = tokio::join!(answers(&authority, deadline, || true), serve);
+        assert!(ready && served == 2);
+        drop(listener);
+        assert!(!answers(&authority, Instant::now(), || true).await);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        assert!(!answers(&authority, deadline, || false).await);
+    }
+}

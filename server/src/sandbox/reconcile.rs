@@ -1,0 +1,71 @@
+//! What a crash or a fault left behind: periodic, nudged, without input, idempotent.
+//!
+//! * Sandboxes marked as deleted whose removal has not been done, after a restart or a failure.
+//! * Containers that never started, helpers of a dead server, volumes of older execd builds.
+//! * History and sessions that are old enough.
+
+use std::time::Duration;
+
+use osb_store::Outcome;
+use tracing::warn;
+
+use super::{
+    RuntimeHealth, Service,
+    lifecycle::{Chain, now},
+};
+
+/// How often, when nothing nudges.
+const PERIOD: Duration = Duration::from_secs(30);
+/// How long the history of ended sandboxes is kept, in seconds.
+const HISTORY_SECONDS: i64 = 30 * 24 * 3600;
+
+pub(super) fn start(service: Service) {
+    let tasks = service.inner.tasks.clone();
+    tasks.clone().spawn_abortable("reconcile", async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD) => {}
+                () = service.inner.nudge.notified() => {}
+            }
+            if service.inner.registry.health() == RuntimeHealth::Up {
+                service.reconcile().await;
+            }
+        }
+    });
+}
+
+impl Service {
+    /// One round.
+    pub async fn reconcile(&self) {
+        let (records, _) = self.inner.registry.snapshot();
+        for record in &records {
+            let facts = &record.facts;
+            if !facts.is_deleted() {
+                continue;
+            }
+            // Whoever holds the lock is at it already.
+            let Some(locks) = self.inner.registry.locks(&facts.id) else {
+                continue;
+            };
+            if locks.life.try_lock().is_ok() {
+                let outcome = match facts.expires_at() {
+                    Some(at) if facts.changes.deleted_at >= Some(at) => Outcome::Expired,
+                    _ => Outcome::Deleted,
+                };
+                self.start_removal(facts.id.clone(), locks, outcome);
+            }
+        }
+        if let Err(error) = self.inner.runtime.sweep().await {
+            warn!(error = %Chain(&error), "the sweep of the runtime failed");
+        }
+        let at = now();
+        if let Some(before) = at.plus_seconds(-HISTORY_SECONDS)
+            && let Err(error) = self.inner.store.prune_history(before).await
+        {
+            warn!(error = %Chain(&error), "old history stays");
+        }
+        if let Err(error) = self.inner.store.session_prune(at.unix_ms() / 1000).await {
+            warn!(error = %Chain(&error), "old sessions stay");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What is known about a sandbox, and what clients are told.
+//!
+//! [`Facts`] are what the request, the runtime and the store say. A [`Record`] is derived from them
+//! and never changed: each change makes a new one, serialised once, however often it is read.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use osb_protocol::{
+    SandboxId, WireTime,
+    lifecycle::{ImageRef, Platform, Sandbox},
+};
+use osb_runtime::{Address, CreateSpec, Expiry, Observed, Phase, Stage};
+use osb_store::Changes;
+use secrecy::SecretString;
+
+use super::state;
+
+/// Everything that is known about one sandbox.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Its name.
+    pub id: SandboxId,
+    /// When it was accepted.
+    pub created_at: WireTime,
+    /// Requested image.
+    pub image: String,
+    /// Snapshot it was made from.
+    pub snapshot_id: Option<String>,
+    /// Requested platform.
+    pub platform: Option<Platform>,
+    /// Command it lives as long as.
+    pub entrypoint: Vec<String>,
+    /// Limits as requested.
+    pub resources: BTreeMap<String, String>,
+    /// User labels as given at create.
+    pub metadata: BTreeMap<String, String>,
+    /// Extensions to echo.
+    pub extensions: BTreeMap<String, String>,
+    /// Expiry as given at create.
+    pub expiry: Expiry,
+    /// What the container does and since when; `None` until it runs for the first time.
+    pub phase: Option<(Phase, WireTime)>,
+    /// Whether the kernel killed something for want of memory.
+    pub out_of_memory: bool,
+    /// How to reach it.
+    pub address: Address,
+    /// Token of its execd.
+    pub token: Option<SecretString>,
+    /// What changed since create.
+    pub changes: Changes,
+    /// Why the last removal failed.
+    pub removal_error: Option<String>,
+    /// Stages of its create, in order.
+    pub stages: Vec<StageAt>,
+    /// What its create is doing just now.
+    pub note: Option<String>,
+}
+
+/// When a stage was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageAt {
+    /// The stage.
+    pub stage: Stage,
+    /// When.
+    pub at: WireTime,
+}
+
+impl Facts {
+    /// A sandbox that was accepted just now.
+    #[must_use]
+    pub fn accepted(spec: &CreateSpec) -> Self {
+        let extensions = spec
+            .extensions
+            .iter()
+            .map(|(suffix, value)| (format!("opensandbox.extensions.{suffix}"), value.clone()));
+        Self {
+            id: spec.id.clone(),
+            created_at: spec.created_at,
+            image: spec.image.clone(),
+            snapshot_id: None,
+            platform: spec.platform.clone(),
+            entrypoint: spec.entrypoint.clone(),
+            resources: spec.resources.clone(),
+            metadata: spec.metadata.clone(),
+            extensions: extensions.collect(),
+            expiry: spec.expires_at.map_or(Expiry::Manual, Expiry::At),
+            phase: None,
+            out_of_memory: false,
+            address: Address::default(),
+            token: spec.token.clone(),
+            changes: Changes::default(),
+            removal_error: None,
+            stages: vec![StageAt {
+                stage: Stage::Accepted,
+                at: spec.created_at,
+            }],
+            note: None,
+        }
+    }
+
+    /// A sandbox that the runtime already had, with what the store knows of it.
+    #[must_use]
+    pub fn found(observed: Observed, changes: Changes) -> Self {
+        Self {
+            id: observed.id,
+            created_at: observed.created_at,
+            image: observed.image,
+            snapshot_id: observed.snapshot_id,
+            platform: observed.platform,
+            entrypoint: observed.entrypoint,
+            resources: observed.resources,
+            metadata: observed.metadata,
+            extensions: observed.extensions,
+            expiry: observed.expiry,
+            phase: Some((observed.phase, observed.since)),
+            out_of_memory: false,
+            address: observed.address,
+            token: observed.token,
+            changes,
+            removal_error: None,
+            stages: vec![StageAt {
+                stage: Stage::Accepted,
+                at: observed.created_at,
+            }],
+            note: None,
+        }
+    }
+
+    /// Takes over what the runtime reports. A report that is older than the end of the command
+    /// does not bring it back to life: the end may be told before the start is.
+    pub fn observe(&mut self, observed: Observed) {
+        let ended_since = matches!(self.phase, Some((Phase::Exited(_), at)) if at > observed.since);
+        if !ended_since {
+            self.phase = Some((observed.phase, observed.since));
+        }
+        self.address = observed.address;
+        if observed.token.is_some() {
+            self.token = observed.token;
+        }
+    }
+
+    /// When the sandbox shall be removed.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<WireTime> {
+        match self.expiry {
+            Expiry::At(at) => Some(self.changes.expires_at.unwrap_or(at)),
+            Expiry::Manual | Expiry::Unknown => None,
+        }
+    }
+
+    /// User labels in force.
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        self.changes.metadata.as_ref().unwrap_or(&self.metadata)
+    }
+
+    /// Whether it is being removed.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.changes.deleted_at.is_some()
+    }
+
+    /// Notes that a stage was reached, once.
+    pub fn reached(&mut self, stage: Stage, at: WireTime) {
+        if self.stages.iter().all(|reached| reached.stage != stage) {
+            self.stages.push(StageAt { stage, at });
+            self.note = None;
+        }
+    }
+}
+
+/// One sandbox as it stands.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What clients are told.
+    pub sandbox: Sandbox,
+    /// The same as JSON.
+    pub json: Bytes,
+    /// What it is derived from.
+    pub facts: Facts,
+    /// Grows with every change of any sandbox.
+    pub seq: u64,
+}
+
+impl Record {
+    /// Derives what clients are told.
+    #[must_use]
+    pub fn derive(facts: Facts, seq: u64) -> Self {
+        let from_snapshot = facts.snapshot_id.is_some();
+        let sandbox = Sandbox {
+            id: facts.id.clone(),
+            image: (!from_snapshot).then(|| ImageRef {
+                uri: facts.image.clone(),
+            }),
+            snapshot_id: facts.snapshot_id.clone(),
+            platform: facts.platform.clone(),
+            status: state::status(&facts),
+            metadata: facts.metadata().clone(),
+            extensions: facts.extensions.clone(),
+            entrypoint: facts.entrypoint.clone(),
+            expires_at: facts.expires_at(),
+            created_at: facts.created_at,
+        };
+        let json = serde_json::to_vec(&sandbox).expect("maps have string keys, so this serialises");
+        Self {
+            sandbox,
+            json: json.into(),
+            facts,
+            seq,
+        }
+    }
+}

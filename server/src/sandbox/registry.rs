@@ -1,0 +1,351 @@
+//! Every sandbox in memory.
+//!
+//! One lock guards three views of the same records: by id, by age (for lists) and by deadline (for
+//! expiry). It is held for map operations only, never across an await. Each change is told on one
+//! broadcast, which console topics and waiters listen to.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use osb_protocol::{SandboxId, WireTime};
+use tokio::sync::{Notify, broadcast, watch};
+
+use super::{Facts, Record};
+
+/// Changes a slow listener may fall behind before it has to look at everything again.
+const CHANGES: usize = 1024;
+
+/// Something changed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which sandbox.
+    pub id: SandboxId,
+    /// What it is now; `None` when it is gone.
+    pub record: Option<Arc<Record>>,
+    /// Grows by one with each change.
+    pub seq: u64,
+}
+
+/// Whether the runtime answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeHealth {
+    /// It has not been heard from yet.
+    Starting,
+    /// It answers, and the registry is in step with it.
+    Up,
+    /// It does not answer; the registry holds what was last known.
+    Down {
+        /// What was seen.
+        reason: String,
+    },
+}
+
+/// Every sandbox in memory.
+#[derive(Debug)]
+pub struct Registry {
+    views: RwLock<Views>,
+    changes: broadcast::Sender<Change>,
+    health: watch::Sender<RuntimeHealth>,
+    deadline_moved: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Views {
+    by_id: HashMap<SandboxId, Entry>,
+    /// Newest first; the id breaks ties.
+    by_age: BTreeMap<(Reverse<WireTime>, SandboxId), Arc<Record>>,
+    by_deadline: BTreeSet<(WireTime, SandboxId)>,
+    seq: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    record: Arc<Record>,
+    locks: Arc<Locks>,
+}
+
+/// Locks of one sandbox. Both are held across awaits, by the task that does the work.
+#[derive(Debug, Default)]
+pub struct Locks {
+    /// Making and removing: one at a time.
+    pub life: tokio::sync::Mutex<()>,
+    /// Renewals and patches: memory and store change in the same order.
+    pub edit: tokio::sync::Mutex<()>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            views: RwLock::default(),
+            changes: broadcast::Sender::new(CHANGES),
+            health: watch::Sender::new(RuntimeHealth::Starting),
+            deadline_moved: Notify::new(),
+        }
+    }
+}
+
+impl Registry {
+    /// One sandbox.
+    #[must_use]
+    pub fn get(&self, id: &SandboxId) -> Option<Arc<Record>> {
+        self.read()
+            .by_id
+            .get(id)
+            .map(|entry| Arc::clone(&entry.record))
+    }
+
+    /// One sandbox's locks.
+    #[must_use]
+    pub fn locks(&self, id: &SandboxId) -> Option<Arc<Locks>> {
+        self.read()
+            .by_id
+            .get(id)
+            .map(|entry| Arc::clone(&entry.locks))
+    }
+
+    /// Those that match, newest first: one page of them, and how many there are in all. Without a
+    /// filter only the page is visited.
+    pub fn page(
+        &self,
+        skip: usize,
+        take: usize,
+        filter: Option<&dyn Fn(&Record) -> bool>,
+    ) -> (Vec<Arc<Record>>, usize) {
+        let views = self.read();
+        match filter {
+            None => {
+                let page = views
+                    .by_age
+                    .values()
+                    .skip(skip)
+                    .take(take)
+                    .cloned()
+                    .collect();
+                (page, views.by_age.len())
+            }
+            Some(matches) => {
+                let mut total = 0;
+                let mut page = Vec::new();
+                for record in views.by_age.values().filter(|record| matches(record)) {
+                    if total >= skip && page.len() < take {
+                        page.push(Arc::clone(record));
+                    }
+                    total += 1;
+                }
+                (page, total)
+            }
+        }
+    }
+
+    /// All sandboxes, newest first, and the sequence number they stand at.
+    #[must_use]
+    pub fn snapshot(&self) -> (Vec<Arc<Record>>, u64) {
+        let views = self.read();
+        (views.by_age.values().cloned().collect(), views.seq)
+    }
+
+    /// Adds a sandbox, or replaces what is known about it.
+    pub fn put(&self, facts: Facts) -> Arc<Record> {
+        let mut views = self.write();
+        let record = views.put(facts);
+        self.told(&record.facts.id, Some(&record), views.seq);
+        record
+    }
+
+    /// Changes a sandbox in one step: nobody sees or changes it in between. `change` answers
+    /// whether anything is to be kept; `None` when there is no such sandbox.
+    pub fn update<T>(
+        &self,
+        id: &SandboxId,
+        change: impl FnOnce(&mut Facts) -> Result<(), T>,
+    ) -> Option<Result<Arc<Record>, T>> {
+        let mut views = self.write();
+        let mut facts = views.by_id.get(id)?.record.facts.clone();
+        if let Err(refused) = change(&mut facts) {
+            return Some(Err(refused));
+        }
+        let record = views.put(facts);
+        self.told(id, Some(&record), views.seq);
+        Some(Ok(record))
+    }
+
+    /// Forgets a sandbox.
+    pub fn remove(&self, id: &SandboxId) -> Option<Arc<Record>> {
+        let mut views = self.write();
+        let entry = views.by_id.remove(id)?;
+        views.unlink(&entry.record);
+        views.seq += 1;
+        self.told(id, None, views.seq);
+        Some(entry.record)
+    }
+
+    /// Tells changes from now on. A listener that lags gets an error and looks at everything.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// Whether the runtime answers.
+    #[must_use]
+    pub fn health(&self) -> RuntimeHealth {
+        self.health.borrow().clone()
+    }
+
+    /// Tells when the runtime's health changes.
+    #[must_use]
+    pub fn watch_health(&self) -> watch::Receiver<RuntimeHealth> {
+        self.health.subscribe()
+    }
+
+    pub(super) fn set_health(&self, health: RuntimeHealth) {
+        self.health.send_if_modified(|now| {
+            let changed = *now != health;
+            *now = health;
+            changed
+        });
+    }
+
+    /// The earliest deadline.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<(WireTime, SandboxId)> {
+        self.read().by_deadline.first().cloned()
+    }
+
+    /// Returns when deadlines may have changed.
+    pub async fn deadline_moved(&self) {
+        self.deadline_moved.notified().await;
+    }
+
+    fn told(&self, id: &SandboxId, record: Option<&Arc<Record>>, seq: u64) {
+        // Nobody listening is fine. Sent under the lock, so changes are told in their order.
+        let _ = self.changes.send(Change {
+            id: id.clone(),
+            record: record.cloned(),
+            seq,
+        });
+        self.deadline_moved.notify_one();
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Views> {
+        // The views are whole after every operation, so a panic elsewhere does not spoil them.
+        self.views.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Views> {
+        self.views.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Views {
+    fn put(&mut self, facts: Facts) -> Arc<Record> {
+        self.seq += 1;
+        let record = Arc::new(Record::derive(facts, self.seq));
+        let id = &record.facts.id;
+        let locks = match self.by_id.remove(id) {
+            Some(old) => {
+                self.unlink(&old.record);
+                old.locks
+            }
+            None => Arc::default(),
+        };
+        self.by_age.insert(
+            (Reverse(record.facts.created_at), id.clone()),
+            Arc::clone(&record),
+        );
+        if let Some(at) = deadline(&record.facts) {
+            self.by_deadline.insert((at, id.clone()));
+        }
+        self.by_id.insert(
+            id.clone(),
+            Entry {
+                record: Arc::clone(&record),
+                locks,
+            },
+        );
+        record
+    }
+
+    fn unlink(&mut self, record: &Record) {
+        let facts = &record.facts;
+        self.by_age
+            .remove(&(Reverse(facts.created_at), facts.id.clone()));
+        if let Some(at) = deadline(facts) {
+            self.by_deadline.remove(&(at, facts.id.clone()));
+        }
+    }
+}
+
+/// A sandbox that is being removed has no deadline any more.
+fn deadline(facts: &Facts) -> Option<WireTime> {
+    facts.expires_at().filter(|_| !facts.is_deleted())
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_runtime::Expiry;
+
+    use super::*;
+    use crate::sandbox::state::tests::{at, facts};
+
+    fn sandbox(id: &str, created: i64, expires: Option<i64>) -> Facts {
+        let mut facts = facts();
+        facts.id = id.into();
+        facts.created_at = at(created);
+        facts.expiry = expires.map_or(Expiry::Manual, |seconds| Expiry::At(at(seconds)));
+        facts
+    }
+
+    #[test]
+    fn the_three_views_stay_in_step() {
+        let registry = Registry::default();
+        registry.put(sandbox("a", 1, Some(100)));
+        registry.put(sandbox("b", 2, Some(50)));
+        registry.put(sandbox("c", 2, None));
+        let ids = |skip, take| {
+            let (page, total) = registry.page(skip, take, None);
+            (
+                page.iter()
+                    .map(|r| r.facts.id.to_string())
+                    .collect::<Vec<_>>(),
+                total,
+            )
+        };
+        assert_eq!(ids(0, 10), (vec!["b".into(), "c".into(), "a".into()], 3));
+        assert_eq!(ids(2, 10), (vec!["a".into()], 3));
+        assert_eq!(ids(9, 10), (vec![], 3));
+        assert_eq!(registry.next_deadline(), Some((at(50), "b".into())));
+        registry.update::<()>(&"b".into(), |facts| {
+            facts.changes.expires_at = Some(at(500));
+            Ok(())
+        });
+        assert_eq!(registry.next_deadline(), Some((at(100), "a".into())));
+        registry.update::<()>(&"a".into(), |facts| {
+            facts.changes.deleted_at = Some(at(60));
+            Ok(())
+        });
+        assert_eq!(registry.next_deadline(), Some((at(500), "b".into())));
+        registry.remove(&"b".into());
+        assert_eq!(registry.next_deadline(), None);
+        assert_eq!(ids(0, 10), (vec!["c".into(), "a".into()], 2));
+        let only_a = |record: &Record| record.facts.id.as_str() == "a";
+        assert_eq!(registry.page(0, 1, Some(&only_a)).1, 1);
+    }
+
+    #[test]
+    fn changes_are_told_in_order_and_refused_ones_are_not() {
+        let registry = Registry::default();
+        let mut changes = registry.subscribe();
+        registry.put(sandbox("a", 1, None));
+        let refused = registry.update(&"a".into(), |_| Err("no"));
+        assert_eq!(refused.unwrap().unwrap_err(), "no");
+        assert!(registry.update::<()>(&"x".into(), |_| Ok(())).is_none());
+        registry.remove(&"a".into());
+        let (first, second) = (changes.try_recv().unwrap(), changes.try_recv().unwrap());
+        assert!(first.record.is_some() && second.record.is_none());
+        assert_eq!((first.seq, second.seq), (1, 2));
+        assert!(changes.try_recv().is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The state machine (contract: lifecycle §12).
+//!
+//! ```text
+//!            ┌────────────── create fails: gone, history entry ──▶
+//!  POST ──▶ Pending ──▶ Running ◀──▶ Paused          (freeze, thaw)
+//!                          │  ▲
+//!             command ends │  │ somebody restarts the container
+//!                          ▼  │
+//!                Terminated (0), Failed (else)
+//!
+//!  any ── DELETE or expiry ──▶ Stopping ──▶ gone, history entry
+//!                                 │ removal fails: retried
+//!                                 ▼
+//!                               Failed (REMOVAL_FAILED) ──▶ gone
+//! ```
+//!
+//! Nothing here is stored: the state follows from the [`Facts`].
+
+use osb_protocol::lifecycle::{SandboxState, SandboxStatus};
+use osb_runtime::{Phase, Stage};
+
+use super::Facts;
+
+/// Exit status of execd when the entry point does not exist, as shells have it.
+const NOT_FOUND: i64 = 127;
+/// Exit status of execd when the entry point cannot be executed.
+const NOT_EXECUTABLE: i64 = 126;
+/// Exit status after SIGKILL.
+const KILLED: i64 = 137;
+
+/// The state with reason, message and time.
+#[must_use]
+pub fn status(facts: &Facts) -> SandboxStatus {
+    let (state, reason, message) = describe(facts);
+    let at = match (facts.changes.deleted_at, facts.phase) {
+        (Some(deleted), _) => deleted,
+        (None, Some((_, since))) => since,
+        (None, None) => facts
+            .stages
+            .last()
+            .map_or(facts.created_at, |stage| stage.at),
+    };
+    SandboxStatus {
+        state,
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_transition_at: Some(at),
+    }
+}
+
+fn describe(facts: &Facts) -> (SandboxState, &'static str, String) {
+    if facts.is_deleted() {
+        return match &facts.removal_error {
+            None => (
+                SandboxState::Stopping,
+                "DELETING",
+                "The sandbox is being removed.".into(),
+            ),
+            Some(error) => {
+                let message = format!("The sandbox could not be removed yet: {error}");
+                (SandboxState::Failed, "REMOVAL_FAILED", message)
+            }
+        };
+    }
+    let Some((phase, _)) = facts.phase else {
+        return (SandboxState::Pending, "CONTAINER_STARTING", pending(facts));
+    };
+    match phase {
+        Phase::Running => (
+            SandboxState::Running,
+            "CONTAINER_RUNNING",
+            "The sandbox is running.".into(),
+        ),
+        Phase::Paused => (
+            SandboxState::Paused,
+            "CONTAINER_PAUSED",
+            "The sandbox is frozen.".into(),
+        ),
+        Phase::Restarting => (
+            SandboxState::Running,
+            "CONTAINER_RESTARTING",
+            "The container is restarting.".into(),
+        ),
+        Phase::Created => (
+            SandboxState::Pending,
+            "CONTAINER_STARTING",
+            "The container is starting.".into(),
+        ),
+        Phase::Exited(0) => {
+            let message = "The entry point ended with exit code 0.".into();
+            (SandboxState::Terminated, "CONTAINER_EXITED", message)
+        }
+        Phase::Exited(code) => {
+            let message = format!(
+                "The entry point ended with exit code {code}{}.",
+                why(facts, code)
+            );
+            (SandboxState::Failed, "CONTAINER_EXITED_ERROR", message)
+        }
+        Phase::Unknown => {
+            let message = "The runtime reports a state that is not known.".into();
+            (SandboxState::Unknown, "CONTAINER_STATE_UNKNOWN", message)
+        }
+    }
+}
+
+fn why(facts: &Facts, code: i64) -> &'static str {
+    match code {
+        _ if facts.out_of_memory => " because its memory limit was reached",
+        NOT_FOUND => ": the command was not found in the image",
+        NOT_EXECUTABLE => ": the command cannot be executed",
+        KILLED => ": it was killed",
+        _ => "",
+    }
+}
+
+fn pending(facts: &Facts) -> String {
+    let stage = facts
+        .stages
+        .last()
+        .map_or(Stage::Accepted, |reached| reached.stage);
+    let doing = match stage {
+        Stage::Accepted => "The image is being provided",
+        Stage::Image => "The container is being made",
+        Stage::Created => "The container is being started",
+        Stage::Network | Stage::Execd | Stage::Ready => "execd is starting",
+    };
+    match &facts.note {
+        Some(note) => format!("{doing}: {note}."),
+        None => format!("{doing}."),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use osb_protocol::WireTime;
+    use osb_runtime::{CreateSpec, Expiry};
+
+    use super::*;
+
+    pub(crate) fn facts() -> Facts {
+        Facts::accepted(&CreateSpec {
+            id: "a".into(),
+            image: "debian:12".into(),
+            auth: None,
+            platform: None,
+            entrypoint: vec!["sleep".into(), "1".into()],
+            env: BTreeMap::new(),
+            limits: osb_protocol::resources::ResourceLimits::default(),
+            resources: BTreeMap::new(),
+            metadata: BTreeMap::new(),
+            extensions: BTreeMap::new(),
+            renew_extend_seconds: None,
+            expires_at: None,
+            created_at: at(10),
+            token: None,
+        })
+    }
+
+    pub(crate) fn at(seconds: i64) -> WireTime {
+        WireTime::from_unix_us(seconds * 1_000_000).unwrap()
+    }
+
+    fn seen(facts: &Facts) -> (String, String) {
+        let status = status(facts);
+        (status.state.to_string(), status.reason.unwrap())
+    }
+
+    #[test]
+    fn phases_become_the_contracts_states() {
+        for (phase, state, reason) in [
+            (Phase::Created, "Pending", "CONTAINER_STARTING"),
+            (Phase::Running, "Running", "CONTAINER_RUNNING"),
+            (Phase::Paused, "Paused", "CONTAINER_PAUSED"),
+            (Phase::Restarting, "Running", "CONTAINER_RESTARTING"),
+            (Phase::Exited(0), "Terminated", "CONTAINER_EXITED"),
+            (Phase::Exited(3), "Failed", "CONTAINER_EXITED_ERROR"),
+            (Phase::Unknown, "Unknown", "CONTAINER_STATE_UNKNOWN"),
+        ] {
+            let mut facts = facts();
+            facts.phase = Some((phase, at(20)));
+            assert_eq!(seen(&facts), (state.into(), reason.into()));
+            assert_eq!(status(&facts).last_transition_at, Some(at(20)));
+        }
+    }
+
+    #[test]
+    fn pending_says_what_is_going_on() {
+        let mut facts = facts();
+        assert_eq!(
+            seen(&facts),
+            ("Pending".into(), "CONTAINER_STARTING".into())
+        );
+        facts.note = Some("Downloading 3f0c".into());
+        let message = status(&facts).message.unwrap();
+        assert_eq!(message, "The image is being provided: Downloading 3f0c.");
+        facts.reached(Stage::Image, at(11));
+        assert_eq!(
+            status(&facts).message.unwrap(),
+            "The container is being made."
+        );
+        assert_eq!(status(&facts).last_transition_at, Some(at(11)));
+    }
+
+    #[test]
+    fn deletion_wins_and_a_failed_one_gives_the_reason() {
+        let mut facts = facts();
+        facts.phase = Some((Phase::Running, at(20)));
+        facts.changes.deleted_at = Some(at(30));
+        assert_eq!(seen(&facts), ("Stopping".into(), "DELETING".into()));
+        facts.removal_error = Some("device busy".into());
+        assert_eq!(seen(&facts), ("Failed".into(), "REMOVAL_FAILED".into()));
+        assert!(status(&facts).message.unwrap().contains("device busy"));
+    }
+
+    #[test]
+    fn an_end_that_is_told_before_the_start_stays_an_end() {
+        let mut facts = facts();
+        facts.phase = Some((Phase::Exited(1), at(21)));
+        let observed = osb_runtime::Observed {
+            id: facts.id.clone(),
+            phase: Phase::Running,
+            since: at(20),
+            created_at: at(10),
+            image: String::new(),
+            snapshot_id: None,
+            entrypoint: Vec::new(),
+            platform: None,
+            metadata: BTreeMap::new(),
+            extensions: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            expiry: Expiry::Manual,
+            address: osb_runtime::Address::default(),
+            token: None,
+        };
+        facts.observe(observed.clone());
+        assert_eq!(facts.phase, Some((Phase::Exited(1), at(21))));
+        facts.observe(osb_runtime::Observed {
+            since: at(22),
+            ..observed
+        });
+        assert_eq!(
+            facts.phase,
+            Some((Phase::Running, at(22))),
+            "restarted later"
+        );
+    }
+}

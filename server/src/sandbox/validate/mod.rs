@@ -1,0 +1,79 @@
+//! The rules of a request to create (contract: lifecycle §4, §5.1).
+//!
+//! ```text
+//! JSON ─▶ normalise (aliases, numeric strings, nulls) ─▶ JSON Schema ─▶ cross-field rules   422
+//!      ─▶ typed ─▶ rules about sandboxes, in the contract's order                           400
+//! ```
+//!
+//! All fields that fail a schema or cross-field rule are reported at once.
+
+mod cross;
+mod normalise;
+mod rules;
+mod schema;
+
+use std::collections::BTreeMap;
+
+use osb_protocol::{FieldError, labels, lifecycle::CreateSandboxRequest};
+use osb_runtime::CreateSpec;
+use serde_json::Value;
+
+use super::Error;
+
+/// What the rules depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Name of the runtime.
+    pub runtime: &'static str,
+    /// Longest `timeout`, in seconds.
+    pub max_timeout_seconds: Option<i64>,
+    /// Whether every execd gets a token.
+    pub execd_auth: bool,
+}
+
+/// Checks a request and turns it into a sandbox to be.
+///
+/// # Errors
+/// [`Error::Invalid`] with all fields, or the first broken rule about sandboxes.
+pub fn request(body: &Value, rules: &Rules) -> Result<CreateSpec, Error> {
+    let body = normalise::create(body.clone());
+    let mut wrong = schema::check(&body);
+    wrong.extend(cross::check(&body));
+    if !wrong.is_empty() {
+        return Err(Error::Invalid(wrong));
+    }
+    let request: CreateSandboxRequest =
+        serde_path_to_error::deserialize(&body).map_err(|error| {
+            // The schema is stricter than the types; should it not be, the client still learns where.
+            let path: Vec<String> = error.path().iter().map(ToString::to_string).collect();
+            Error::Invalid(vec![FieldError::body(
+                "value_error",
+                path,
+                error.inner().to_string(),
+            )])
+        })?;
+    rules::spec(request, rules)
+}
+
+/// Checks a metadata patch (contract: lifecycle §5.5). Keys to delete only must not be reserved.
+///
+/// # Errors
+/// The first entry that breaks the grammar.
+pub fn metadata_patch(patch: &BTreeMap<String, Option<String>>) -> Result<(), Error> {
+    for (key, value) in patch {
+        match (labels::check_key(key), value) {
+            (Err(error @ labels::LabelError::Reserved(_)), _) => {
+                return Err(Error::ReservedLabel(error));
+            }
+            (Err(_), None) => {}
+            (checked, Some(value)) => {
+                checked.and_then(|()| labels::check_value(key, value))?;
+            }
+            (Ok(()), None) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

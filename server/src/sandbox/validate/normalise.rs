@@ -1,0 +1,141 @@
+//! What clients may write differently (contract: lifecycle §1.3): snake-case names, numbers as
+//! strings, and `null` for whatever is absent.
+
+use serde_json::{Map, Value};
+
+/// Integer members, by dotted path.
+const INTEGERS: [&str; 1] = ["timeout"];
+/// Objects whose member names are fields of ours rather than names of the user's.
+const STRUCTURED: [&str; 10] = [
+    "image",
+    "auth",
+    "platform",
+    "networkPolicy",
+    "egress",
+    "credentialProxy",
+    "volumes",
+    "host",
+    "pvc",
+    "ossfs",
+];
+
+/// Brings a create request into the form of the schema.
+pub(super) fn create(body: Value) -> Value {
+    match body {
+        Value::Object(members) => {
+            let mut members = fields(members);
+            for name in INTEGERS {
+                if let Some(value) = members.get_mut(name) {
+                    integer(value);
+                }
+            }
+            Value::Object(members)
+        }
+        other => other,
+    }
+}
+
+/// Renames, drops nulls, and does the same in members that have fields of their own.
+fn fields(members: Map<String, Value>) -> Map<String, Value> {
+    let mut out = Map::new();
+    for (given, value) in members {
+        let name = camel_case(&given);
+        if value.is_null() {
+            continue;
+        }
+        let value = match value {
+            Value::Object(inner) if STRUCTURED.contains(&name.as_str()) => {
+                Value::Object(fields(inner))
+            }
+            Value::Array(items) if STRUCTURED.contains(&name.as_str()) => {
+                Value::Array(items.into_iter().map(item).collect())
+            }
+            // Entries of maps keep their names; a null there has a meaning or is an error.
+            value => value,
+        };
+        // The proper spelling wins over its alias.
+        if given == name || !out.contains_key(&name) {
+            out.insert(name, value);
+        }
+    }
+    out
+}
+
+fn item(value: Value) -> Value {
+    match value {
+        Value::Object(inner) => Value::Object(fields(inner)),
+        other => other,
+    }
+}
+
+/// `"600"` and `600.0` are 600.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "integral and within the range of i64"
+)]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the bounds only need to be about right"
+)]
+fn integer(value: &mut Value) {
+    let read = match &*value {
+        Value::String(text) => text.trim().parse::<i64>().ok(),
+        Value::Number(number) if number.as_i64().is_none() => number
+            .as_f64()
+            .filter(|n| n.fract() == 0.0 && n.abs() < i64::MAX as f64)
+            .map(|n| n as i64),
+        _ => None,
+    };
+    if let Some(read) = read {
+        *value = read.into();
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut upper = false;
+    for c in name.chars() {
+        match c {
+            '_' if !out.is_empty() => upper = true,
+            c if upper => {
+                out.extend(c.to_uppercase());
+                upper = false;
+            }
+            c => out.push(c),
+        }
+    }
+    if upper {
+        out.push('_');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn aliases_nulls_and_numbers_are_brought_into_form() {
+        let body = json!({
+            "resource_limits": {"my_key": "1", "x": null},
+            "timeout": "600",
+            "snapshotId": null,
+            "image": {"uri": "a", "auth": null},
+            "network_policy": {"default_action": null, "egress": [{"action": "allow", "x_y": 1}]},
+            "env": {"A_B": null}
+        });
+        let want = json!({
+            "resourceLimits": {"my_key": "1", "x": null},
+            "timeout": 600,
+            "image": {"uri": "a"},
+            "networkPolicy": {"egress": [{"action": "allow", "xY": 1}]},
+            "env": {"A_B": null}
+        });
+        assert_eq!(create(body), want);
+        assert_eq!(create(json!({"timeout": 600.0}))["timeout"], json!(600));
+        assert_eq!(create(json!({"timeout": 600.5}))["timeout"], json!(600.5));
+        assert_eq!(create(json!([1])), json!([1]));
+    }
+}

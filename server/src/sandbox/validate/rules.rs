@@ -1,0 +1,198 @@
+//! Rules about sandboxes, in the contract's order (contract: lifecycle §4.4, §4.5, §5.1).
+
+use std::collections::BTreeMap;
+
+use osb_protocol::{
+    SandboxId, labels,
+    lifecycle::{CreateSandboxRequest, Platform},
+    resources::ResourceLimits,
+};
+use osb_runtime::CreateSpec;
+use rand::RngExt;
+use secrecy::SecretString;
+
+use super::Rules;
+use crate::sandbox::{Error, lifecycle::now};
+
+const RENEW_EXTEND: &str = "access.renew.extend.seconds";
+/// Fewest and most seconds that an access may add.
+const RENEW_RANGE: std::ops::RangeInclusive<u32> = 300..=86_400;
+const POOL_REF: &str = "poolRef";
+const ECHOED_PREFIX: &str = "opensandbox.extensions.";
+const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
+
+pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Error> {
+    let renew_extend_seconds = renew_extension(&request.extensions)?;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    if let Some(snapshot) = given(&request.snapshot_id) {
+        return Err(Error::NoSnapshot(snapshot));
+    }
+    if request.lifecycle.is_some() {
+        let rule = format!("hooks are not available on the {} runtime", rules.runtime);
+        return Err(Error::rule("lifecycle", rule));
+    }
+    if request
+        .extensions
+        .get(POOL_REF)
+        .is_some_and(|pool| !pool.trim().is_empty())
+    {
+        return Err(Error::PoolRef(rules.runtime));
+    }
+    let entrypoint = entrypoint(request.entrypoint)?;
+    if let Some(error) = labels::check_all(&request.metadata).into_iter().next() {
+        return Err(error.into());
+    }
+    let platform = request.platform.as_ref().map(platform).transpose()?;
+    let created_at = now();
+    let expires_at = request.timeout.map(|seconds| {
+        if rules.max_timeout_seconds.is_some_and(|most| seconds > most) {
+            let most = rules.max_timeout_seconds.unwrap_or_default();
+            return Err(Error::rule(
+                "timeout",
+                format!("must be at most {most} seconds"),
+            ));
+        }
+        created_at
+            .plus_seconds(seconds)
+            .ok_or_else(|| Error::rule("timeout", "must end before the year 10000"))
+    });
+    let expires_at = expires_at.transpose()?;
+    if request.secure_access {
+        let rule = format!("is not available on the {} runtime", rules.runtime);
+        return Err(Error::rule("secureAccess", rule));
+    }
+    if request.network_policy.is_some() {
+        let rule = "needs the egress sidecar, which this server does not have";
+        return Err(Error::rule("networkPolicy", rule));
+    }
+    let resources = request.resource_limits.unwrap_or_default();
+    let limits = ResourceLimits::parse(&resources).map_err(Error::Resources)?;
+    environment(&request.env)?;
+    if !request.volumes.is_empty() {
+        return Err(Error::rule("volumes", "this server does not mount volumes"));
+    }
+    let (image, auth) = match request.image {
+        Some(image) => (image.uri, image.auth),
+        None => return Err(Error::rule("image", "is required")),
+    };
+    Ok(CreateSpec {
+        id: SandboxId::new(uuid::Uuid::new_v4().to_string()),
+        image: reference(&image)?,
+        auth,
+        platform,
+        entrypoint,
+        env: request.env,
+        limits,
+        resources,
+        metadata: request.metadata,
+        extensions: echoed(request.extensions),
+        renew_extend_seconds,
+        expires_at,
+        created_at,
+        token: rules.execd_auth.then(token),
+    })
+}
+
+fn renew_extension(extensions: &BTreeMap<String, String>) -> Result<Option<u32>, Error> {
+    let Some(text) = extensions.get(RENEW_EXTEND) else {
+        return Ok(None);
+    };
+    let seconds = text
+        .trim()
+        .parse()
+        .ok()
+        .filter(|seconds| RENEW_RANGE.contains(seconds));
+    let rule = || {
+        let rule = "must be a whole number of seconds between 300 and 86400";
+        Error::rule(format!("extensions.{RENEW_EXTEND}"), rule)
+    };
+    seconds.ok_or_else(rule).map(Some)
+}
+
+fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Error> {
+    let words = given.unwrap_or_default();
+    let Some(first) = words.first() else {
+        return Err(Error::Entrypoint("is required"));
+    };
+    if first.trim().is_empty() {
+        return Err(Error::Entrypoint("must begin with a command"));
+    }
+    if words.iter().any(|word| word.contains('\0')) {
+        return Err(Error::Entrypoint("must not contain NUL characters"));
+    }
+    if words.len() == 1 && shell_words::split(first).is_err() {
+        return Err(Error::rule("entrypoint", "has an unbalanced quote"));
+    }
+    Ok(words)
+}
+
+fn platform(platform: &Platform) -> Result<Platform, Error> {
+    let os = platform.os.trim().to_lowercase();
+    let arch = platform.arch.trim().to_lowercase();
+    if os == "windows" {
+        return Err(Error::rule(
+            "platform.os",
+            "windows is not available on this server",
+        ));
+    }
+    if os != "linux" {
+        return Err(Error::rule("platform.os", "must be linux or windows"));
+    }
+    if !matches!(arch.as_str(), "amd64" | "arm64") {
+        return Err(Error::rule("platform.arch", "must be amd64 or arm64"));
+    }
+    Ok(Platform { os, arch })
+}
+
+fn environment(env: &BTreeMap<String, Option<String>>) -> Result<(), Error> {
+    for (key, value) in env {
+        if key.starts_with(EGRESS_ENV) {
+            let rule = "names of the egress sidecar need networkPolicy";
+            return Err(Error::rule(format!("env.{key}"), rule));
+        }
+        if key.is_empty() || key.contains(['=', '\0']) {
+            let rule = "names must not be empty or contain '=' or NUL characters";
+            return Err(Error::rule("env", rule));
+        }
+        if value.as_deref().is_some_and(|value| value.contains('\0')) {
+            return Err(Error::rule(
+                format!("env.{key}"),
+                "must not contain NUL characters",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn reference(image: &str) -> Result<String, Error> {
+    let image = image.trim();
+    let valid = image.chars().all(|c| c.is_ascii_graphic());
+    if !valid {
+        return Err(Error::rule(
+            "image.uri",
+            "must be an image reference without blanks",
+        ));
+    }
+    Ok(image.to_owned())
+}
+
+fn echoed(extensions: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let pairs = extensions.into_iter().filter_map(|(key, value)| {
+        let suffix = key
+            .strip_prefix(ECHOED_PREFIX)
+            .filter(|suffix| !suffix.is_empty())?;
+        Some((suffix.to_owned(), value))
+    });
+    pairs.collect()
+}
+
+/// 256 random bits for one sandbox's execd.
+fn token() -> SecretString {
+    let bytes: [u8; 32] = rand::rng().random();
+    SecretString::from(
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>(),
+    )
+}
