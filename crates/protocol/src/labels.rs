@@ -113,7 +113,8 @@ pub struct FilterError(String);
 
 impl MetadataFilter {
     /// Reads the value of the `metadata` query parameter after URL decoding: `k=v` pairs joined by
-    /// `&`, each key and value form-decoded once more, because some SDKs encode twice.
+    /// `&`. Each key and value is form-decoded until no escape is left: SDKs of generation 1.1
+    /// encode once before URL encoding, those of 0.1 twice. No label contains a `%`.
     ///
     /// # Errors
     /// When a segment has no `=`.
@@ -123,7 +124,7 @@ impl MetadataFilter {
             let (key, value) = segment
                 .split_once('=')
                 .ok_or_else(|| FilterError(segment.to_owned()))?;
-            let (key, value) = (form_decode(key), form_decode(value));
+            let (key, value) = (decode_fully(key), decode_fully(value));
             pairs.retain(|(known, _)| *known != key);
             pairs.push((key, value));
         }
@@ -143,6 +144,21 @@ impl MetadataFilter {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// Layers of encoding that any known client adds, and one more.
+const LAYERS_MAX: usize = 3;
+
+/// Decodes layer by layer.
+fn decode_fully(text: &str) -> String {
+    let mut text = form_decode(text);
+    for _ in 1..LAYERS_MAX {
+        if !text.contains('%') {
+            break;
+        }
+        text = form_decode(&text);
+    }
+    text
 }
 
 /// Decodes `+` and `%XX`; what is not a valid escape stays as it is.
@@ -233,6 +249,8 @@ mod tests {
         assert!(!both.matches(&map(&[("team", "core")])));
         let twice = MetadataFilter::parse("k=a%3Db%26c").unwrap();
         assert!(twice.matches(&map(&[("k", "a=b&c")])));
+        let thrice = MetadataFilter::parse("example.com%252Fk=a%253Db").unwrap();
+        assert!(thrice.matches(&map(&[("example.com/k", "a=b")])));
         let blank = MetadataFilter::parse("note=").unwrap();
         assert!(blank.matches(&map(&[("note", "")])));
         assert!(!blank.matches(&map(&[])));
