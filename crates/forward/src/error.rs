@@ -1,5 +1,7 @@
 //! Why a request was not answered by the backend.
 
+use std::{error::Error, io};
+
 use hyper_util::client::legacy;
 
 /// A request that got no response head from the backend. The text may be shown to the client: it
@@ -16,6 +18,9 @@ pub enum ForwardError {
     /// [`Limits::connect`](crate::Limits::connect).
     #[error("could not connect to the backend")]
     Connect(#[source] legacy::Error),
+    /// No socket is left to connect with.
+    #[error("the proxy has no resources left to connect to the backend")]
+    Exhausted(#[source] legacy::Error),
     /// Nothing moved for [`Limits::idle`](crate::Limits::idle).
     #[error("timed out waiting for {0}")]
     Timeout(Awaited),
@@ -52,6 +57,8 @@ pub enum Origin {
     Client,
     /// The backend.
     Upstream,
+    /// This process or its host.
+    Us,
 }
 
 impl ForwardError {
@@ -63,6 +70,7 @@ impl ForwardError {
             Self::Connect(_) | Self::Timeout(_) | Self::Response(_) | Self::UnaskedUpgrade => {
                 Origin::Upstream
             }
+            Self::Exhausted(_) => Origin::Us,
         }
     }
 
@@ -71,10 +79,49 @@ impl ForwardError {
     pub(crate) fn from_client(error: legacy::Error, body_failed: bool) -> Self {
         if body_failed {
             Self::RequestBody(error)
-        } else if error.is_connect() {
-            Self::Connect(error)
-        } else {
+        } else if !error.is_connect() {
             Self::Response(error)
+        } else if is_exhaustion(&error) {
+            Self::Exhausted(error)
+        } else {
+            Self::Connect(error)
         }
+    }
+}
+
+/// Whether an error of the system in the chain says that we, not the backend, are out of something.
+fn is_exhaustion(error: &(dyn Error + 'static)) -> bool {
+    /// Linux: too many open files, here or in the whole system; no buffers; no memory. No stable
+    /// `ErrorKind` tells the first two.
+    const NOTHING_LEFT: [i32; 4] = [24, 23, 105, 12];
+    std::iter::successors(Some(error), |error| (**error).source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .any(|error| {
+            // Every local port is in use.
+            error.kind() == io::ErrorKind::AddrNotAvailable
+                || error
+                    .raw_os_error()
+                    .is_some_and(|code| NOTHING_LEFT.contains(&code))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] io::Error);
+
+    #[test]
+    fn running_out_of_sockets_is_our_fault() {
+        let exhausted = |code| is_exhaustion(&Outer(io::Error::from_raw_os_error(code)));
+        for (name, code) in [("EMFILE", 24), ("ENFILE", 23), ("EADDRNOTAVAIL", 99)] {
+            assert!(exhausted(code), "{name}");
+        }
+        for (name, code) in [("ECONNREFUSED", 111), ("EHOSTUNREACH", 113)] {
+            assert!(!exhausted(code), "{name}");
+        }
+        assert!(!is_exhaustion(&Outer(io::ErrorKind::TimedOut.into())));
     }
 }

@@ -89,6 +89,7 @@ async fn answer(State(front): State<Arc<Front>>, request: Request) -> Response {
 fn status(error: &ForwardError) -> StatusCode {
     match error {
         ForwardError::BadRequest(_) | ForwardError::RequestBody(_) => StatusCode::BAD_REQUEST,
+        ForwardError::Exhausted(_) => StatusCode::INTERNAL_SERVER_ERROR,
         ForwardError::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
         ForwardError::Connect(_) | ForwardError::Response(_) | ForwardError::UnaskedUpgrade => {
             StatusCode::BAD_GATEWAY
