@@ -157,6 +157,9 @@ fn outbound(
     *outbound.method_mut() = parts.method;
     *outbound.uri_mut() = to.into_uri();
     *outbound.headers_mut() = parts.headers;
+    if parts.version == Version::HTTP_2 {
+        headers::join_cookies(outbound.headers_mut());
+    }
     rules.apply_to_request(outbound.headers_mut(), &parts.uri);
     if let Some(upgrade) = upgrade {
         headers::set_upgrade(outbound.headers_mut(), upgrade.protocol.clone());

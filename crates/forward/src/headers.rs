@@ -3,8 +3,8 @@
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
-        CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING,
-        UPGRADE,
+        CONNECTION, COOKIE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER,
+        TRANSFER_ENCODING, UPGRADE,
     },
 };
 
@@ -43,6 +43,20 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
+}
+
+/// HTTP/2 clients may send one cookie per line; HTTP/1.1 has a single line (RFC 9113 §8.2.3).
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    let crumbs: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .into_iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if crumbs.len() > 1
+        && let Ok(whole) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, whole);
+    }
 }
 
 fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &str> {

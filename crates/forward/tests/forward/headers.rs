@@ -3,7 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::support::{Fixture, lines};
-use http::{HeaderMap, HeaderName, HeaderValue, header, uri::Scheme};
+use axum::body::Body;
+use futures::stream;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header, uri::Scheme};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use osb_forward::{Forwarded, HeaderRules, Host, Peer};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -192,4 +195,34 @@ async fn a_head_response_keeps_the_length_of_the_body_it_lacks() {
     assert!(backend.head().await.starts_with("GET /second "));
     backend.write(OK).await;
     assert!(client.head().await.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
+async fn http2_becomes_http1() {
+    let fixture = Fixture::new(HeaderRules {
+        host: Host::Keep,
+        ..HeaderRules::default()
+    })
+    .await;
+    let body = Body::from_stream(stream::iter(["one", "two"].map(Ok::<_, std::io::Error>)));
+    let request = Request::post(format!("http://{}/p/x?y", fixture.proxy))
+        .header("cookie", "a=1")
+        .header("cookie", "b=2")
+        .body(body)
+        .unwrap();
+    let client = Client::builder(TokioExecutor::new())
+        .http2_only(true)
+        .build_http();
+    let answer = async {
+        let mut backend = fixture.accept().await;
+        let head = backend.head().await;
+        assert!(head.starts_with("POST /x?y HTTP/1.1\r\n"), "{head}");
+        assert_eq!(lines(&head, "host"), [fixture.proxy.to_string()]);
+        assert_eq!(lines(&head, "cookie"), ["a=1; b=2"]);
+        assert_eq!(lines(&head, "transfer-encoding"), ["chunked"]);
+        backend.read_to("0\r\n\r\n").await;
+        backend.write(OK).await;
+    };
+    let (response, ()) = tokio::join!(client.request(request), answer);
+    assert_eq!(response.unwrap().status(), 200);
 }
