@@ -1,6 +1,7 @@
 //! `cargo xtask`: the one place that knows how OpenSandbox is set up, built, run, tested and
 //! measured. Each command is a module; progress goes to stderr, results to stdout.
 
+mod bench;
 mod build;
 mod ci;
 mod host;
@@ -44,6 +45,9 @@ enum Command {
     Down,
     /// Run all tests; the last line is `N passed, N failed, N skipped`
     Test(test::Options),
+    /// Measure against raw Docker and plain forks
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Everything that must hold before a merge: format, lints, wasm build, tests
     Ci(test::Options),
 }
@@ -78,6 +82,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Up(options) => up::up(&repo, &options),
         Command::Down => up::down(),
         Command::Test(options) => Ok(test::test(&repo, &options)),
+        Command::Bench(bench) => bench::bench(&repo, &bench),
         Command::Ci(options) => Ok(ci::ci(&repo, &options)),
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, process::Command};
 
 use anyhow::Result;
 
-use crate::process::ask;
+use crate::{process::ask, step::notice};
 
 /// Our containers, networks and volumes at one moment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,17 @@ impl Inventory {
             networks: list(&["network", "ls"], "{{.Name}}\t{{.Labels}}")?,
             volumes: list(&["volume", "ls"], "{{.Name}}\t{{.Labels}}")?,
         })
+    }
+
+    /// Removes networks of ours that `before` had not. The server keeps its network for the next
+    /// sandbox; after a test run there is none. One that something is attached to stays, and is
+    /// then told as left behind.
+    pub(super) fn release_networks(&self, before: &Self) {
+        for name in self.networks.difference(&before.networks) {
+            if let Err(error) = ask(Command::new("docker").args(["network", "rm", name])) {
+                notice(&format!("the network {name} cannot be removed: {error:#}"));
+            }
+        }
     }
 
     /// What this has and `before` had not. One volume is allowed to appear: that of the execd

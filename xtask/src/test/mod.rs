@@ -139,7 +139,11 @@ fn without_docker(context: &Context<'_>, error: &Error) -> Tally {
 }
 
 fn clean(context: &Context<'_>, before: &Inventory) -> Tally {
-    match Inventory::take() {
+    let after = Inventory::take().and_then(|after| {
+        after.release_networks(before);
+        Inventory::take()
+    });
+    match after {
         Ok(after) => {
             let left = after.beyond(before);
             if left.is_empty() {

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -10,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::Context;
-use crate::up::{Server, Settings, random_key, render, write_private};
+use crate::up::{Server, Settings, free_port, random_key, render, write_private};
 
 /// A dev-built server on a free port with a store of its own; stopped when dropped.
 pub(super) struct TestServer {
@@ -69,10 +68,4 @@ impl TestServer {
     pub(super) fn stop(mut self) -> Result<()> {
         self.server.end()
     }
-}
-
-/// A port that nobody listens on; the server takes it a moment later.
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen on loopback")?;
-    Ok(listener.local_addr()?.port())
 }

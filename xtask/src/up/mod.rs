@@ -14,8 +14,8 @@ use clap::Args;
 use self::guide::Guide;
 pub(crate) use self::{
     image::{TAG as BASE_IMAGE, ensure as ensure_base_image},
-    server::Server,
-    settings::{Settings, random_key, render, write_private},
+    server::{Server, get_status},
+    settings::{Settings, free_port, random_key, render, write_private},
 };
 use crate::{
     build::{self, Profile},

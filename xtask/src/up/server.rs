@@ -102,6 +102,11 @@ impl Server {
         Ok(server)
     }
 
+    /// Process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn becomes_ready(&mut self, address: &str) -> Result<()> {
         let mut ended = None;
         let mut last = None;
@@ -189,7 +194,7 @@ fn ended(pid: i32) -> bool {
 }
 
 /// Status of a GET, or `None` while nobody answers.
-fn get_status(address: &str, path: &str) -> Option<u16> {
+pub(crate) fn get_status(address: &str, path: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(PROBE)).ok()?;
     write!(

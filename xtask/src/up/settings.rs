@@ -3,6 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{Read, Write},
+    net::TcpListener,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -130,6 +131,12 @@ pub(crate) fn random_key() -> Result<String> {
         .iter()
         .map(|byte| char::from(ALPHABET[usize::from(byte & 63)]))
         .collect())
+}
+
+/// A port on loopback that nobody listens on; whoever asked takes it a moment later.
+pub(crate) fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen on loopback")?;
+    Ok(listener.local_addr()?.port())
 }
 
 /// The text with the port of `[server]` replaced.

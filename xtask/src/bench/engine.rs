@@ -1,0 +1,106 @@
+//! The floor: the same container made straight over the Engine API.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::http::Connection;
+use crate::up::free_port;
+
+const SOCKET: &str = "/var/run/docker.sock";
+
+/// The engine's API.
+pub(super) struct Engine {
+    socket: PathBuf,
+}
+
+/// What a sandbox's container was made with, as a request for another one like it.
+#[derive(Clone)]
+pub(super) struct Template(Value);
+
+impl Engine {
+    /// The engine of this machine.
+    pub(super) fn local() -> Self {
+        let socket = std::env::var("DOCKER_HOST")
+            .ok()
+            .and_then(|host| host.strip_prefix("unix://").map(PathBuf::from))
+            .unwrap_or_else(|| Path::new(SOCKET).to_owned());
+        Self { socket }
+    }
+
+    /// A kept connection.
+    pub(super) async fn connect(&self) -> Result<Connection> {
+        Connection::unix(&self.socket).await
+    }
+
+    /// What the sandbox's container was made with: same host configuration, same environment; no
+    /// labels, so that no server takes it for its own, and no execd in front of the entry point.
+    pub(super) async fn template(&self, sandbox: &str) -> Result<Template> {
+        let known = self.inspect(sandbox).await?;
+        Ok(Template(json!({
+            "Image": known["Config"]["Image"],
+            "Env": known["Config"]["Env"],
+            "ExposedPorts": known["Config"]["ExposedPorts"],
+            "Entrypoint": [],
+            "Cmd": ["tail", "-f", "/dev/null"],
+            "HostConfig": known["HostConfig"],
+        })))
+    }
+
+    /// The container of a sandbox, as the engine describes it.
+    pub(super) async fn inspect(&self, sandbox: &str) -> Result<Value> {
+        let path = format!("/containers/sandbox-{sandbox}/json");
+        self.connect().await?.call("GET", &path, None).await?.json()
+    }
+
+    /// Waits until a container is removed. The request is on its way when this returns.
+    pub(super) async fn removed(&self, name: &str) -> Result<()> {
+        let path = format!("/containers/{name}/wait?condition=removed");
+        let reply = self.connect().await?.send("POST", &path, None).await?;
+        // 404: it was gone before we asked.
+        anyhow::ensure!(
+            reply.status == 200 || reply.status == 404,
+            "wait: {}",
+            reply.status
+        );
+        Ok(())
+    }
+}
+
+impl Template {
+    /// Creates and starts a container; its id.
+    pub(super) async fn start(&self, engine: &mut Connection) -> Result<String> {
+        let body = self.with_fresh_ports()?;
+        let created: Value = engine
+            .call("POST", "/containers/create", Some(&body))
+            .await?
+            .json()?;
+        let id = created["Id"]
+            .as_str()
+            .context("the engine gave no id")?
+            .to_owned();
+        engine
+            .call("POST", &format!("/containers/{id}/start"), None)
+            .await?;
+        Ok(id)
+    }
+
+    fn with_fresh_ports(&self) -> Result<Value> {
+        let mut body = self.0.clone();
+        if let Some(ports) = body["HostConfig"]["PortBindings"].as_object_mut() {
+            for binding in ports.values_mut().filter_map(Value::as_array_mut).flatten() {
+                binding["HostPort"] = Value::from(free_port()?.to_string());
+            }
+        }
+        Ok(body)
+    }
+}
+
+/// Removes a container at once.
+pub(super) async fn remove(engine: &mut Connection, id: &str) -> Result<()> {
+    engine
+        .call("DELETE", &format!("/containers/{id}?force=true"), None)
+        .await?;
+    Ok(())
+}

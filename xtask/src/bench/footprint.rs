@@ -1,0 +1,114 @@
+//! Sizes, memory, and time to start.
+
+use std::{
+    fs,
+    net::TcpStream,
+    path::Path,
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{engine::Engine, report::Report, stats::Samples, subject::Subject};
+use crate::{
+    repo::Repo,
+    step::notice,
+    up::{Settings, free_port, get_status, random_key, render, write_private},
+};
+
+/// Starts of the server that are measured.
+const STARTS: usize = 10;
+
+/// Memory of the server before anything happened.
+pub(super) fn at_rest(subject: &Subject, report: &mut Report) -> Result<()> {
+    report.bytes("server RSS at rest", resident(subject.pid())?);
+    Ok(())
+}
+
+/// Memory of execd in a sandbox where nothing runs, and of the server after the load.
+pub(super) async fn of_execd(subject: &Subject, report: &mut Report) -> Result<()> {
+    report.bytes("server RSS after the load", resident(subject.pid())?);
+    let mut server = subject.connect().await?;
+    let sandbox = subject.create_ready(&mut server).await?;
+    let container = Engine::local().inspect(&sandbox.id).await?;
+    let pid = container["State"]["Pid"]
+        .as_u64()
+        .and_then(|pid| u32::try_from(pid).ok());
+    match pid
+        .context("the engine gave no process id")
+        .and_then(resident)
+    {
+        Ok(bytes) => report.bytes("execd RSS at rest", bytes),
+        Err(error) => notice(&format!("not measured: execd RSS: {error:#}")),
+    }
+    subject.delete(&mut server, &sandbox.id).await
+}
+
+/// Sizes on disk, and time from exec to the first answer.
+pub(super) fn start_up(repo: &Repo, report: &mut Report) -> Result<()> {
+    for name in ["execd", "opensandbox-server"] {
+        let size = fs::metadata(repo.dist().join(name))?.len();
+        report.bytes(&format!("{name} on disk"), size);
+    }
+    let dir = repo.reports().join("bench-start");
+    fs::create_dir_all(&dir)?;
+    let mut samples = Samples::default();
+    for _ in 0..STARTS {
+        samples.add(one_start(&repo.dist().join("opensandbox-server"), &dir)?);
+    }
+    report.durations("server: exec to first answer", &samples);
+    Ok(())
+}
+
+fn one_start(program: &Path, dir: &Path) -> Result<std::time::Duration> {
+    let config = dir.join("config.toml");
+    write_private(
+        &config,
+        &render(free_port()?, &random_key()?, &dir.join("store.db")),
+    )?;
+    let settings = Settings::load(&config)?;
+    let log = fs::File::create(dir.join("server.log"))?;
+    let start = Instant::now();
+    let mut child = Command::new(program)
+        .arg("--config")
+        .arg(&config)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()?;
+    let answered = loop {
+        // Connecting first is cheap while nobody listens.
+        if TcpStream::connect(&settings.address).is_ok()
+            && get_status(&settings.address, "/health") == Some(200)
+        {
+            break start.elapsed();
+        }
+        ensure!(
+            child.try_wait()?.is_none(),
+            "the server ended; see {}",
+            dir.display()
+        );
+        std::thread::yield_now();
+    };
+    child.kill()?;
+    child.wait()?;
+    Ok(answered)
+}
+
+/// Resident memory of a process, in bytes.
+pub(super) fn resident(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+        .with_context(|| format!("cannot look at process {pid}"))?;
+    let kib = status
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse::<u64>()
+                .ok()
+        })
+        .context("the kernel tells no resident size")?;
+    Ok(kib * 1024)
+}

@@ -1,0 +1,128 @@
+//! One kept HTTP/1.1 connection: as little client as possible between the clock and the server.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request,
+    client::conn::http1::{SendRequest, handshake},
+};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, UnixStream},
+    task::JoinSet,
+};
+
+/// A connection; closed when dropped.
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    headers: Vec<(String, String)>,
+    _driver: JoinSet<()>,
+}
+
+/// A reply, read to its end.
+pub(super) struct Reply {
+    /// Status code.
+    pub(super) status: u16,
+    /// Body.
+    pub(super) body: Bytes,
+}
+
+impl Connection {
+    /// To `host:port`.
+    pub(super) async fn tcp(address: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_nodelay(true)?;
+        Self::over(stream, address).await
+    }
+
+    /// To a socket in the file system.
+    pub(super) async fn unix(path: &Path) -> Result<Self> {
+        let stream = UnixStream::connect(path)
+            .await
+            .with_context(|| format!("cannot connect to {}", path.display()))?;
+        Self::over(stream, "engine").await
+    }
+
+    async fn over<S>(stream: S, host: &str) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        let mut driver = JoinSet::new();
+        driver.spawn(async move {
+            // A broken connection shows in the request that uses it.
+            let _ = connection.await;
+        });
+        let headers = vec![("host".to_owned(), host.to_owned())];
+        Ok(Self {
+            sender,
+            headers,
+            _driver: driver,
+        })
+    }
+
+    /// Sends this header with every request.
+    #[must_use]
+    pub(super) fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// One request.
+    pub(super) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply> {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let content = match body {
+            Some(body) => {
+                request = request.header("content-type", "application/json");
+                Bytes::from(serde_json::to_vec(body)?)
+            }
+            None => Bytes::new(),
+        };
+        self.sender.ready().await?;
+        let reply = self
+            .sender
+            .send_request(request.body(Full::new(content))?)
+            .await?;
+        let status = reply.status().as_u16();
+        let body = reply.into_body().collect().await?.to_bytes();
+        Ok(Reply { status, body })
+    }
+
+    /// One request that must succeed.
+    pub(super) async fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply> {
+        let reply = self.send(method, path, body).await?;
+        if reply.status >= 300 {
+            let text = String::from_utf8_lossy(&reply.body);
+            bail!("{method} {path} answered {}: {text}", reply.status);
+        }
+        Ok(reply)
+    }
+}
+
+impl Reply {
+    /// The body as JSON.
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.body).context("unexpected reply")
+    }
+}

@@ -1,0 +1,137 @@
+//! Tables for people and JSON for programs.
+
+use std::{process::Command, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    load::Load,
+    stats::{Samples, millis},
+};
+use crate::{host::engine, process::ask, repo::Repo};
+
+/// Everything measured, in the order of measuring.
+pub(super) struct Report {
+    machine: Value,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    min: String,
+    median: String,
+    p99: String,
+    note: String,
+    json: Value,
+}
+
+impl Report {
+    /// An empty report about this machine and commit.
+    pub(super) fn new(repo: &Repo) -> Self {
+        let git = [
+            "-C",
+            &repo.root().to_string_lossy(),
+            "rev-parse",
+            "--short=12",
+            "HEAD",
+        ]
+        .map(str::to_owned);
+        let machine = json!({
+            "processors": std::thread::available_parallelism().map_or(0, usize::from),
+            "kernel": ask(Command::new("uname").arg("-sr")).ok(),
+            "docker": engine::version(),
+            "commit": ask(Command::new("git").args(git)).ok(),
+        });
+        Self {
+            machine,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Durations of one thing.
+    pub(super) fn durations(&mut self, name: &str, samples: &Samples) {
+        self.push(name, samples, String::new(), json!({}));
+    }
+
+    /// Durations beside those of a floor; the ratio is of the medians.
+    pub(super) fn compare(&mut self, name: &str, ours: &Samples, floor: &str, theirs: &Samples) {
+        let ratio = ours.median().as_secs_f64() / theirs.median().as_secs_f64().max(1e-9);
+        let ratio = (ratio * 100.0).round() / 100.0;
+        let more = json!({ "floor": floor, "ratio": ratio });
+        self.push(name, ours, format!("{ratio:.2} × {floor}"), more);
+        self.push(&format!("  {floor}"), theirs, String::new(), json!({}));
+    }
+
+    /// Latencies and throughput.
+    pub(super) fn load(&mut self, name: &str, load: &Load) {
+        let note = format!("{:.0} requests/s", load.rate);
+        self.push(
+            name,
+            &load.latencies,
+            note,
+            json!({ "requests_per_s": load.rate.round() }),
+        );
+    }
+
+    /// An amount of memory or disk.
+    pub(super) fn bytes(&mut self, name: &str, bytes: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+        let mib = (bytes as f64 / 1048576.0 * 100.0).round() / 100.0;
+        self.rows.push(Row {
+            name: name.to_owned(),
+            min: String::new(),
+            median: format!("{mib:.2} MiB"),
+            p99: String::new(),
+            note: String::new(),
+            json: json!({ "name": name, "mib": mib }),
+        });
+    }
+
+    fn push(&mut self, name: &str, samples: &Samples, note: String, more: Value) {
+        let mut json = samples.to_json();
+        json["name"] = Value::from(name.trim());
+        if let (Some(json), Value::Object(more)) = (json.as_object_mut(), more) {
+            json.extend(more);
+        }
+        self.rows.push(Row {
+            name: name.to_owned(),
+            min: show(samples.quantile(0.0)),
+            median: show(samples.median()),
+            p99: show(samples.quantile(0.99)),
+            note,
+            json,
+        });
+    }
+
+    /// A table on stdout that is also Markdown.
+    pub(super) fn print(&self) {
+        println!("\n{}\n", self.machine);
+        println!("| | min | median | p99 | |\n|---|---:|---:|---:|---|");
+        for Row {
+            name,
+            min,
+            median,
+            p99,
+            note,
+            ..
+        } in &self.rows
+        {
+            println!("| {name} | {min} | {median} | {p99} | {note} |");
+        }
+    }
+
+    /// The same for programs.
+    pub(super) fn to_json(&self) -> Value {
+        let rows: Vec<&Value> = self.rows.iter().map(|row| &row.json).collect();
+        json!({ "machine": self.machine, "rows": rows })
+    }
+}
+
+fn show(duration: Duration) -> String {
+    let millis = millis(duration);
+    if millis < 10.0 {
+        format!("{millis:.3} ms")
+    } else {
+        format!("{millis:.1} ms")
+    }
+}

@@ -1,0 +1,172 @@
+//! The server that is measured, and sandboxes on it.
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::http::Connection;
+use crate::{
+    repo::Repo,
+    up::{BASE_IMAGE, Server, Settings, free_port, random_key, render, write_private},
+};
+
+/// Longest time a sandbox may take to answer.
+const READY: Duration = Duration::from_secs(60);
+/// Pause between two looks at a sandbox that starts.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// A release server on a port of its own.
+pub(super) struct Subject {
+    server: Server,
+    settings: Settings,
+}
+
+/// One sandbox.
+pub(super) struct Sandbox {
+    /// Its id.
+    pub(super) id: String,
+    endpoint: Endpoint,
+}
+
+#[derive(Deserialize)]
+struct Created {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    endpoint: String,
+    #[serde(default)]
+    headers: std::collections::BTreeMap<String, String>,
+}
+
+impl Subject {
+    /// Starts a server with a fresh store and the given runtime.
+    pub(super) fn start(repo: &Repo, name: &str, runtime: &str) -> Result<Self> {
+        let dir: PathBuf = repo.reports().join(name);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
+        }
+        fs::create_dir_all(&dir)?;
+        let config = dir.join("config.toml");
+        let text = render(free_port()?, &random_key()?, &dir.join("store.db"))
+            .replace("type = \"docker\"", &format!("type = \"{runtime}\""));
+        write_private(&config, &text)?;
+        let settings = Settings::load(&config)?;
+        let program = repo.dist().join("opensandbox-server");
+        let server = Server::start(&program, &config, &settings, &dir)?;
+        Ok(Self { server, settings })
+    }
+
+    /// Stops it.
+    pub(super) fn stop(mut self) -> Result<()> {
+        self.server.end()
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    /// `host:port`.
+    pub(super) fn address(&self) -> &str {
+        &self.settings.address
+    }
+
+    /// A kept connection with the key.
+    pub(super) async fn connect(&self) -> Result<Connection> {
+        let key = self.settings.api_key.as_deref().unwrap_or_default();
+        Ok(Connection::tcp(self.address())
+            .await?
+            .with_header("open-sandbox-api-key", key))
+    }
+
+    /// Body of a create request.
+    pub(super) fn create_body() -> Value {
+        json!({
+            "image": { "uri": BASE_IMAGE },
+            "entrypoint": ["tail", "-f", "/dev/null"],
+            "timeout": 3600,
+            "resourceLimits": { "cpu": "1", "memory": "512Mi" },
+        })
+    }
+
+    /// Creates a sandbox without waiting for its execd.
+    pub(super) async fn create(&self, connection: &mut Connection) -> Result<String> {
+        let body = Self::create_body();
+        let created: Created = connection
+            .call("POST", "/v1/sandboxes", Some(&body))
+            .await?
+            .json()?;
+        Ok(created.id)
+    }
+
+    /// Creates a sandbox and waits until its execd answers, as SDKs do, only more eagerly.
+    pub(super) async fn create_ready(&self, connection: &mut Connection) -> Result<Sandbox> {
+        let id = self.create(connection).await?;
+        let path = format!("/v1/sandboxes/{id}/endpoints/44772");
+        let endpoint: Endpoint = connection.call("GET", &path, None).await?.json()?;
+        let sandbox = Sandbox { id, endpoint };
+        let deadline = Instant::now() + READY;
+        while !sandbox.answers().await {
+            if Instant::now() > deadline {
+                bail!("execd of {} did not answer in {READY:?}", sandbox.id);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(sandbox)
+    }
+
+    /// Deletes a sandbox; answered before it is gone.
+    pub(super) async fn delete(&self, connection: &mut Connection, id: &str) -> Result<()> {
+        connection
+            .call("DELETE", &format!("/v1/sandboxes/{id}"), None)
+            .await?;
+        Ok(())
+    }
+}
+
+impl Sandbox {
+    async fn answers(&self) -> bool {
+        let Ok(mut execd) = self.execd().await else {
+            return false;
+        };
+        let path = self.path("/ping");
+        execd
+            .send("GET", &path, None)
+            .await
+            .is_ok_and(|reply| reply.status == 200)
+    }
+
+    /// A kept connection to execd at its endpoint.
+    pub(super) async fn execd(&self) -> Result<Connection> {
+        let address = self.endpoint.endpoint.split('/').next().unwrap_or_default();
+        let connection = Connection::tcp(address).await?;
+        Ok(self
+            .endpoint
+            .headers
+            .iter()
+            .fold(connection, |connection, (name, value)| {
+                connection.with_header(name, value)
+            }))
+    }
+
+    /// Path of a route of execd at its endpoint.
+    pub(super) fn path(&self, route: &str) -> String {
+        match self.endpoint.endpoint.split_once('/') {
+            Some((_, prefix)) => format!("/{prefix}{route}"),
+            None => route.to_owned(),
+        }
+    }
+
+    /// Path of a route of execd through the server.
+    pub(super) fn proxied(&self, route: &str) -> String {
+        format!("/v1/sandboxes/{}/proxy/44772{route}", self.id)
+    }
+}
