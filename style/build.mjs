@@ -51,7 +51,7 @@ function styles() {
     outfile: join(site, "console.css"),
     bundle: true,
     minify: true,
-    target: ["chrome120", "firefox121", "safari17"],
+    target: ["chrome123", "firefox121", "safari17.5"],
     logLevel: "warning",
   });
 }

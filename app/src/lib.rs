@@ -1,1 +1,43 @@
 //! The console: pages and components, rendered by the server and hydrated in the browser.
+//!
+//! | Module | What |
+//! |---|---|
+//! | [`app`], [`shell`] | routes, and the HTML document around them |
+//! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
+//! | [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
+//! | [`terminal`] | xterm over the server's terminal bridge |
+//! | [`live`] | the tab's one WebSocket |
+//! | [`api`], [`backend`] | server functions, and the domain behind them |
+//! | [`view`] | what travels between server and browser |
+//!
+//! Feature `ssr` is the server's half, `hydrate` the browser's. Nothing here knows axum, Docker or
+//! a store: the server provides a [`backend::ConsoleBackend`] as context.
+#![recursion_limit = "256"]
+#![expect(
+    unreachable_pub,
+    reason = "#[component] makes a public struct of every component's properties"
+)]
+
+pub mod api;
+pub mod app;
+#[cfg(feature = "ssr")]
+pub mod backend;
+pub mod browser;
+pub mod create;
+pub mod error;
+pub mod frame;
+pub mod live;
+pub mod login;
+pub mod sandbox;
+pub mod sandboxes;
+pub mod shell;
+pub mod terminal;
+pub mod ui;
+pub mod view;
+
+/// Takes over the page that the server rendered.
+#[cfg(feature = "hydrate")]
+pub fn hydrate() {
+    console_error_panic_hook::set_once();
+    leptos::mount::hydrate_body(app::App);
+}

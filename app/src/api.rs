@@ -1,0 +1,63 @@
+//! Server functions: what the hydrated pages call. Each is a few lines over [`crate::backend`];
+//! the session and the origin of the request were checked before they run.
+
+use leptos::prelude::*;
+use osb_protocol::{FieldError, SandboxId, WireTime};
+
+use crate::{
+    create::CreateForm,
+    error::ConsoleError,
+    sandboxes::ListQuery,
+    view::{PortAddress, SandboxDetail, SandboxList},
+};
+
+/// One page of the list.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/list")]
+pub async fn list(query: ListQuery) -> Result<SandboxList, ConsoleError> {
+    let backend = crate::backend::backend();
+    let warning = backend.trouble();
+    Ok(SandboxList {
+        warning,
+        ..query.select(backend.sandboxes())
+    })
+}
+
+/// One sandbox.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/get")]
+pub async fn detail(id: SandboxId) -> Result<SandboxDetail, ConsoleError> {
+    crate::backend::backend().sandbox(&id).await
+}
+
+/// What the server's rules say about a form, without making anything.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/check")]
+pub async fn check(form: CreateForm) -> Result<Vec<FieldError>, ConsoleError> {
+    let request = form.request();
+    let mut problems = crate::backend::backend().validate(&request.body);
+    problems.splice(..0, request.problems);
+    Ok(problems)
+}
+
+/// Makes a sandbox.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/create")]
+pub async fn create(form: CreateForm) -> Result<SandboxId, ConsoleError> {
+    form.submit(&*crate::backend::backend()).await
+}
+
+/// Lets a sandbox live for that many seconds from now.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/renew")]
+pub async fn renew(id: SandboxId, seconds: i64) -> Result<WireTime, ConsoleError> {
+    let expires_at = crate::view::in_seconds(seconds)?;
+    crate::backend::backend().renew(&id, expires_at).await
+}
+
+/// Removes a sandbox.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/delete")]
+pub async fn delete(id: SandboxId) -> Result<(), ConsoleError> {
+    crate::backend::backend().delete(&id).await
+}
+
+/// Where a port of a sandbox is reached.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/port")]
+pub async fn port(id: SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
+    crate::backend::backend().port(&id, port).await
+}

@@ -1,0 +1,40 @@
+//! Routes. Every page is rendered whole on the server, so that it reads without script.
+
+use leptos::prelude::*;
+use leptos_meta::{Title, provide_meta_context};
+use leptos_router::{
+    SsrMode,
+    components::{ParentRoute, Route, Router, Routes},
+    path,
+};
+
+use crate::{
+    create::CreatePage,
+    frame::{Frame, NotFound},
+    login::LoginPage,
+    sandbox::{OverviewTab, SandboxPage, TerminalTab},
+    sandboxes::SandboxesPage,
+};
+
+/// The console.
+#[component]
+pub fn App() -> impl IntoView {
+    provide_meta_context();
+    view! {
+        <Title formatter=|title| format!("{title} · OpenSandbox") text="Console" />
+        <Router>
+            <Routes fallback=NotFound>
+                <Route path=path!("/console/login") view=LoginPage ssr=SsrMode::Async />
+                <ParentRoute path=path!("/console") view=Frame ssr=SsrMode::Async>
+                    <Route path=path!("/sandboxes") view=SandboxesPage ssr=SsrMode::Async />
+                    <Route path=path!("/create") view=CreatePage ssr=SsrMode::Async />
+                    <ParentRoute path=path!("/sandboxes/:id") view=SandboxPage ssr=SsrMode::Async>
+                        <Route path=path!("") view=OverviewTab ssr=SsrMode::Async />
+                        <Route path=path!("/terminal") view=TerminalTab ssr=SsrMode::Async />
+                    </ParentRoute>
+                </ParentRoute>
+            </Routes>
+        </Router>
+    }
+    .into_any()
+}

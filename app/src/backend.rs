@@ -1,0 +1,68 @@
+//! The domain as the console sees it. The server implements this over the service that the REST
+//! API uses too, so that there is one path to a sandbox, whoever asks.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leptos::prelude::use_context;
+use osb_protocol::{FieldError, SandboxId, WireTime};
+
+use crate::{
+    error::ConsoleError,
+    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo},
+};
+
+/// What pages, server functions and live topics ask the domain for.
+#[async_trait]
+pub trait ConsoleBackend: Send + Sync {
+    /// What the frame says about the server.
+    fn info(&self) -> ServerInfo;
+
+    /// Every sandbox, newest first. Served from memory.
+    fn sandboxes(&self) -> Vec<SandboxRow>;
+
+    /// Why what this backend says may be out of date: the runtime does not answer.
+    fn trouble(&self) -> Option<String>;
+
+    /// One sandbox with everything its page shows.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`].
+    async fn sandbox(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError>;
+
+    /// Every rule of the API that this create request breaks; nothing is made.
+    fn validate(&self, body: &serde_json::Value) -> Vec<FieldError>;
+
+    /// Makes a sandbox from a create request of the API.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].
+    async fn create(&self, body: serde_json::Value) -> Result<SandboxId, ConsoleError>;
+
+    /// Sets when a sandbox is removed.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
+    async fn renew(&self, id: &SandboxId, expires_at: WireTime) -> Result<WireTime, ConsoleError>;
+
+    /// Removes a sandbox; returns once the intent is durable.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
+    async fn delete(&self, id: &SandboxId) -> Result<(), ConsoleError>;
+
+    /// Where a port of a sandbox is reached.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
+    async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError>;
+}
+
+/// The backend of this request.
+///
+/// # Panics
+/// When the server forgot to provide one, which its first page would show.
+#[must_use]
+pub fn backend() -> Arc<dyn ConsoleBackend> {
+    use_context::<Arc<dyn ConsoleBackend>>().expect("the server provides the backend")
+}

@@ -1,0 +1,288 @@
+//! The form as it was typed, and the create request it stands for.
+//!
+//! The form checks only what cannot be said in a request at all, such as a quote that is not
+//! closed. Every other rule is the server's (contract: lifecycle §4.1, §4.4); its errors name a
+//! place in the request, and [`Field::of`] finds the field that filled that place.
+
+use std::collections::BTreeMap;
+
+use osb_protocol::{FieldError, error::Loc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::words;
+
+/// What the form holds, as typed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CreateForm {
+    /// Container image.
+    pub image: String,
+    /// Command line.
+    pub entrypoint: String,
+    /// `NAME=value` lines.
+    pub env: String,
+    /// Processor limit.
+    pub cpu: String,
+    /// Memory limit.
+    pub memory: String,
+    /// Whether and when it is removed by itself.
+    pub lifetime: Lifetime,
+    /// Duration until it is removed, when `lifetime` is [`Lifetime::Limited`].
+    pub ttl: String,
+    /// `key=value` lines.
+    pub metadata: String,
+}
+
+/// Whether a sandbox is removed by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lifetime {
+    /// After a time.
+    #[default]
+    Limited,
+    /// Never: somebody has to delete it.
+    Manual,
+}
+
+impl Default for CreateForm {
+    fn default() -> Self {
+        Self {
+            image: String::new(),
+            entrypoint: "tail -f /dev/null".to_owned(),
+            env: String::new(),
+            cpu: "1".to_owned(),
+            memory: "512Mi".to_owned(),
+            lifetime: Lifetime::Limited,
+            ttl: "30m".to_owned(),
+            metadata: String::new(),
+        }
+    }
+}
+
+/// A create request, and what the form could not say in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Body of `POST /sandboxes`.
+    pub body: Value,
+    /// Fields that could not be read.
+    pub problems: Vec<FieldError>,
+}
+
+/// A field of the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "named as in CreateForm")]
+pub enum Field {
+    Image,
+    Entrypoint,
+    Env,
+    Cpu,
+    Memory,
+    Ttl,
+    Metadata,
+    /// No field: shown above the form.
+    Form,
+}
+
+impl Field {
+    /// The field that fills the place an error names.
+    #[must_use]
+    pub fn of(problem: &FieldError) -> Self {
+        let place = problem.field();
+        let mut parts = place.split('.');
+        match (parts.next().unwrap_or_default(), parts.next()) {
+            ("image", _) => Self::Image,
+            ("entrypoint", _) => Self::Entrypoint,
+            ("env", _) => Self::Env,
+            ("resourceLimits", Some("memory")) => Self::Memory,
+            ("resourceLimits", _) => Self::Cpu,
+            ("timeout", _) => Self::Ttl,
+            ("metadata", _) => Self::Metadata,
+            _ => Self::Form,
+        }
+    }
+}
+
+impl Field {
+    /// Id of its input in the page.
+    pub(super) fn input_id(self) -> Option<&'static str> {
+        match self {
+            Self::Image => Some("image"),
+            Self::Entrypoint => Some("entrypoint"),
+            Self::Env => Some("env"),
+            Self::Cpu => Some("cpu"),
+            Self::Memory => Some("memory"),
+            Self::Ttl => Some("ttl"),
+            Self::Metadata => Some("metadata"),
+            Self::Form => None,
+        }
+    }
+}
+
+impl CreateForm {
+    /// What stands in a text field.
+    pub(super) fn text(&self, field: Field) -> &str {
+        match field {
+            Field::Image => &self.image,
+            Field::Entrypoint => &self.entrypoint,
+            Field::Env => &self.env,
+            Field::Cpu => &self.cpu,
+            Field::Memory => &self.memory,
+            Field::Ttl => &self.ttl,
+            Field::Metadata => &self.metadata,
+            Field::Form => "",
+        }
+    }
+
+    /// Takes what was typed into a text field.
+    pub(super) fn set_text(&mut self, field: Field, text: String) {
+        match field {
+            Field::Image => self.image = text,
+            Field::Entrypoint => self.entrypoint = text,
+            Field::Env => self.env = text,
+            Field::Cpu => self.cpu = text,
+            Field::Memory => self.memory = text,
+            Field::Ttl => self.ttl = text,
+            Field::Metadata => self.metadata = text,
+            Field::Form => {}
+        }
+    }
+
+    /// The request this form stands for. Empty fields are left out, so that the server says what
+    /// is missing.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        let mut body = serde_json::Map::new();
+        let mut problems = Vec::new();
+        let mut problem = |field: &'static str, msg: String| {
+            problems.push(FieldError::body("unreadable", [Loc::from(field)], msg));
+        };
+        if !self.image.trim().is_empty() {
+            body.insert("image".to_owned(), json!({ "uri": self.image.trim() }));
+        }
+        match words::split(&self.entrypoint) {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => {
+                body.insert("entrypoint".to_owned(), json!(words));
+            }
+            Err(why) => problem("entrypoint", format!("The command {why}.")),
+        }
+        for (field, text) in [("env", &self.env), ("metadata", &self.metadata)] {
+            match words::pairs(text) {
+                Ok(pairs) if pairs.is_empty() => {}
+                Ok(pairs) => {
+                    body.insert(field.to_owned(), json!(pairs));
+                }
+                Err(line) => problem(field, format!("Line {line} is not NAME=value.")),
+            }
+        }
+        let limits = [("cpu", &self.cpu), ("memory", &self.memory)];
+        let limits = limits.map(|(name, text)| (name, text.trim()));
+        let limits: BTreeMap<_, _> = limits.into_iter().filter(|(_, it)| !it.is_empty()).collect();
+        body.insert("resourceLimits".to_owned(), json!(limits));
+        if self.lifetime == Lifetime::Limited {
+            match words::seconds(&self.ttl) {
+                Some(seconds) => {
+                    body.insert("timeout".to_owned(), json!(seconds));
+                }
+                None => problem(
+                    "timeout",
+                    "Write a duration such as 90s, 30m, 2h or 1d.".to_owned(),
+                ),
+            }
+        }
+        Request {
+            body: Value::Object(body),
+            problems,
+        }
+    }
+
+    /// Makes the sandbox.
+    ///
+    /// # Errors
+    /// [`crate::error::ConsoleError::Invalid`] with every problem of the form and of the request,
+    /// else what the domain says.
+    #[cfg(feature = "ssr")]
+    pub async fn submit(
+        &self,
+        backend: &dyn crate::backend::ConsoleBackend,
+    ) -> Result<osb_protocol::SandboxId, crate::error::ConsoleError> {
+        let Request { body, mut problems } = self.request();
+        problems.extend(backend.validate(&body));
+        if !problems.is_empty() {
+            return Err(crate::error::ConsoleError::Invalid { problems });
+        }
+        backend.create(body).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_says_what_was_typed() {
+        let form = CreateForm {
+            image: " debian:12 ".to_owned(),
+            entrypoint: "sh -c 'sleep 1'".to_owned(),
+            env: "A=1\nEMPTY=".to_owned(),
+            ttl: "2h".to_owned(),
+            metadata: "team=a".to_owned(),
+            ..CreateForm::default()
+        };
+        let request = form.request();
+        assert_eq!(request.problems, []);
+        assert_eq!(
+            request.body,
+            json!({
+                "image": { "uri": "debian:12" },
+                "entrypoint": ["sh", "-c", "sleep 1"],
+                "env": { "A": "1", "EMPTY": "" },
+                "resourceLimits": { "cpu": "1", "memory": "512Mi" },
+                "timeout": 7200,
+                "metadata": { "team": "a" },
+            })
+        );
+    }
+
+    #[test]
+    fn manual_cleanup_sends_no_timeout() {
+        let form = CreateForm {
+            lifetime: Lifetime::Manual,
+            ttl: "nonsense".to_owned(),
+            ..CreateForm::default()
+        };
+        assert_eq!(form.request().problems, []);
+        assert_eq!(form.request().body.get("timeout"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_at_its_field() {
+        let form = CreateForm {
+            entrypoint: "'".to_owned(),
+            env: "novalue".to_owned(),
+            metadata: "k=v\n=x".to_owned(),
+            ttl: "soon".to_owned(),
+            ..CreateForm::default()
+        };
+        let fields: Vec<_> = form.request().problems.iter().map(Field::of).collect();
+        assert_eq!(
+            fields,
+            [Field::Entrypoint, Field::Env, Field::Metadata, Field::Ttl]
+        );
+    }
+
+    #[test]
+    fn errors_of_the_server_find_their_field() {
+        let at = |path: &[&'static str]| {
+            let path = path.iter().map(|part| Loc::from(*part));
+            Field::of(&FieldError::body("x", path, "x"))
+        };
+        assert_eq!(at(&["image", "uri"]), Field::Image);
+        assert_eq!(at(&["resourceLimits", "memory"]), Field::Memory);
+        assert_eq!(at(&["resourceLimits", "cpu"]), Field::Cpu);
+        assert_eq!(at(&["metadata", "a.b"]), Field::Metadata);
+        assert_eq!(at(&["networkPolicy"]), Field::Form);
+        assert_eq!(at(&[]), Field::Form);
+    }
+}

@@ -1,0 +1,9 @@
+//! Making a sandbox: the form, the request it stands for, the same request as code, and the page.
+
+mod form;
+mod mirror;
+mod page;
+mod words;
+
+pub use form::{CreateForm, Field, Lifetime, Request};
+pub use page::{CreatePage, Draft};

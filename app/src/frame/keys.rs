@@ -1,0 +1,96 @@
+//! The keyboard, for who uses the console all day.
+
+use leptos::{ev, html::Dialog, prelude::*};
+use leptos_router::hooks::use_navigate;
+use wasm_bindgen::JsCast;
+
+use crate::{browser, ui::Icon};
+
+/// What the keys do, as the help shows it.
+const KEYS: [(&str, &str); 7] = [
+    ("/", "Filter the list"),
+    ("c", "Create a sandbox"),
+    ("j", "Next sandbox"),
+    ("k", "Previous sandbox"),
+    ("Enter", "Open it"),
+    ("t", "Its terminal"),
+    ("?", "This help"),
+];
+
+/// Marks the element that `j` and `k` go through.
+pub const ROW_LINK: &str = "[data-row-link]";
+/// Marks the link that `t` follows.
+pub const TERMINAL_LINK: &str = "[data-terminal-link]";
+
+/// Acts on keys of the whole page, in the browser.
+pub(super) fn listen(help_open: RwSignal<bool>) {
+    let navigate = use_navigate();
+    Effect::new(move |_| {
+        let navigate = navigate.clone();
+        let handle = window_event_listener(ev::keydown, move |event| {
+            if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(&event) {
+                return;
+            }
+            match event.key().as_str() {
+                "/" if browser::exists("#filter") => browser::focus("filter"),
+                "/" => navigate("/console/sandboxes", Default::default()),
+                "c" => navigate("/console/create", Default::default()),
+                "j" => browser::focus_step(ROW_LINK, 1),
+                "k" => browser::focus_step(ROW_LINK, -1),
+                "t" => browser::click_near_focus(TERMINAL_LINK),
+                "?" => help_open.set(true),
+                _ => return,
+            }
+            event.prevent_default();
+        });
+        on_cleanup(move || handle.remove());
+    });
+}
+
+/// Whether the key belongs to a field, a terminal or an open dialog.
+fn is_typing(event: &ev::KeyboardEvent) -> bool {
+    let target = event.target().and_then(|it| it.dyn_into::<web_sys::Element>().ok());
+    target.is_some_and(|it| {
+        matches!(it.closest("input, textarea, select, dialog, .terminal"), Ok(Some(_)))
+    })
+}
+
+/// The help over the page.
+#[component]
+pub(super) fn Help(
+    /// Whether it is shown.
+    open: RwSignal<bool>,
+) -> impl IntoView {
+    let dialog = NodeRef::<Dialog>::new();
+    Effect::new(move |_| {
+        if let (true, Some(dialog)) = (open.get(), dialog.get()) {
+            // Fails only when it is open already.
+            let _ = dialog.show_modal();
+        }
+    });
+    let rows = KEYS.into_iter().map(|(key, does)| {
+        view! {
+            <dt>
+                <kbd>{key}</kbd>
+            </dt>
+            <dd>{does}</dd>
+        }
+    });
+    view! {
+        <dialog
+            node_ref=dialog
+            class="card help-dialog"
+            aria-labelledby="help-title"
+            on:close=move |_| open.set(false)
+        >
+            <form method="dialog" class="dialog-head">
+                <h2 id="help-title">"Keyboard"</h2>
+                <button class="icon-button" aria-label="Close">
+                    <Icon name="x" />
+                </button>
+            </form>
+            <dl class="keys">{rows.collect_view()}</dl>
+        </dialog>
+    }
+    .into_any()
+}

@@ -1,0 +1,95 @@
+//! What surrounds every page: rail, top bar, toasts, keys. It stays mounted while pages change, and
+//! so do the tab's live connection and clock.
+
+mod keys;
+mod rail;
+mod theme;
+mod toast;
+mod topbar;
+
+use std::time::Duration;
+
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::components::Outlet;
+
+pub use toast::Toasts;
+
+use crate::{
+    browser,
+    live::Live,
+    ui::Clock,
+    view::{Notice, ServerInfo},
+};
+
+/// What the server says about itself; only called there.
+pub(crate) fn server_info() -> ServerInfo {
+    #[cfg(feature = "ssr")]
+    return crate::backend::backend().info();
+    #[cfg(not(feature = "ssr"))]
+    ServerInfo::default()
+}
+
+/// The frame with the current page in it.
+#[component]
+pub fn Frame() -> impl IntoView {
+    let info = SharedValue::new(server_info).into_inner();
+    let notice = SharedValue::new(use_context::<Notice>).into_inner();
+    // Both sides begin with the server's clock, so that the browser takes over the same text.
+    let clock = Clock(RwSignal::new(SharedValue::new(browser::now_ms).into_inner()));
+    let live = Live::new();
+    let toasts = Toasts::new(notice);
+    provide_context(clock);
+    provide_context(live);
+    provide_context(toasts);
+    Effect::new(move |_| {
+        live.start();
+        clock.0.set(browser::now_ms());
+        let tick = set_interval_with_handle(
+            move || {
+                let now = browser::now_ms();
+                clock.0.set(now);
+                live.check(now);
+            },
+            Duration::from_secs(1),
+        );
+        if let Ok(tick) = tick {
+            on_cleanup(move || tick.clear());
+        }
+    });
+    let help_open = RwSignal::new(false);
+    keys::listen(help_open);
+    view! {
+        <a class="skip" href="#main">
+            "Skip to content"
+        </a>
+        <div class="frame">
+            <rail::Rail version=info.version.clone() />
+            <topbar::TopBar info help_open />
+            <main id="main" class="page" tabindex="-1">
+                <Outlet />
+            </main>
+        </div>
+        <toast::ToastRegion />
+        <keys::Help open=help_open />
+    }
+    .into_any()
+}
+
+/// There is no such page.
+#[component]
+pub fn NotFound() -> impl IntoView {
+    view! {
+        <Title text="Not found" />
+        <main class="login">
+            <div class="card login-card">
+                <h1>"No such page"</h1>
+                <p>"The address does not belong to any page of the console."</p>
+                <a class="button primary" href="/console/sandboxes">
+                    "To the sandboxes"
+                </a>
+            </div>
+        </main>
+    }
+    .into_any()
+}

@@ -1,0 +1,53 @@
+//! Where one can go.
+
+use leptos::prelude::*;
+use leptos_router::{components::A, hooks::use_location};
+
+use crate::ui::Icon;
+
+/// The left rail; a bar at the bottom on narrow screens.
+#[component]
+pub(super) fn Rail(
+    /// Version of the server.
+    version: String,
+) -> impl IntoView {
+    let path = use_location().pathname;
+    // A sandbox's own page belongs to the list.
+    let current = move |prefix: &'static str| {
+        let here = path.with(|path| path.starts_with(prefix));
+        here.then_some("page")
+    };
+    view! {
+        <nav class="rail" aria-label="Main">
+            <A href="/console/sandboxes" attr:class="rail-brand" attr:aria-label="OpenSandbox, home">
+                <Icon name="box" />
+                <span>"OpenSandbox"</span>
+            </A>
+            <ul>
+                <li>
+                    <a
+                        href="/console/sandboxes"
+                        aria-current=move || current("/console/sandboxes")
+                    >
+                        <Icon name="box" />
+                        <span>"Sandboxes"</span>
+                    </a>
+                </li>
+                <li>
+                    <a href="/console/create" aria-current=move || current("/console/create")>
+                        <Icon name="plus" />
+                        <span>"Create"</span>
+                    </a>
+                </li>
+                <li>
+                    <a href="/docs" rel="external">
+                        <Icon name="book-open" />
+                        <span>"API docs"</span>
+                    </a>
+                </li>
+            </ul>
+            <p class="rail-foot fine num">{format!("v{version}")}</p>
+        </nav>
+    }
+    .into_any()
+}

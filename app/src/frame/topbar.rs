@@ -1,0 +1,150 @@
+//! Where one is, and how the connection is.
+
+use leptos::prelude::*;
+use leptos_router::hooks::use_location;
+use osb_protocol::SandboxId;
+
+use super::theme::ThemeSwitch;
+use crate::{
+    live::{Link, Live},
+    ui::{Clock, Icon, duration},
+    view::ServerInfo,
+};
+
+/// A live connection that said nothing for this long shows its age.
+const FRESH_SECONDS: i64 = 20;
+
+/// The top bar.
+#[component]
+pub(super) fn TopBar(
+    /// What the server says about itself.
+    info: ServerInfo,
+    /// Opens the help.
+    help_open: RwSignal<bool>,
+) -> impl IntoView {
+    view! {
+        <header class="topbar">
+            <Breadcrumb />
+            <span class="chip" title="Where sandboxes run">
+                <Icon name="plug" />
+                <span class="visually-hidden">"Runtime: "</span>
+                {info.runtime}
+            </span>
+            <LinkState />
+            <button
+                type="button"
+                class="icon-button needs-script"
+                aria-label="Keyboard shortcuts"
+                title="Keyboard shortcuts (?)"
+                on:click=move |_| help_open.set(true)
+            >
+                <Icon name="keyboard" />
+            </button>
+            <ThemeSwitch />
+            <form method="post" action="/console/logout">
+                <button type="submit" class="icon-button" aria-label="Log out" title="Log out">
+                    <Icon name="log-out" />
+                </button>
+            </form>
+        </header>
+    }
+    .into_any()
+}
+
+/// Names of the steps to this page, each with its address but the last.
+fn steps(path: &str) -> Vec<(String, String)> {
+    let mut steps = Vec::new();
+    let mut address = String::from("/console");
+    let parts = path.strip_prefix("/console").unwrap_or(path).split('/');
+    for (depth, part) in parts.filter(|part| !part.is_empty()).enumerate() {
+        address = format!("{address}/{part}");
+        let name = match (depth, part) {
+            (0, "sandboxes") => "Sandboxes".to_owned(),
+            (0, "create") => "Create".to_owned(),
+            (1, id) => SandboxId::from(id).short().to_owned(),
+            (_, "terminal") => "Terminal".to_owned(),
+            (_, other) => other.to_owned(),
+        };
+        steps.push((name, address.clone()));
+    }
+    steps
+}
+
+#[component]
+fn Breadcrumb() -> impl IntoView {
+    let path = use_location().pathname;
+    let crumbs = move || {
+        let steps = path.with(|path| steps(path));
+        let last = steps.len().saturating_sub(1);
+        let crumb = move |(at, (name, address)): (usize, (String, String))| {
+            let mono = (at == 1).then_some("mono");
+            let content = if at == last {
+                view! { <span class=mono aria-current="page">{name}</span> }.into_any()
+            } else {
+                view! { <a class=mono href=address>{name}</a> }.into_any()
+            };
+            view! { <li>{content}</li> }
+        };
+        steps.into_iter().enumerate().map(crumb).collect_view()
+    };
+    view! {
+        <nav class="breadcrumb" aria-label="Breadcrumb">
+            <ol>{crumbs}</ol>
+        </nav>
+    }
+    .into_any()
+}
+
+/// `live`, `updated n s ago`, `reconnecting`, `paused`; a click pauses or goes on.
+#[component]
+fn LinkState() -> impl IntoView {
+    let live = expect_context::<Live>();
+    let Clock(now) = Clock::current();
+    let quiet = Memo::new(move |_| (now.get() - live.heard.get()) / 1_000);
+    let state = move || match (live.paused.get(), live.link.get()) {
+        (true, _) => "paused",
+        (_, Link::Starting) => "static",
+        (_, Link::Live) => "live",
+        (_, Link::Lost) => "lost",
+    };
+    let text = move || match (live.paused.get(), live.link.get()) {
+        (true, _) => "paused".to_owned(),
+        (_, Link::Starting) => "as rendered".to_owned(),
+        (_, Link::Live) if quiet.get() <= FRESH_SECONDS => "live".to_owned(),
+        (_, Link::Live) => format!("updated {} ago", duration(quiet.get())),
+        (_, Link::Lost) => format!("reconnecting · {} old", duration(quiet.get())),
+    };
+    let title = move || match live.paused.get() {
+        true => "Go on with live updates",
+        false => "Pause live updates",
+    };
+    view! {
+        <button
+            type="button"
+            class="link-state num"
+            data-state=state
+            title=title
+            on:click=move |_| live.toggle_pause()
+        >
+            <span class="dot" aria-hidden="true"></span>
+            <span>{text}</span>
+        </button>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_breadcrumb_follows_the_path() {
+        let names = |path| steps(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names("/console/sandboxes"), ["Sandboxes"]);
+        assert_eq!(
+            names("/console/sandboxes/0b6c1f2e-aaaa/terminal"),
+            ["Sandboxes", "0b6c1f2e", "Terminal"]
+        );
+        assert_eq!(steps("/console/sandboxes/x")[0].1, "/console/sandboxes");
+    }
+}

@@ -1,0 +1,268 @@
+//! The connection: opened once per tab, kept open, and opened again when it breaks.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use leptos::prelude::*;
+use wasm_bindgen::{JsCast, closure::Closure};
+use web_sys::{CloseEvent, MessageEvent, WebSocket};
+
+use super::wire::{Command, Frame, Position, RowChange, Topic, Update};
+use crate::{
+    browser,
+    view::{SandboxDetail, SandboxRow},
+};
+
+/// First pause before connecting again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A connection without any message for this long is dead: the server beats every 15 s.
+const SILENCE_MS: i64 = 40_000;
+
+/// How the connection is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// No script yet, or not connected for the first time.
+    #[default]
+    Starting,
+    /// Messages flow.
+    Live,
+    /// Broken; trying again.
+    Lost,
+}
+
+/// The tab's live data, provided as context by the frame. Copies are the same connection.
+#[derive(Clone, Copy)]
+pub struct Live {
+    /// How the connection is.
+    pub link: RwSignal<Link>,
+    /// Unix milliseconds of the last message.
+    pub heard: RwSignal<i64>,
+    /// While true, messages are dropped; ending the pause asks for fresh snapshots.
+    pub paused: RwSignal<bool>,
+}
+
+/// The browser's half. It lives in the thread, of which a tab has one: it holds JavaScript values,
+/// which must not enter signals that the server could touch from another thread.
+#[derive(Default)]
+struct Tab {
+    socket: Option<Socket>,
+    watches: BTreeMap<Topic, Watch>,
+    failures: u32,
+    epoch: String,
+}
+
+struct Watch {
+    seq: Option<u64>,
+    on_update: Rc<dyn Fn(Update)>,
+}
+
+struct Socket {
+    raw: WebSocket,
+    /// Kept for as long as the socket calls them.
+    _callbacks: (Closure<dyn FnMut(MessageEvent)>, Closure<dyn FnMut(CloseEvent)>),
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.raw.set_onmessage(None);
+        self.raw.set_onclose(None);
+        let _ = self.raw.close();
+    }
+}
+
+thread_local! {
+    static TAB: RefCell<Tab> = RefCell::default();
+}
+
+impl Live {
+    /// Not connected; [`Live::start`] does that in the browser.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            link: RwSignal::new(Link::Starting),
+            heard: RwSignal::new(browser::now_ms()),
+            paused: RwSignal::new(false),
+        }
+    }
+
+    /// Connects. Called once, when the frame is mounted.
+    pub fn start(self) {
+        let Ok(raw) = WebSocket::new(&browser::socket_url("/console/live")) else {
+            return self.retry();
+        };
+        let on_message = Closure::new(move |event: MessageEvent| {
+            if let Some(text) = event.data().as_string() {
+                self.hear(&text);
+            }
+        });
+        let on_close = Closure::new(move |_: CloseEvent| self.retry());
+        raw.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
+        raw.set_onclose(Some(on_close.as_ref().unchecked_ref()));
+        let socket = Socket {
+            raw,
+            _callbacks: (on_message, on_close),
+        };
+        TAB.with_borrow_mut(|tab| tab.socket = Some(socket));
+    }
+
+    /// Watches the list until the calling effect ends.
+    pub fn watch_list(
+        self,
+        on_list: impl Fn(Vec<SandboxRow>) + 'static,
+        on_change: impl Fn(RowChange) + 'static,
+    ) {
+        self.watch(Topic::Sandboxes, move |update| match update {
+            Update::List(rows) => on_list(rows),
+            Update::Change(change) => on_change(change),
+            Update::Detail(_) => {}
+        });
+    }
+
+    /// Watches one sandbox until the calling effect ends; `None` once it is gone.
+    pub fn watch_sandbox(
+        self,
+        id: osb_protocol::SandboxId,
+        on_detail: impl Fn(Option<SandboxDetail>) + 'static,
+    ) {
+        self.watch(Topic::Sandbox(id), move |update| {
+            if let Update::Detail(detail) = update {
+                on_detail(detail.map(|it| *it));
+            }
+        });
+    }
+
+    fn watch(self, topic: Topic, on_update: impl Fn(Update) + 'static) {
+        let watch = Watch {
+            seq: None,
+            on_update: Rc::new(on_update),
+        };
+        TAB.with_borrow_mut(|tab| {
+            tab.watches.insert(topic.clone(), watch);
+            tab.subscribe(&topic);
+        });
+        on_cleanup(move || {
+            TAB.with_borrow_mut(|tab| {
+                tab.watches.remove(&topic);
+                tab.send(&Command::Unsubscribe { topic });
+            });
+        });
+    }
+
+    /// Ends a pause with fresh data, or begins one.
+    pub fn toggle_pause(self) {
+        let paused = !self.paused.get_untracked();
+        self.paused.set(paused);
+        if !paused {
+            TAB.with_borrow_mut(Tab::subscribe_afresh);
+        }
+    }
+
+    /// Called every second: drops a connection that has been silent for too long.
+    pub fn check(self, now_ms: i64) {
+        let silent = now_ms - self.heard.get_untracked() > SILENCE_MS;
+        if silent && self.link.get_untracked() == Link::Live {
+            self.retry();
+        }
+    }
+
+    fn hear(self, text: &str) {
+        self.heard.set(browser::now_ms());
+        let Ok(frame) = serde_json::from_str::<Frame>(text) else {
+            return;
+        };
+        let (topic, seq, data, is_delta) = match frame {
+            Frame::Hello { epoch } => {
+                self.link.set(Link::Live);
+                return TAB.with_borrow_mut(|tab| tab.begin(epoch));
+            }
+            Frame::Beat => return,
+            Frame::Snapshot { topic, seq, data } => (topic, seq, data, false),
+            Frame::Delta { topic, seq, data } => (topic, seq, data, true),
+        };
+        if self.paused.get_untracked() {
+            return;
+        }
+        let heard = TAB.with_borrow_mut(|tab| tab.advance(&topic, seq, is_delta));
+        // Outside the borrow: the handler may watch or unwatch.
+        if let (Some(on_update), Some(update)) = (heard, Update::read(&topic, is_delta, data)) {
+            on_update(update);
+        }
+    }
+
+    fn retry(self) {
+        self.link.set(Link::Lost);
+        let failures = TAB.with_borrow_mut(|tab| {
+            tab.socket = None;
+            tab.failures += 1;
+            tab.failures
+        });
+        let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(8));
+        set_timeout(move || self.start(), pause.min(LONGEST_PAUSE));
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tab {
+    fn begin(&mut self, epoch: String) {
+        if epoch != self.epoch {
+            self.watches.values_mut().for_each(|watch| watch.seq = None);
+        }
+        self.epoch = epoch;
+        self.failures = 0;
+        let topics: Vec<_> = self.watches.keys().cloned().collect();
+        topics.iter().for_each(|topic| self.subscribe(topic));
+    }
+
+    fn subscribe_afresh(&mut self) {
+        self.watches.values_mut().for_each(|watch| watch.seq = None);
+        let topics: Vec<_> = self.watches.keys().cloned().collect();
+        topics.iter().for_each(|topic| self.subscribe(topic));
+    }
+
+    fn subscribe(&self, topic: &Topic) {
+        let seq = self.watches.get(topic).and_then(|watch| watch.seq);
+        self.send(&Command::Subscribe {
+            topic: topic.clone(),
+            since: seq.map(|seq| Position {
+                epoch: self.epoch.clone(),
+                seq,
+            }),
+        });
+    }
+
+    /// Sends when connected; otherwise the greeting of the next connection does.
+    fn send(&self, command: &Command) {
+        if let (Some(socket), Ok(text)) = (&self.socket, serde_json::to_string(command))
+            && socket.raw.ready_state() == WebSocket::OPEN
+            && !self.epoch.is_empty()
+        {
+            let _ = socket.raw.send_with_str(&text);
+        }
+    }
+
+    /// Notes a message; the handler when it shall be shown. After a hole in the numbers it asks
+    /// for a snapshot instead.
+    fn advance(&mut self, topic: &Topic, seq: u64, is_delta: bool) -> Option<Rc<dyn Fn(Update)>> {
+        let watch = self.watches.get_mut(topic)?;
+        if is_delta {
+            match watch.seq {
+                Some(known) if seq == known + 1 => {}
+                Some(known) if seq <= known => return None,
+                _ => {
+                    watch.seq = None;
+                    self.subscribe(topic);
+                    return None;
+                }
+            }
+        }
+        watch.seq = Some(seq);
+        Some(Rc::clone(&watch.on_update))
+    }
+}
+

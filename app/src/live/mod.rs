@@ -1,0 +1,12 @@
+//! The tab's one WebSocket, `/console/live`: topics in, snapshots and deltas out.
+//!
+//! A topic is subscribed to while a component that shows it is mounted. The server answers with a
+//! snapshot, then with deltas whose sequence numbers grow by one. After a reconnect the last number
+//! is offered: the server replays what was missed, or sends a snapshot when it cannot. A hole in
+//! the numbers makes the tab ask for a snapshot too.
+
+mod link;
+mod wire;
+
+pub use link::{Link, Live};
+pub use wire::{Command, Frame, Position, RowChange, Topic};

@@ -1,0 +1,181 @@
+//! What travels on `/console/live`: JSON in text frames, in both directions.
+
+use osb_protocol::SandboxId;
+use serde::{Deserialize, Serialize};
+
+use crate::view::{SandboxDetail, SandboxRow};
+
+/// What can be watched.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Topic {
+    /// The list; snapshot `Vec<SandboxRow>`, deltas [`RowChange`].
+    Sandboxes,
+    /// One sandbox; every message is a snapshot, `null` once it is gone.
+    Sandbox(SandboxId),
+}
+
+impl std::fmt::Display for Topic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sandboxes => f.write_str("sandboxes"),
+            Self::Sandbox(id) => write!(f, "sandbox/{id}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Topic {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            None if text == "sandboxes" => Ok(Self::Sandboxes),
+            Some(("sandbox", id)) if !id.is_empty() => Ok(Self::Sandbox(id.into())),
+            _ => Err("no such topic"),
+        }
+    }
+}
+
+impl Serialize for Topic {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Topic {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A place in the stream of one topic. Numbers of another server process mean nothing, so the
+/// place names the process too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Which server process counted.
+    pub epoch: String,
+    /// The last message seen.
+    pub seq: u64,
+}
+
+/// What a tab asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum Command {
+    /// Begin with a snapshot, or after `since` when the server still can.
+    Subscribe {
+        /// What.
+        topic: Topic,
+        /// Where the tab stands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Position>,
+    },
+    /// No more of this.
+    Unsubscribe {
+        /// What.
+        topic: Topic,
+    },
+}
+
+/// What the server says. `data` stays text on the server: it is written once for all tabs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Frame<D = serde_json::Value> {
+    /// First message of a connection.
+    Hello {
+        /// See [`Position::epoch`].
+        epoch: String,
+    },
+    /// Everything of a topic.
+    Snapshot {
+        /// Which.
+        topic: Topic,
+        /// As of this message.
+        seq: u64,
+        /// See [`Topic`].
+        data: D,
+    },
+    /// One change of a topic.
+    Delta {
+        /// Which.
+        topic: Topic,
+        /// One more than the message before.
+        seq: u64,
+        /// See [`Topic`].
+        data: D,
+    },
+    /// Nothing happened, but the connection lives.
+    Beat,
+}
+
+/// One change of the list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowChange {
+    /// A new or changed row.
+    Put(Box<SandboxRow>),
+    /// A sandbox that is gone.
+    Gone(SandboxId),
+}
+
+/// Data of a topic, read.
+#[derive(Clone, Debug)]
+pub(super) enum Update {
+    /// The whole list.
+    List(Vec<SandboxRow>),
+    /// One change of it.
+    Change(RowChange),
+    /// One sandbox, or that it is gone.
+    Detail(Option<Box<SandboxDetail>>),
+}
+
+impl Update {
+    /// Reads what a frame carries; `None` when this page is older than the server and does not
+    /// understand it.
+    pub(super) fn read(topic: &Topic, is_delta: bool, data: serde_json::Value) -> Option<Self> {
+        let read = match (topic, is_delta) {
+            (Topic::Sandboxes, false) => serde_json::from_value(data).map(Self::List),
+            (Topic::Sandboxes, true) => serde_json::from_value(data).map(Self::Change),
+            (Topic::Sandbox(_), _) => serde_json::from_value(data).map(Self::Detail),
+        };
+        read.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn topics_are_text() {
+        for text in ["sandboxes", "sandbox/a", "sandbox/a/b"] {
+            assert_eq!(text.parse::<Topic>().unwrap().to_string(), text);
+        }
+        for text in ["", "sandbox", "sandbox/", "pools", "sandboxes/x"] {
+            assert!(text.parse::<Topic>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn commands_read_as_documented() {
+        let command: Command = serde_json::from_value(json!({
+            "op": "subscribe", "topic": "sandboxes", "since": { "epoch": "e", "seq": 4 }
+        }))
+        .unwrap();
+        let since = Some(Position {
+            epoch: "e".to_owned(),
+            seq: 4,
+        });
+        assert_eq!(command, Command::Subscribe { topic: Topic::Sandboxes, since });
+    }
+
+    #[test]
+    fn a_detail_that_is_gone_is_null() {
+        let topic = Topic::Sandbox("a".into());
+        let read = Update::read(&topic, false, serde_json::Value::Null);
+        assert!(matches!(read, Some(Update::Detail(None))));
+        assert!(Update::read(&Topic::Sandboxes, false, json!(3)).is_none());
+    }
+}

@@ -1,0 +1,70 @@
+//! The way in.
+
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_query_map;
+
+use crate::{
+    ui::Icon,
+    view::{Notice, ServerInfo},
+};
+
+/// Asks for the API key. A plain form: the key goes to the server once, which keeps a session and
+/// gives the browser only its cookie.
+#[component]
+pub fn LoginPage() -> impl IntoView {
+    let info = SharedValue::new(crate::frame::server_info).into_inner();
+    let notice = SharedValue::new(use_context::<Notice>).into_inner();
+    let next = move || use_query_map().read().get("next").unwrap_or_default();
+    let ServerInfo { version, runtime, key_required } = info;
+    view! {
+        <Title text="Sign in" />
+        <main class="login">
+            <form method="post" action="/console/login" class="card login-card">
+                <h1 class="brand">
+                    <Icon name="box" />
+                    "OpenSandbox"
+                </h1>
+                <input type="hidden" name="next" value=next />
+                {if key_required {
+                    view! {
+                        <div class="field">
+                            <label for="key">"API key"</label>
+                            <input
+                                id="key"
+                                name="key"
+                                type="password"
+                                required
+                                autofocus
+                                autocomplete="current-password"
+                                spellcheck="false"
+                                aria-describedby="key-help login-problem"
+                            />
+                            <p id="key-help" class="help">
+                                "The server printed it when it started, and keeps it as "
+                                <code>"server.api_key"</code> " in its configuration."
+                            </p>
+                        </div>
+                    }
+                        .into_any()
+                } else {
+                    view! {
+                        <p class="help">
+                            "This server has no API key: whoever reaches it may use it."
+                        </p>
+                    }
+                        .into_any()
+                }}
+                <p id="login-problem" class="problem" role="alert">
+                    {notice.map(|notice| notice.text)}
+                </p>
+                <button type="submit" class="button primary wide">
+                    <Icon name="key-round" />
+                    "Sign in"
+                </button>
+                <p class="fine">{format!("Version {version} · {runtime}")}</p>
+            </form>
+        </main>
+    }
+    .into_any()
+}

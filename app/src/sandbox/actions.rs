@@ -1,0 +1,168 @@
+//! What can be done to a sandbox. Each action is a form: with script it calls its server function
+//! and says how it went in a toast; without, the browser posts it and comes back.
+
+use leptos::{ev, prelude::*, task::spawn_local};
+use leptos_router::hooks::use_navigate;
+use osb_protocol::SandboxId;
+
+use crate::{
+    api,
+    frame::Toasts,
+    ui::{Icon, duration},
+};
+
+/// How long a renewed sandbox may live, as offered.
+const CHOICES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
+
+/// Renews with one click, for a list.
+#[component]
+pub fn RenewButton(
+    /// Which.
+    id: SandboxId,
+    /// Whether there is something to renew.
+    alive: Memo<bool>,
+    /// From now.
+    seconds: i64,
+) -> impl IntoView {
+    let (action, submit, busy) = renewal(id.clone());
+    let label = format!("Let {} live {} from now", id.short(), duration(seconds));
+    view! {
+        <form method="post" action=action on:submit=submit>
+            <input type="hidden" name="seconds" value=seconds />
+            <button
+                type="submit"
+                class="icon-button"
+                disabled=move || busy.get() || !alive.get()
+                aria-label=label.clone()
+                title=label
+            >
+                <Icon name="timer-reset" />
+            </button>
+        </form>
+    }
+    .into_any()
+}
+
+/// Renews for a time that is chosen.
+#[component]
+pub(super) fn RenewForm(
+    /// Which.
+    id: SandboxId,
+) -> impl IntoView {
+    let (action, submit, busy) = renewal(id);
+    let choices = CHOICES.into_iter().map(|seconds| {
+        view! { <option value=seconds selected=seconds == 1_800>{duration(seconds)}</option> }
+    });
+    view! {
+        <form method="post" action=action on:submit=submit class="inline-form">
+            <label class="select">
+                <span class="visually-hidden">"Live from now for"</span>
+                <select name="seconds">{choices.collect_view()}</select>
+            </label>
+            <button type="submit" class="button" disabled=move || busy.get()>
+                <Icon name="timer-reset" />
+                "Renew"
+            </button>
+        </form>
+    }
+    .into_any()
+}
+
+/// Address, submit handler and "under way" of a renewal.
+fn renewal(id: SandboxId) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSignal<bool>) {
+    let busy = RwSignal::new(false);
+    let toasts = Toasts::current();
+    let action = format!("/console/sandboxes/{id}/renew");
+    let submit = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        let Some(seconds) = field(&event, "seconds").and_then(|text| text.parse().ok()) else {
+            return;
+        };
+        let id = id.clone();
+        busy.set(true);
+        spawn_local(async move {
+            match api::renew(id.clone(), seconds).await {
+                Ok(_) => toasts.good(format!("{} lives {} from now", id.short(), duration(seconds))),
+                Err(error) => toasts.bad(error.to_string()),
+            }
+            busy.set(false);
+        });
+    };
+    (action, submit, busy)
+}
+
+/// Value of a field of the form that was sent.
+fn field(event: &ev::SubmitEvent, name: &str) -> Option<String> {
+    use wasm_bindgen::JsCast;
+    let form: web_sys::Element = event.target()?.dyn_into().ok()?;
+    let field = form.query_selector(&format!("[name={name}]")).ok()??;
+    match field.dyn_into::<web_sys::HtmlSelectElement>() {
+        Ok(select) => Some(select.value()),
+        Err(other) => Some(other.dyn_into::<web_sys::HtmlInputElement>().ok()?.value()),
+    }
+}
+
+/// Deletes, after a second thought: the button opens the question, which holds the real one.
+#[component]
+pub fn DeleteForm(
+    /// Which.
+    id: SandboxId,
+    /// Only an icon, for a list; else a button, and the list is shown afterwards.
+    #[prop(optional)]
+    compact: bool,
+) -> impl IntoView {
+    let busy = RwSignal::new(false);
+    let toasts = Toasts::current();
+    let navigate = use_navigate();
+    let action = format!("/console/sandboxes/{id}/delete");
+    let short = id.short().to_owned();
+    let submit = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        let (id, navigate) = (id.clone(), navigate.clone());
+        busy.set(true);
+        spawn_local(async move {
+            match api::delete(id.clone()).await {
+                Ok(()) => {
+                    toasts.good(format!("{} is being removed", id.short()));
+                    if !compact {
+                        navigate("/console/sandboxes", Default::default());
+                    }
+                }
+                Err(error) => toasts.bad(error.to_string()),
+            }
+            busy.try_set(false);
+        });
+    };
+    let label = format!("Delete {short}");
+    let opener = if compact {
+        view! {
+            <summary class="icon-button" aria-label=label.clone() title=label>
+                <Icon name="trash-2" />
+            </summary>
+        }
+        .into_any()
+    } else {
+        view! {
+            <summary class="button danger">
+                <Icon name="trash-2" />
+                "Delete"
+            </summary>
+        }
+        .into_any()
+    };
+    view! {
+        <details class="confirm" name="confirm">
+            {opener}
+            <form method="post" action=action on:submit=submit class="card confirm-card">
+                <p>
+                    "Remove " <span class="mono">{short}</span>
+                    " with everything in it? This cannot be undone."
+                </p>
+                <button type="submit" class="button danger" disabled=move || busy.get()>
+                    "Delete it"
+                </button>
+            </form>
+        </details>
+    }
+    .into_any()
+}

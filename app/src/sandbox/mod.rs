@@ -1,0 +1,11 @@
+//! One sandbox: its page, its tabs, and what can be done to it.
+
+mod actions;
+mod overview;
+mod page;
+mod ports;
+mod stages;
+
+pub use actions::{DeleteForm, RenewButton};
+pub use overview::OverviewTab;
+pub use page::{SandboxPage, TerminalTab};

@@ -1,0 +1,204 @@
+//! What a sandbox is and how it does.
+
+use leptos::prelude::*;
+use osb_protocol::{SandboxId, lifecycle::SandboxState};
+
+use super::{
+    actions::{DeleteForm, RenewForm},
+    page::Current,
+    ports::Ports,
+    stages::StageBar,
+};
+use crate::{
+    ui::{Age, CodeBlock, CopyButton, Countdown, When},
+    view::{SandboxDetail, is_alive},
+};
+
+/// Identity, state, lifetime, addresses, resources, labels, specification.
+#[component]
+pub fn OverviewTab() -> impl IntoView {
+    let Some(Current(current)) = use_context() else {
+        return ().into_any();
+    };
+    let id = current.with_untracked(|detail| detail.sandbox.id.clone());
+    let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
+    let for_renewal = id.clone();
+    let for_ports = id.clone();
+    view! {
+        <section class="card" aria-labelledby="state-title">
+            <h2 id="state-title">"State"</h2>
+            <StageBar current />
+            <Reason current />
+        </section>
+        <div class="cards">
+            <section class="card" aria-labelledby="identity-title">
+                <h2 id="identity-title">"Identity"</h2>
+                <Identity current />
+            </section>
+            <section class="card" aria-labelledby="lifetime-title">
+                <h2 id="lifetime-title">"Lifetime"</h2>
+                <Lifetime current />
+                <Show when=move || alive.get()>
+                    <RenewForm id=for_renewal.clone() />
+                </Show>
+            </section>
+            <section class="card" aria-labelledby="ports-title">
+                <h2 id="ports-title">"Endpoints"</h2>
+                <Ports id=for_ports />
+            </section>
+            <section class="card" aria-labelledby="resources-title">
+                <h2 id="resources-title">"Resources and labels"</h2>
+                <Resources current />
+            </section>
+        </div>
+        <details class="card">
+            <summary><h2>"Specification"</h2></summary>
+            <CodeBlock code=Signal::derive(move || specification(&current.read())) what="the specification" />
+        </details>
+        <details class="card">
+            <summary><h2>"As API calls"</h2></summary>
+            <CodeBlock code=calls(&id) what="the calls" />
+        </details>
+        <section class="card danger-zone" aria-labelledby="delete-title">
+            <h2 id="delete-title">"Delete"</h2>
+            <p>"Stops every process and removes the sandbox with its files."</p>
+            <DeleteForm id />
+        </section>
+    }
+    .into_any()
+}
+
+/// Why it is in this state: never only the word.
+#[component]
+fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let status = move || current.read().sandbox.status.clone();
+    let advice = move || advice(&current.read());
+    let log = move || {
+        let lines = current.read().log_tail.clone();
+        (!lines.is_empty()).then(|| {
+            view! {
+                <h3>"Last output"</h3>
+                <pre class="log" tabindex="0" role="region" aria-label="Last output">
+                    <code>{lines.join("\n")}</code>
+                </pre>
+            }
+        })
+    };
+    let since = move || {
+        let at = status().last_transition_at;
+        at.map(|at| view! { " since " <When at /> })
+    };
+    view! {
+        <p class="reason">
+            <span class="mono">{move || status().reason.unwrap_or_else(|| status().state.to_string())}</span>
+            {since}
+        </p>
+        <p>{move || status().message}</p>
+        <p class="help">{advice}</p>
+        {log}
+    }
+    .into_any()
+}
+
+/// What to try, in words.
+fn advice(detail: &SandboxDetail) -> Option<&'static str> {
+    let status = &detail.sandbox.status;
+    let reason = status.reason.as_deref().unwrap_or_default();
+    match status.state {
+        SandboxState::Failed if reason.contains("IMAGE") => Some(
+            "Check the name of the image, and whether this host may pull it: try the same name with docker pull.",
+        ),
+        SandboxState::Failed => Some(
+            "The entry point ended with an error. Its last output is below; a sandbox lives as long as its entry point.",
+        ),
+        SandboxState::Terminated => Some(
+            "The entry point ended by itself. Use one that stays, such as tail -f /dev/null, to keep a sandbox.",
+        ),
+        _ => None,
+    }
+}
+
+#[component]
+fn Identity(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let id = current.with_untracked(|detail| detail.sandbox.id.to_string());
+    let sandbox = move || current.read().sandbox.clone();
+    let origin = move || {
+        let sandbox = sandbox();
+        let image = sandbox.image.map(|image| image.uri);
+        image.or(sandbox.snapshot_id).unwrap_or_else(|| "none".to_owned())
+    };
+    let platform = move || sandbox().platform.map(|it| format!("{}/{}", it.os, it.arch));
+    view! {
+        <dl class="facts">
+            <dt>"Id"</dt>
+            <dd class="mono">{id.clone()} <CopyButton text=id what="the id" /></dd>
+            <dt>"Image"</dt>
+            <dd class="mono">{origin}</dd>
+            <dt>"Entry point"</dt>
+            <dd class="mono">{move || sandbox().entrypoint.join(" ")}</dd>
+            <dt>"Platform"</dt>
+            <dd>{move || platform().unwrap_or_else(|| "of the host".to_owned())}</dd>
+        </dl>
+    }
+    .into_any()
+}
+
+#[component]
+fn Lifetime(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let created = Signal::derive(move || current.read().sandbox.created_at);
+    let expires = Signal::derive(move || current.read().sandbox.expires_at);
+    view! {
+        <dl class="facts">
+            <dt>"Created"</dt>
+            <dd><When at=created /> " (" <Age at=created /> " ago)"</dd>
+            <dt>"Expires"</dt>
+            <dd>{move || match expires.get() {
+                Some(at) => view! { <When at /> }.into_any(),
+                None => "never: somebody has to delete it".into_any(),
+            }}</dd>
+            <dt>"Left"</dt>
+            <dd><Countdown until=expires /></dd>
+        </dl>
+    }
+    .into_any()
+}
+
+#[component]
+fn Resources(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let limits = move || {
+        let limits = current.read().resources.clone();
+        let fact = |(name, amount)| view! { <dt>{name}</dt> <dd class="num">{amount}</dd> };
+        limits.into_iter().map(fact).collect_view()
+    };
+    let labels = move || {
+        let labels = current.read().sandbox.metadata.clone();
+        if labels.is_empty() {
+            return view! { <p class="help">"No labels."</p> }.into_any();
+        }
+        let label = |(key, value)| view! { <li><span class="label">{key}"="{value}</span></li> };
+        view! { <ul class="labels">{labels.into_iter().map(label).collect_view()}</ul> }.into_any()
+    };
+    view! {
+        <dl class="facts">{limits}</dl>
+        {labels}
+    }
+    .into_any()
+}
+
+fn specification(detail: &SandboxDetail) -> String {
+    serde_json::to_string_pretty(&detail.sandbox).unwrap_or_default()
+}
+
+/// The page's actions as `curl` commands.
+fn calls(id: &SandboxId) -> String {
+    let api = "\"$OPEN_SANDBOX_URL/v1/sandboxes";
+    let key = "-H \"OPEN-SANDBOX-API-KEY: $OPEN_SANDBOX_API_KEY\"";
+    format!(
+        "# show\ncurl {key} \\\n  {api}/{id}\"\n\n\
+         # renew\ncurl -X POST {key} -H 'Content-Type: application/json' \\\n  \
+         -d \"{{\\\"expiresAt\\\": \\\"$(date -u -d '+30 min' +%FT%TZ)\\\"}}\" \\\n  \
+         {api}/{id}/renew-expiration\"\n\n\
+         # where execd listens\ncurl {key} \\\n  {api}/{id}/endpoints/44772\"\n\n\
+         # delete\ncurl -X DELETE {key} \\\n  {api}/{id}\""
+    )
+}

@@ -1,0 +1,145 @@
+//! The page of one sandbox: its head and tabs. The data is loaded once and kept live for all tabs.
+
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::{
+    components::Outlet,
+    hooks::{use_location, use_params_map},
+};
+use osb_protocol::SandboxId;
+
+use crate::{
+    api,
+    error::ConsoleError,
+    live::Live,
+    terminal::Terminal,
+    ui::{CopyButton, Countdown, Icon, StateBadge},
+    view::{SandboxDetail, is_alive},
+};
+
+/// The sandbox that the tabs show. `None` once it is gone.
+#[derive(Clone, Copy)]
+pub(super) struct Current(pub(super) RwSignal<SandboxDetail>);
+
+/// Loads a sandbox and shows the chosen tab.
+#[component]
+pub fn SandboxPage() -> impl IntoView {
+    let params = use_params_map();
+    let id = Memo::new(move |_| SandboxId::new(params.read().get("id").unwrap_or_default()));
+    let first = Resource::new_blocking(move || id.get(), api::detail);
+    view! {
+        <Suspense fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
+            {move || Suspend::new(async move {
+                match first.await {
+                    Ok(detail) => view! { <Loaded detail /> }.into_any(),
+                    Err(error) => view! { <Missing error /> }.into_any(),
+                }
+            })}
+        </Suspense>
+    }
+    .into_any()
+}
+
+#[component]
+fn Loaded(detail: SandboxDetail) -> impl IntoView {
+    let id = detail.sandbox.id.clone();
+    let current = RwSignal::new(detail);
+    let gone = RwSignal::new(false);
+    provide_context(Current(current));
+    let live = use_context::<Live>();
+    let watched = id.clone();
+    Effect::new(move |_| {
+        if let Some(live) = live {
+            live.watch_sandbox(watched.clone(), move |detail| match detail {
+                Some(detail) => current.set(detail),
+                None => gone.set(true),
+            });
+        }
+    });
+    let sandbox = move || current.read().sandbox.clone();
+    view! {
+        <Title text=id.short().to_owned() />
+        <div class="page-head">
+            <h1 class="mono" title=id.to_string()>
+                {id.short().to_owned()}
+                <CopyButton text=id.to_string() what="the id" />
+            </h1>
+            <StateBadge
+                state=Signal::derive(move || sandbox().status.state)
+                stage=Signal::derive(move || current_stage(&current.read()))
+            />
+            <span class="head-fact">
+                <Icon name="clock" />
+                <Countdown until=Signal::derive(move || sandbox().expires_at) />
+            </span>
+        </div>
+        <Show when=move || gone.get()>
+            <p class="banner" data-tone="quiet" role="status">
+                <Icon name="info" />
+                "This sandbox has been removed. What is below was its last state."
+            </p>
+        </Show>
+        <Tabs id />
+        <Outlet />
+    }
+    .into_any()
+}
+
+/// The stage a sandbox is in while it is being made.
+pub(crate) fn current_stage(detail: &SandboxDetail) -> Option<String> {
+    use osb_protocol::lifecycle::SandboxState::Pending;
+    let next = detail.stages.iter().find(|stage| stage.at.is_none())?;
+    (detail.sandbox.status.state == Pending).then(|| next.name.clone())
+}
+
+#[component]
+fn Tabs(id: SandboxId) -> impl IntoView {
+    let path = use_location().pathname;
+    let base = format!("/console/sandboxes/{id}");
+    let terminal = format!("{base}/terminal");
+    let at_terminal = Memo::new(move |_| path.read().ends_with("/terminal"));
+    view! {
+        <nav class="tabs" aria-label="Parts of this sandbox">
+            <a href=base aria-current=move || (!at_terminal.get()).then_some("page")>
+                <Icon name="info" />
+                "Overview"
+            </a>
+            <a
+                href=terminal
+                data-terminal-link
+                aria-current=move || at_terminal.get().then_some("page")
+            >
+                <Icon name="terminal" />
+                "Terminal"
+            </a>
+        </nav>
+    }
+    .into_any()
+}
+
+#[component]
+fn Missing(error: ConsoleError) -> impl IntoView {
+    view! {
+        <Title text="Sandbox" />
+        <section class="empty">
+            <Icon name="triangle-alert" />
+            <h1>{if error == ConsoleError::NotFound { "No such sandbox" } else { "Not available" }}</h1>
+            <p role="alert">{error.to_string()}</p>
+            <a class="button" href="/console/sandboxes">
+                "To the list"
+            </a>
+        </section>
+    }
+    .into_any()
+}
+
+/// A shell in the sandbox.
+#[component]
+pub fn TerminalTab() -> impl IntoView {
+    let Some(Current(current)) = use_context() else {
+        return ().into_any();
+    };
+    let id = current.with_untracked(|detail| detail.sandbox.id.clone());
+    let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
+    view! { <Terminal id alive /> }.into_any()
+}

@@ -1,0 +1,63 @@
+//! One line of the list.
+
+use leptos::prelude::*;
+use osb_protocol::SandboxId;
+
+use crate::{
+    sandbox::{DeleteForm, RenewButton},
+    ui::{Age, Countdown, Icon, StateBadge},
+    view::{SandboxRow, is_alive},
+};
+
+/// One sandbox.
+#[component]
+pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView {
+    let row = RwSignal::from(row);
+    let state = Signal::derive(move || row.read().sandbox.status.state.clone());
+    let alive = Memo::new(move |_| is_alive(&row.read().sandbox.status.state));
+    let address = format!("/console/sandboxes/{id}");
+    let terminal = format!("{address}/terminal");
+    let labels = move || {
+        let labels = row.read().sandbox.metadata.clone();
+        let label = |(key, value)| view! { <li><span class="label">{key}"="{value}</span></li> };
+        labels.into_iter().map(label).collect_view()
+    };
+    view! {
+        <tr>
+            <th scope="row">
+                <a class="mono row-link" data-row-link href=address title=id.to_string()>
+                    {id.short().to_owned()}
+                </a>
+            </th>
+            <td>
+                <StateBadge state stage=Signal::derive(move || row.read().stage.clone()) />
+            </td>
+            <td class="mono clip" title=move || row.read().origin().to_owned()>
+                {move || row.read().origin().to_owned()}
+            </td>
+            <td>
+                <Countdown until=Signal::derive(move || row.read().sandbox.expires_at) />
+            </td>
+            <td class="optional">
+                <Age at=Signal::derive(move || row.read().sandbox.created_at) />
+            </td>
+            <td class="optional">
+                <ul class="labels">{labels}</ul>
+            </td>
+            <td class="row-actions">
+                <a
+                    class="icon-button"
+                    data-terminal-link
+                    href=terminal
+                    aria-label=format!("Terminal of {}", id.short())
+                    title="Terminal (t)"
+                >
+                    <Icon name="terminal" />
+                </a>
+                <RenewButton id=id.clone() alive seconds=1_800 />
+                <DeleteForm id compact=true />
+            </td>
+        </tr>
+    }
+    .into_any()
+}

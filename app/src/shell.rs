@@ -1,0 +1,73 @@
+//! The HTML document around the pages.
+
+use leptos::{nonce::use_nonce, prelude::*};
+use leptos_meta::MetaTags;
+
+use crate::{app::App, ui::AssetRoot};
+
+/// Chosen theme before the first paint, so that a page never flashes in the other one. What a
+/// switch stores, `frame/theme.rs` writes.
+const THEME: &str = r#"try{const t=localStorage.getItem("osb.theme");if(t)document.documentElement.dataset.theme=t}catch{}document.documentElement.dataset.script="on""#;
+
+/// Loads the page's wasm and takes over what the server rendered.
+fn start(root: &str) -> String {
+    format!(
+        r#"import init,{{hydrate}} from "{root}/pkg/osb.js";await init({{module_or_path:"{root}/pkg/osb_bg.wasm"}});hydrate()"#
+    )
+}
+
+/// Modules that the wasm imports: the names are those of xterm-js-rs, the versions those of
+/// package.json.
+const MODULES: [(&str, &str); 2] = [
+    ("xterm", "xterm-6.0.0.mjs"),
+    ("xterm-addon-fit", "xterm-addon-fit-0.11.0.mjs"),
+];
+
+/// The document. Without `hydrates`, when this build has no wasm, it stays as rendered.
+pub fn shell(hydrates: bool) -> impl IntoView {
+    let AssetRoot(root) = AssetRoot::current();
+    view! {
+        <!DOCTYPE html>
+        <html lang="en" data-assets=root.to_string()>
+            <head>
+                <meta charset="utf-8" />
+                <meta name="viewport" content="width=device-width, initial-scale=1" />
+                <meta name="color-scheme" content="light dark" />
+                <link rel="icon" href=format!("{root}/favicon.svg") type="image/svg+xml" />
+                <link rel="stylesheet" href=format!("{root}/console.css") />
+                <script nonce=use_nonce()>{THEME}</script>
+                {hydrates.then(|| scripts(&root))}
+                <MetaTags />
+            </head>
+            <body>
+                <App />
+            </body>
+        </html>
+    }
+}
+
+fn scripts(root: &str) -> impl IntoView + use<> {
+    let path = |file: &str| format!("{root}/vendor/{file}");
+    let imports = MODULES.map(|(name, file)| format!("{name:?}:{:?}", path(file)));
+    let imports = format!(r#"{{"imports":{{{}}}}}"#, imports.join(","));
+    let preloads = MODULES.map(|(_, file)| {
+        view! { <link rel="modulepreload" href=path(file) nonce=use_nonce() /> }
+    });
+    view! {
+        <script type="importmap" nonce=use_nonce()>
+            {imports}
+        </script>
+        <link
+            rel="preload"
+            href=format!("{root}/pkg/osb_bg.wasm")
+            r#as="fetch"
+            r#type="application/wasm"
+            crossorigin="anonymous"
+        />
+        <link rel="modulepreload" href=format!("{root}/pkg/osb.js") nonce=use_nonce() />
+        {preloads}
+        <script type="module" nonce=use_nonce()>
+            {start(root)}
+        </script>
+    }
+}

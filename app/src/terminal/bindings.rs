@@ -1,0 +1,138 @@
+//! xterm, as far as the console needs it. Everything else in this crate speaks to it through here,
+//! so that another terminal, or loading this one only when it is wanted, changes one file.
+//!
+//! The types come from `xterm-js-rs`; what xterm changed since that was written is bound here.
+
+use js_sys::{Object, Reflect, Uint8Array};
+use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
+use xterm_js_rs::{
+    Terminal,
+    addons::fit::FitAddon,
+};
+
+#[wasm_bindgen(module = "xterm")]
+extern "C" {
+    /// xterm's terminal again, with what replaced the methods that `xterm-js-rs` knows.
+    #[wasm_bindgen(js_name = "Terminal")]
+    type Modern;
+
+    #[wasm_bindgen(method, js_name = "write")]
+    fn write_bytes(this: &Modern, data: &Uint8Array, done: &JsValue);
+
+    #[wasm_bindgen(method, getter)]
+    fn options(this: &Modern) -> Object;
+
+    #[wasm_bindgen(method, js_name = "onData")]
+    fn on_data(this: &Modern, act: &Closure<dyn FnMut(String)>) -> JsValue;
+
+    #[wasm_bindgen(method, js_name = "onResize")]
+    fn on_resize(this: &Modern, act: &Closure<dyn FnMut(JsValue)>) -> JsValue;
+}
+
+/// A terminal in the page; dropped, it leaves the page.
+pub(super) struct Xterm {
+    raw: Terminal,
+    fit: FitAddon,
+    _on_data: Closure<dyn FnMut(String)>,
+    _on_resize: Closure<dyn FnMut(JsValue)>,
+}
+
+impl Xterm {
+    /// Opens a terminal inside an element.
+    pub(super) fn open(
+        place: &web_sys::HtmlElement,
+        theme: &[(&str, String)],
+        mut on_data: impl FnMut(String) + 'static,
+        mut on_resize: impl FnMut(u32, u32) + 'static,
+    ) -> Self {
+        let options = Object::new();
+        set(&options, "allowProposedApi", JsValue::TRUE);
+        set(&options, "cursorBlink", JsValue::TRUE);
+        set(&options, "fontSize", 13.into());
+        set(&options, "lineHeight", 1.25.into());
+        set(&options, "scrollback", 100_000.into());
+        set(&options, "screenReaderMode", JsValue::TRUE);
+        let font = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+        set(&options, "fontFamily", font.into());
+        set(&options, "theme", colours(theme).into());
+        let raw = Terminal::construct(Some(options.unchecked_ref()));
+        let fit = FitAddon::new();
+        raw.load_addon(AsRef::<JsValue>::as_ref(&fit).clone().unchecked_into());
+        raw.open(place.clone());
+        let on_data = Closure::new(move |text| on_data(text));
+        let on_resize = Closure::new(move |size: JsValue| {
+            on_resize(number(&size, "cols"), number(&size, "rows"));
+        });
+        let modern: &Modern = raw.unchecked_ref();
+        modern.on_data(&on_data);
+        modern.on_resize(&on_resize);
+        Self {
+            raw,
+            fit,
+            _on_data: on_data,
+            _on_resize: on_resize,
+        }
+    }
+
+    /// Takes as many columns and rows as fit.
+    pub(super) fn fit(&self) {
+        self.fit.fit();
+    }
+
+    /// Columns and rows.
+    pub(super) fn size(&self) -> (u32, u32) {
+        (self.raw.get_cols(), self.raw.get_rows())
+    }
+
+    /// Shows output; `done` is called once it is on the screen.
+    pub(super) fn write(&self, bytes: &[u8], done: impl FnOnce() + 'static) {
+        let modern: &Modern = self.raw.unchecked_ref();
+        modern.write_bytes(&Uint8Array::from(bytes), &Closure::once_into_js(done));
+    }
+
+    /// Gives it the keyboard.
+    pub(super) fn focus(&self) {
+        self.raw.focus();
+    }
+
+    /// Empties it.
+    pub(super) fn reset(&self) {
+        self.raw.reset();
+    }
+
+    /// Changes its colours.
+    pub(super) fn set_theme(&self, theme: &[(&str, String)]) {
+        let modern: &Modern = self.raw.unchecked_ref();
+        set(&modern.options(), "theme", colours(theme).into());
+    }
+}
+
+impl Drop for Xterm {
+    fn drop(&mut self) {
+        let raw: &xterm_js_rs::Disposable = self.raw.unchecked_ref();
+        raw.dispose();
+    }
+}
+
+fn colours(theme: &[(&str, String)]) -> Object {
+    let object = Object::new();
+    for (name, colour) in theme {
+        set(&object, name, colour.as_str().into());
+    }
+    object
+}
+
+fn set(object: &Object, name: &str, value: JsValue) {
+    // Fails only on frozen objects.
+    let _ = Reflect::set(object, &name.into(), &value);
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts of columns and rows"
+)]
+fn number(object: &JsValue, name: &str) -> u32 {
+    let value = Reflect::get(object, &name.into()).ok();
+    value.and_then(|it| it.as_f64()).unwrap_or_default() as u32
+}

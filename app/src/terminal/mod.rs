@@ -1,0 +1,114 @@
+//! A shell in a sandbox: xterm in the page, a PTY in execd, the server's bridge between them.
+//!
+//! ```text
+//! page ── /console/terminal/{sandbox}?pty=…&since=… ── server ── execd /pty/{pty}/ws
+//! ```
+//!
+//! The PTY belongs to the tab: its id is kept in the tab's own memory, so a reload attaches to it
+//! again and execd replays what it still knows (1 MiB). A lost connection attaches with `since`, so
+//! that nothing appears twice. A PTY has one writer: when another tab holds it, this one asks
+//! before it takes over (contract: execd §9).
+
+#[cfg(feature = "hydrate")]
+mod bindings;
+#[cfg(any(feature = "hydrate", test))]
+mod frames;
+#[cfg(feature = "hydrate")]
+mod session;
+#[cfg(feature = "hydrate")]
+mod socket;
+
+use leptos::{html::Div, prelude::*};
+use osb_protocol::SandboxId;
+
+/// What stands between the user and the shell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "hydrate"), expect(dead_code, reason = "set in the browser"))]
+pub(crate) enum Phase {
+    /// On the way.
+    #[default]
+    Connecting,
+    /// Keys go to the shell.
+    Open,
+    /// The connection broke; it is tried again.
+    Lost,
+    /// Another tab holds the shell.
+    Taken,
+    /// The shell ended with this status.
+    Ended(i32),
+    /// It cannot be opened, and why.
+    Refused(String),
+}
+
+/// What the user asks for from outside the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Attach again, taking the shell from another tab.
+    TakeOver,
+    /// Forget this shell and start a new one.
+    StartNew,
+}
+
+/// A terminal that fills its place.
+#[component]
+pub fn Terminal(
+    /// Whose.
+    id: SandboxId,
+    /// Whether there is something to attach to.
+    alive: Memo<bool>,
+) -> impl IntoView {
+    let place = NodeRef::<Div>::new();
+    let phase = RwSignal::new(Phase::Connecting);
+    let wish = RwSignal::new(None::<Wish>);
+    #[cfg(feature = "hydrate")]
+    session::mount(id.clone(), place, phase, wish);
+    let line = move || match phase.get() {
+        Phase::Connecting => "Connecting …".to_owned(),
+        Phase::Open => "Connected".to_owned(),
+        Phase::Lost => "Connection lost. Trying again …".to_owned(),
+        Phase::Taken => "This shell is open in another tab.".to_owned(),
+        Phase::Ended(0) => "The shell ended.".to_owned(),
+        Phase::Ended(status) => format!("The shell ended with status {status}."),
+        Phase::Refused(why) => why,
+    };
+    let offer = move || match phase.get() {
+        Phase::Taken => Some(("Take over", Wish::TakeOver)),
+        Phase::Ended(_) | Phase::Refused(_) => Some(("Start a new shell", Wish::StartNew)),
+        _ => None,
+    };
+    let button = move || {
+        offer().map(|(label, asks)| {
+            view! {
+                <button type="button" class="button" on:click=move |_| wish.set(Some(asks))>
+                    {label}
+                </button>
+            }
+        })
+    };
+    let command = format!(
+        "curl -N -H \"X-EXECD-ACCESS-TOKEN: $TOKEN\" http://$EXECD/command -d '{{\"command\":\"ls\"}}'"
+    );
+    view! {
+        <section class="terminal-card" aria-label=format!("Terminal of {}", id.short())>
+            <div
+                class="terminal-bar"
+                role="status"
+                data-open=move || (phase.get() == Phase::Open).to_string()
+            >
+                <span>{line}</span>
+                {button}
+            </div>
+            <div class="terminal" node_ref=place></div>
+            <noscript>
+                <p class="banner">
+                    "A terminal needs script. Without it, run commands through the API: "
+                    <code>{command}</code>
+                </p>
+            </noscript>
+            <Show when=move || !alive.get()>
+                <p class="banner" data-tone="quiet">"The sandbox does not run any more."</p>
+            </Show>
+        </section>
+    }
+    .into_any()
+}

@@ -1,0 +1,305 @@
+//! One terminal of the page: xterm and its connection, and what happens when either ends.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use leptos::{html::Div, prelude::*};
+use osb_protocol::{
+    SandboxId,
+    execd::pty::{CLOSE_TAKEN_OVER, ClientFrame, ServerFrame},
+};
+use wasm_bindgen::{JsCast, closure::Closure};
+use web_sys::ResizeObserver;
+
+use super::{
+    Phase, Wish,
+    bindings::Xterm,
+    frames::{self, Output},
+    socket::{Heard, Socket},
+};
+use crate::browser::{self, Memory};
+
+/// Close codes of the server's bridge, see its module.
+const NO_SUCH_PTY: u16 = 4404;
+const HELD_BY_ANOTHER: u16 = 4409;
+const REFUSED: u16 = 4400;
+/// Attempts on a held shell before asking: after a reload, the page before may still hold it.
+const POLITE_ATTEMPTS: u32 = 6;
+/// Pause before the next attempt.
+const RETRY: Duration = Duration::from_millis(400);
+/// Longest such pause.
+const RETRY_MOST: Duration = Duration::from_secs(8);
+
+struct Session {
+    sandbox: SandboxId,
+    phase: RwSignal<Phase>,
+    xterm: Option<Xterm>,
+    socket: Option<Socket>,
+    /// The PTY, once known.
+    pty: Option<String>,
+    /// Output shown so far; `None` until something was.
+    offset: u64,
+    attempts: u32,
+    observer: Option<(ResizeObserver, Closure<dyn FnMut()>)>,
+}
+
+type Shared = Rc<RefCell<Session>>;
+
+/// Puts a terminal into `place` once that is in the page, and takes it away with its owner.
+pub(super) fn mount(
+    sandbox: SandboxId,
+    place: NodeRef<Div>,
+    phase: RwSignal<Phase>,
+    wish: RwSignal<Option<Wish>>,
+) {
+    let session = Rc::new(RefCell::new(Session {
+        pty: Memory::Tab.get(&memory_name(&sandbox)),
+        sandbox,
+        phase,
+        xterm: None,
+        socket: None,
+        offset: 0,
+        attempts: 0,
+        observer: None,
+    }));
+    let kept = StoredValue::new_local(Rc::clone(&session));
+    Effect::new(move |_| {
+        if let Some(place) = place.get() {
+            start(&kept.get_value(), &place);
+        }
+    });
+    Effect::new(move |_| {
+        if let Some(wish) = wish.get() {
+            grant(&kept.get_value(), wish);
+        }
+    });
+    on_cleanup(move || {
+        let session = kept.get_value();
+        let mut session = session.borrow_mut();
+        if let Some((observer, _)) = session.observer.take() {
+            observer.disconnect();
+        }
+        session.socket = None;
+        session.xterm = None;
+    });
+}
+
+fn resize(cols: u32, rows: u32) -> String {
+    serde_json::to_string(&ClientFrame::Resize { cols, rows }).unwrap_or_default()
+}
+
+fn memory_name(sandbox: &SandboxId) -> String {
+    format!("osb.pty.{sandbox}")
+}
+
+fn start(session: &Shared, place: &web_sys::HtmlElement) {
+    if session.borrow().xterm.is_some() {
+        return;
+    }
+    let (typed, resized) = (Rc::downgrade(session), Rc::downgrade(session));
+    let xterm = Xterm::open(
+        place,
+        &colours(place),
+        move |text| {
+            let Some(session) = typed.upgrade() else { return };
+            if let Some(socket) = &session.borrow().socket {
+                socket.send_bytes(&frames::input(&text));
+            }
+        },
+        move |columns, rows| {
+            let Some(session) = resized.upgrade() else { return };
+            // A resize that xterm makes while this module holds the session is sent by its caller.
+            if let Ok(session) = session.try_borrow()
+                && let Some(socket) = &session.socket
+            {
+                socket.send_text(&resize(columns, rows));
+            }
+        },
+    );
+    xterm.fit();
+    session.borrow_mut().xterm = Some(xterm);
+    observe(session, place);
+    connect(session, false);
+}
+
+/// Follows the size of the place, and the theme of the page.
+fn observe(session: &Shared, place: &web_sys::HtmlElement) {
+    let (seen, at) = (Rc::downgrade(session), place.clone());
+    let on_change = Closure::<dyn FnMut()>::new(move || {
+        let Some(session) = seen.upgrade() else { return };
+        let session = session.borrow();
+        if let Some(xterm) = &session.xterm {
+            xterm.set_theme(&colours(&at));
+            xterm.fit();
+        }
+    });
+    if let Ok(observer) = ResizeObserver::new(on_change.as_ref().unchecked_ref()) {
+        observer.observe(place);
+        session.borrow_mut().observer = Some((observer, on_change));
+    }
+}
+
+/// xterm's colours, from the custom properties of style/terminal.css.
+fn colours(place: &web_sys::HtmlElement) -> Vec<(&'static str, String)> {
+    const NAMES: [(&str, &str); 20] = [
+        ("background", "--term-bg"),
+        ("foreground", "--term-fg"),
+        ("cursor", "--term-cursor"),
+        ("selectionBackground", "--term-selection"),
+        ("black", "--term-black"),
+        ("red", "--term-red"),
+        ("green", "--term-green"),
+        ("yellow", "--term-yellow"),
+        ("blue", "--term-blue"),
+        ("magenta", "--term-magenta"),
+        ("cyan", "--term-cyan"),
+        ("white", "--term-white"),
+        ("brightBlack", "--term-bright-black"),
+        ("brightRed", "--term-red"),
+        ("brightGreen", "--term-green"),
+        ("brightYellow", "--term-yellow"),
+        ("brightBlue", "--term-blue"),
+        ("brightMagenta", "--term-magenta"),
+        ("brightCyan", "--term-cyan"),
+        ("brightWhite", "--term-fg"),
+    ];
+    let style = window().get_computed_style(place).ok().flatten();
+    let read = |property| style.as_ref()?.get_property_value(property).ok();
+    let named = NAMES.into_iter().filter_map(|(name, property)| Some((name, read(property)?)));
+    named.map(|(name, colour)| (name, colour.trim().to_owned())).collect()
+}
+
+fn connect(session: &Shared, take_over: bool) {
+    let url = {
+        let session = session.borrow();
+        let mut path = format!("/console/terminal/{}?since={}", session.sandbox, session.offset);
+        if let Some(pty) = &session.pty {
+            path = format!("{path}&pty={pty}");
+        }
+        if take_over {
+            path.push_str("&takeover=1");
+        }
+        browser::socket_url(&path)
+    };
+    let heard = Rc::downgrade(session);
+    let socket = Socket::open(&url, move |message| {
+        if let Some(session) = heard.upgrade() {
+            hear(&session, message);
+        }
+    });
+    session.borrow_mut().socket = socket;
+}
+
+fn hear(session: &Shared, message: Heard) {
+    match message {
+        Heard::Bytes(frame) => match frames::read(&frame) {
+            Some(Output::Data(data)) => session.borrow_mut().show(data),
+            Some(Output::Replay(offset, data)) => {
+                let mut session = session.borrow_mut();
+                session.offset = offset;
+                session.show(data);
+            }
+            None => {}
+        },
+        Heard::Text(text) => match serde_json::from_str(&text) {
+            Ok(ServerFrame::Connected { session_id, .. }) => {
+                session.borrow_mut().connected(session_id);
+            }
+            Ok(ServerFrame::Exit { exit_code }) => {
+                session.borrow_mut().ended(Phase::Ended(exit_code));
+            }
+            Ok(ServerFrame::Error { error, .. }) => {
+                session.borrow().phase.set(Phase::Refused(error));
+            }
+            Ok(ServerFrame::Pong) | Err(_) => {}
+        },
+        Heard::Closed(code, reason) => closed(session, code, reason),
+    }
+}
+
+fn closed(session: &Shared, code: u16, reason: String) {
+    let phase = session.borrow().phase;
+    session.borrow_mut().socket = None;
+    if matches!(phase.get_untracked(), Phase::Ended(_)) {
+        return;
+    }
+    match code {
+        CLOSE_TAKEN_OVER => phase.set(Phase::Taken),
+        HELD_BY_ANOTHER if session.borrow().attempts >= POLITE_ATTEMPTS => phase.set(Phase::Taken),
+        NO_SUCH_PTY => {
+            session.borrow_mut().forget();
+            retry(session, Phase::Connecting);
+        }
+        REFUSED => session.borrow_mut().ended(Phase::Refused(reason)),
+        HELD_BY_ANOTHER => retry(session, Phase::Connecting),
+        _ => retry(session, Phase::Lost),
+    }
+}
+
+fn retry(session: &Shared, meanwhile: Phase) {
+    let attempts = {
+        let mut session = session.borrow_mut();
+        session.attempts += 1;
+        session.phase.set(meanwhile);
+        session.attempts
+    };
+    let again = Rc::downgrade(session);
+    let pause = RETRY.saturating_mul(1 << (attempts / 3).min(6)).min(RETRY_MOST);
+    set_timeout(
+        move || {
+            if let Some(session) = again.upgrade()
+                && session.borrow().xterm.is_some()
+                && session.borrow().socket.is_none()
+            {
+                connect(&session, false);
+            }
+        },
+        pause,
+    );
+}
+
+fn grant(session: &Shared, wish: Wish) {
+    {
+        let mut session = session.borrow_mut();
+        session.attempts = 0;
+        session.phase.set(Phase::Connecting);
+        if wish == Wish::StartNew {
+            session.forget();
+            if let Some(xterm) = &session.xterm {
+                xterm.reset();
+            }
+        }
+    }
+    connect(session, wish == Wish::TakeOver);
+}
+
+impl Session {
+    fn show(&mut self, data: &[u8]) {
+        self.offset += data.len() as u64;
+        if let Some(xterm) = &self.xterm {
+            xterm.write(data, || {});
+        }
+    }
+
+    fn connected(&mut self, pty: String) {
+        Memory::Tab.set(&memory_name(&self.sandbox), Some(&pty));
+        self.pty = Some(pty);
+        self.attempts = 0;
+        self.phase.set(Phase::Open);
+        if let (Some(xterm), Some(socket)) = (&self.xterm, &self.socket) {
+            let (columns, rows) = xterm.size();
+            socket.send_text(&resize(columns, rows));
+            xterm.focus();
+        }
+    }
+
+    fn ended(&mut self, phase: Phase) {
+        self.forget();
+        self.phase.set(phase);
+    }
+
+    fn forget(&mut self) {
+        Memory::Tab.set(&memory_name(&self.sandbox), None);
+        self.pty = None;
+        self.offset = 0;
+    }
+}

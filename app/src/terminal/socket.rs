@@ -1,0 +1,70 @@
+//! The WebSocket of one terminal.
+
+use js_sys::{ArrayBuffer, Uint8Array};
+use wasm_bindgen::{JsCast, closure::Closure};
+use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
+
+/// What arrives.
+pub(super) enum Heard {
+    /// A binary frame.
+    Bytes(Vec<u8>),
+    /// A text frame.
+    Text(String),
+    /// The end, with the close code.
+    Closed(u16, String),
+}
+
+/// A connection; dropped, it is closed without another word to its owner.
+pub(super) struct Socket {
+    raw: WebSocket,
+    _on_message: Closure<dyn FnMut(MessageEvent)>,
+    _on_close: Closure<dyn FnMut(CloseEvent)>,
+}
+
+impl Socket {
+    /// Connects; `None` when the address is refused, which only a wrong page policy does.
+    pub(super) fn open(url: &str, hear: impl Fn(Heard) + Clone + 'static) -> Option<Self> {
+        let raw = WebSocket::new(url).ok()?;
+        raw.set_binary_type(BinaryType::Arraybuffer);
+        let hear_message = hear.clone();
+        let on_message = Closure::new(move |event: MessageEvent| {
+            let data = event.data();
+            match data.dyn_ref::<ArrayBuffer>() {
+                Some(buffer) => hear_message(Heard::Bytes(Uint8Array::new(buffer).to_vec())),
+                None => hear_message(Heard::Text(data.as_string().unwrap_or_default())),
+            }
+        });
+        let on_close = Closure::new(move |event: CloseEvent| {
+            hear(Heard::Closed(event.code(), event.reason()));
+        });
+        raw.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
+        raw.set_onclose(Some(on_close.as_ref().unchecked_ref()));
+        Some(Self {
+            raw,
+            _on_message: on_message,
+            _on_close: on_close,
+        })
+    }
+
+    /// Sends a binary frame, if connected.
+    pub(super) fn send_bytes(&self, bytes: &[u8]) {
+        if self.raw.ready_state() == WebSocket::OPEN {
+            let _ = self.raw.send_with_u8_array(bytes);
+        }
+    }
+
+    /// Sends a text frame, if connected.
+    pub(super) fn send_text(&self, text: &str) {
+        if self.raw.ready_state() == WebSocket::OPEN {
+            let _ = self.raw.send_with_str(text);
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.raw.set_onmessage(None);
+        self.raw.set_onclose(None);
+        let _ = self.raw.close();
+    }
+}

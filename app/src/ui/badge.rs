@@ -1,0 +1,47 @@
+//! State with an icon, a word and a colour: never the colour alone.
+
+use leptos::prelude::*;
+use osb_protocol::lifecycle::SandboxState;
+
+use super::Icon;
+
+/// State of a sandbox; while it is being made, with its stage.
+#[component]
+pub fn StateBadge(
+    /// The state.
+    #[prop(into)]
+    state: Signal<SandboxState>,
+    /// What it is doing, in one word.
+    #[prop(optional, into)]
+    stage: Signal<Option<String>>,
+) -> impl IntoView {
+    view! {
+        <span class="badge" data-tone=move || tone(&state.get())>
+            <Icon name=Signal::derive(move || icon(&state.get())) />
+            <span>{move || state.get().to_string()}</span>
+            <span class="badge-stage">{move || stage.get().map(|stage| format!("· {stage}"))}</span>
+        </span>
+    }
+}
+
+/// Colour family in style/tokens.css.
+fn tone(state: &SandboxState) -> &'static str {
+    match state {
+        SandboxState::Running => "good",
+        SandboxState::Failed => "bad",
+        SandboxState::Paused | SandboxState::Pausing => "calm",
+        SandboxState::Pending | SandboxState::Resuming | SandboxState::Stopping => "busy",
+        SandboxState::Terminated | SandboxState::Unknown | SandboxState::Other(_) => "quiet",
+    }
+}
+
+fn icon(state: &SandboxState) -> &'static str {
+    match state {
+        SandboxState::Running => "circle-check",
+        SandboxState::Failed => "circle-x",
+        SandboxState::Paused | SandboxState::Pausing => "circle-pause",
+        SandboxState::Pending | SandboxState::Resuming => "circle-dashed",
+        SandboxState::Stopping | SandboxState::Terminated => "circle-stop",
+        SandboxState::Unknown | SandboxState::Other(_) => "circle-help",
+    }
+}

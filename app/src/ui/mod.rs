@@ -1,0 +1,13 @@
+//! Small parts that several pages use.
+
+mod badge;
+mod clock;
+mod copy;
+mod icon;
+#[cfg(test)]
+pub(crate) mod sample;
+
+pub use badge::StateBadge;
+pub use clock::{Age, Clock, Countdown, When, duration};
+pub use copy::{CodeBlock, CopyButton};
+pub use icon::{AssetRoot, Icon};

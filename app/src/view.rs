@@ -1,0 +1,153 @@
+//! What travels between server and browser: plain data, built on the wire types where they fit.
+
+use std::collections::BTreeMap;
+
+use osb_protocol::{
+    SandboxId, WireTime,
+    lifecycle::{Sandbox, SandboxState},
+};
+use serde::{Deserialize, Serialize};
+
+/// What the frame says about the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerInfo {
+    /// Version of this build.
+    pub version: String,
+    /// Where sandboxes run: `docker`, `sim`, …
+    pub runtime: String,
+    /// Whether the API wants a key. Without one, the console lets everybody in.
+    pub key_required: bool,
+}
+
+/// One sandbox in the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxRow {
+    /// The sandbox as the API shows it.
+    #[serde(flatten)]
+    pub sandbox: Sandbox,
+    /// The stage it is in while it is being made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+}
+
+impl SandboxRow {
+    /// Name of the sandbox.
+    #[must_use]
+    pub fn id(&self) -> &SandboxId {
+        &self.sandbox.id
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        let image = self.sandbox.image.as_ref().map(|image| image.uri.as_str());
+        image
+            .or(self.sandbox.snapshot_id.as_deref())
+            .unwrap_or("none")
+    }
+}
+
+/// One page of the list, already filtered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxList {
+    /// The rows of this page, newest first.
+    pub rows: Vec<SandboxRow>,
+    /// Rows on all pages that match the filter.
+    pub matching: usize,
+    /// Sandboxes altogether.
+    pub total: usize,
+    /// Why the rows may be out of date.
+    #[serde(default)]
+    pub warning: Option<String>,
+}
+
+/// Everything the page of one sandbox shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxDetail {
+    /// The sandbox as the API shows it.
+    pub sandbox: Sandbox,
+    /// What has been done to start it, in order.
+    pub stages: Vec<Stage>,
+    /// Resource limits as requested.
+    pub resources: BTreeMap<String, String>,
+    /// Last lines of its output, when it failed.
+    #[serde(default)]
+    pub log_tail: Vec<String>,
+}
+
+/// One step of starting a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Its name: `accepted`, `image`, `created`, `network`, `execd`, `ready`.
+    pub name: String,
+    /// When it was reached; absent while it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<WireTime>,
+}
+
+/// Where a port of a sandbox is reached. Tokens stay on the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortAddress {
+    /// The port inside the sandbox.
+    pub port: u16,
+    /// Host and port, without a scheme; reached directly.
+    pub direct: String,
+    /// Path on this server that reaches the port through it.
+    pub proxied: String,
+}
+
+/// What happened to the last form that was sent without script; shown once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Good or bad news.
+    pub tone: Tone,
+    /// The news.
+    pub text: String,
+}
+
+/// Whether news is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tone {
+    /// It worked.
+    Good,
+    /// It did not.
+    Bad,
+}
+
+impl Notice {
+    /// Something worked.
+    pub fn good(text: impl Into<String>) -> Self {
+        Self {
+            tone: Tone::Good,
+            text: text.into(),
+        }
+    }
+
+    /// Something did not work.
+    pub fn bad(text: impl Into<String>) -> Self {
+        Self {
+            tone: Tone::Bad,
+            text: text.into(),
+        }
+    }
+}
+
+/// Whether a sandbox in this state can be renewed or opened.
+#[must_use]
+pub fn is_alive(state: &SandboxState) -> bool {
+    use SandboxState::{Failed, Stopping, Terminated};
+    !matches!(state, Failed | Stopping | Terminated)
+}
+
+/// The moment that many seconds from now.
+///
+/// # Errors
+/// [`crate::error::ConsoleError::Refused`] when it lies after the year 9999.
+pub fn in_seconds(seconds: i64) -> Result<WireTime, crate::error::ConsoleError> {
+    WireTime::from_unix_ms(crate::browser::now_ms())
+        .and_then(|now| now.plus_seconds(seconds))
+        .ok_or_else(|| crate::error::ConsoleError::Refused {
+            message: "the expiry has to be before the year 10000".to_owned(),
+        })
+}

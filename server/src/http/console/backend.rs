@@ -1,0 +1,186 @@
+//! The domain, as the console's pages see it.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use async_trait::async_trait;
+use osb_app::{
+    backend::ConsoleBackend,
+    error::ConsoleError,
+    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo, Stage},
+};
+use osb_protocol::{
+    FieldError, SandboxId, WireTime,
+    lifecycle::{ImageRef, Sandbox, SandboxState, SandboxStatus},
+};
+use osb_store::{HistoryEntry, Outcome};
+use serde_json::Value;
+
+use super::Keys;
+use crate::sandbox::{EndpointQuery, Error, Record, Service};
+
+/// Lines of output shown for a sandbox that failed.
+const LOG_LINES: usize = 40;
+
+/// [`ConsoleBackend`] over the service that the REST API calls too.
+pub(super) struct Domain {
+    service: Service,
+    keys: Arc<dyn Keys>,
+}
+
+impl Domain {
+    pub(super) fn new(service: Service, keys: Arc<dyn Keys>) -> Self {
+        Self { service, keys }
+    }
+
+    /// A sandbox that is gone but left a reason: a create that failed, or one that vanished.
+    async fn remembered(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
+        let entry = self.service.history(id).await.map_err(refused)?;
+        entry.filter(is_worth_showing).map(of_history).ok_or(ConsoleError::NotFound)
+    }
+}
+
+fn is_worth_showing(entry: &HistoryEntry) -> bool {
+    matches!(entry.outcome, Outcome::CreateFailed | Outcome::Vanished)
+}
+
+#[async_trait]
+impl ConsoleBackend for Domain {
+    fn info(&self) -> ServerInfo {
+        ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            runtime: self.service.runtime_kind().to_owned(),
+            key_required: self.keys.required(),
+        }
+    }
+
+    fn sandboxes(&self) -> Vec<SandboxRow> {
+        let (records, _) = self.service.registry().snapshot();
+        records.iter().map(|record| row(record)).collect()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.service.available().err().map(|error| with_causes(&error))
+    }
+
+    async fn sandbox(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
+        let Some(record) = self.service.registry().get(id) else {
+            return self.remembered(id).await;
+        };
+        let ended = [SandboxState::Failed, SandboxState::Terminated];
+        let log_tail = if ended.contains(&record.sandbox.status.state) {
+            // Its absence is no reason to hide the rest of the page.
+            self.service.log_tail(id, LOG_LINES).await.unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        Ok(detail(&record, log_tail))
+    }
+
+    fn validate(&self, body: &Value) -> Vec<FieldError> {
+        self.service.validate(body)
+    }
+
+    async fn create(&self, body: Value) -> Result<SandboxId, ConsoleError> {
+        let record = self.service.create(&body).await.map_err(refused)?;
+        Ok(record.sandbox.id.clone())
+    }
+
+    async fn renew(&self, id: &SandboxId, expires_at: WireTime) -> Result<WireTime, ConsoleError> {
+        self.service.renew(id, expires_at).await.map_err(refused)
+    }
+
+    async fn delete(&self, id: &SandboxId) -> Result<(), ConsoleError> {
+        self.service.delete(id, false).await.map_err(refused)
+    }
+
+    async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
+        let query = EndpointQuery { port, server_proxy: None };
+        let endpoint = self.service.endpoint(id, &query).map_err(refused)?;
+        Ok(PortAddress {
+            port,
+            direct: endpoint.endpoint,
+            proxied: format!("/v1/sandboxes/{id}/proxy/{port}/"),
+        })
+    }
+}
+
+/// One line of the list.
+pub(super) fn row(record: &Record) -> SandboxRow {
+    SandboxRow { sandbox: record.sandbox.clone(), stage: stage(record) }
+}
+
+/// What a sandbox that is being made is doing.
+fn stage(record: &Record) -> Option<String> {
+    let pending = record.sandbox.status.state == SandboxState::Pending;
+    let next = stages(record).into_iter().find(|stage| stage.at.is_none());
+    next.filter(|_| pending).map(|stage| stage.name)
+}
+
+fn stages(record: &Record) -> Vec<Stage> {
+    let reached = |stage| record.facts.stages.iter().find(|it| it.stage == stage).map(|it| it.at);
+    let all = osb_runtime::Stage::ALL;
+    all.into_iter()
+        .map(|stage| Stage { name: stage.as_str().to_owned(), at: reached(stage) })
+        .collect()
+}
+
+fn detail(record: &Record, log_tail: Vec<String>) -> SandboxDetail {
+    SandboxDetail {
+        sandbox: record.sandbox.clone(),
+        stages: stages(record),
+        resources: record.facts.resources.clone(),
+        log_tail,
+    }
+}
+
+fn of_history(entry: HistoryEntry) -> SandboxDetail {
+    let at = |name: &str| entry.stages.iter().find(|it| it.stage == name).map(|it| it.at);
+    let stages = osb_runtime::Stage::ALL.map(|stage| Stage {
+        name: stage.as_str().to_owned(),
+        at: at(stage.as_str()),
+    });
+    SandboxDetail {
+        stages: stages.to_vec(),
+        resources: Default::default(),
+        log_tail: Vec::new(),
+        sandbox: Sandbox {
+            id: entry.id,
+            image: Some(ImageRef { uri: entry.image }),
+            snapshot_id: None,
+            platform: None,
+            status: SandboxStatus {
+                state: SandboxState::Failed,
+                reason: Some(entry.reason),
+                message: Some(entry.message),
+                last_transition_at: Some(entry.ended_at),
+            },
+            metadata: Default::default(),
+            extensions: Default::default(),
+            entrypoint: Vec::new(),
+            expires_at: None,
+            created_at: entry.created_at,
+        },
+    }
+}
+
+/// The domain's error as a page shows it.
+fn refused(error: Error) -> ConsoleError {
+    let problems = error.fields();
+    match error {
+        Error::NotFound(_) => ConsoleError::NotFound,
+        _ if !problems.is_empty() => ConsoleError::Invalid { problems },
+        other => ConsoleError::Refused { message: with_causes(&other) },
+    }
+}
+
+/// Causes too: the runtime's own words are what helps.
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(known) = cause {
+        // Writing to a string cannot fail.
+        let _ = write!(text, ": {known}");
+        cause = known.source();
+    }
+    text
+}

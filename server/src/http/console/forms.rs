@@ -1,0 +1,87 @@
+//! The pages' forms, for browsers without script: do it, then show the page again with the news.
+
+use axum::{
+    Form, Router,
+    extract::{FromRequest, Path, Request, State},
+    response::{IntoResponse, Redirect, Response},
+    routing::post,
+};
+use osb_app::{
+    create::{CreateForm, Draft},
+    error::ConsoleError,
+    view::{Notice, in_seconds},
+};
+use osb_protocol::SandboxId;
+use serde::Deserialize;
+use tower_sessions::Session;
+
+use super::{ConsoleState, pages, session};
+
+/// Routes of the forms.
+pub(super) fn router() -> Router<ConsoleState> {
+    Router::new()
+        .route("/console/create", post(create))
+        .route("/console/sandboxes/{id}/renew", post(renew))
+        .route("/console/sandboxes/{id}/delete", post(delete))
+}
+
+async fn create(State(state): State<ConsoleState>, session: Session, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let request = Request::from_parts(parts.clone(), body);
+    let form = match Form::<CreateForm>::from_request(request, &state).await {
+        Ok(Form(form)) => form,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let mut draft = Draft { form, ..Draft::default() };
+    match draft.form.submit(&*state.backend).await {
+        Ok(id) => {
+            session::leave_notice(&session, &Notice::good(format!("{} is running", id.short()))).await;
+            return Redirect::to(&page_of(&id)).into_response();
+        }
+        Err(ConsoleError::Invalid { problems }) => draft.problems = problems,
+        Err(error) => draft.refusal = Some(error.to_string()),
+    }
+    pages::render_draft(&state, parts, draft).await
+}
+
+#[derive(Deserialize)]
+struct Renewal {
+    seconds: i64,
+}
+
+async fn renew(
+    State(state): State<ConsoleState>,
+    session: Session,
+    Path(id): Path<SandboxId>,
+    Form(Renewal { seconds }): Form<Renewal>,
+) -> Redirect {
+    let renewed = match in_seconds(seconds) {
+        Ok(at) => state.backend.renew(&id, at).await,
+        Err(error) => Err(error),
+    };
+    let notice = match renewed {
+        Ok(at) => Notice::good(format!("{} lives until {at}", id.short())),
+        Err(error) => Notice::bad(error.to_string()),
+    };
+    session::leave_notice(&session, &notice).await;
+    Redirect::to(&page_of(&id))
+}
+
+async fn delete(
+    State(state): State<ConsoleState>,
+    session: Session,
+    Path(id): Path<SandboxId>,
+) -> Redirect {
+    let notice = match state.backend.delete(&id).await {
+        Ok(()) => Notice::good(format!("{} is being removed", id.short())),
+        Err(error) => Notice::bad(error.to_string()),
+    };
+    session::leave_notice(&session, &notice).await;
+    Redirect::to("/console/sandboxes")
+}
+
+/// An id is any text that a client sends, so it is escaped.
+fn page_of(id: &SandboxId) -> String {
+    let id: String = url::form_urlencoded::byte_serialize(id.as_str().as_bytes()).collect();
+    format!("/console/sandboxes/{id}")
+}

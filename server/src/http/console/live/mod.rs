@@ -1,0 +1,43 @@
+//! Live topics: `/console/live`, one WebSocket per tab. The messages are `osb_app::live`'s.
+//!
+//! ```text
+//! registry ── broadcast ──▶ Hub: one frame per change, kept in a ring ── broadcast ──▶ tabs
+//! ```
+//!
+//! A change is written once, whatever the number of tabs. A tab that cannot follow falls out of the
+//! broadcast and gets a snapshot instead: what the server keeps does not grow with slow tabs.
+
+mod hub;
+mod socket;
+
+pub(super) use hub::Hub;
+
+use axum::{
+    extract::{State, WebSocketUpgrade},
+    response::Response,
+};
+use tower_sessions::Session;
+
+use super::ConsoleState;
+
+/// Longest command of a tab.
+const COMMAND_MAX: usize = 4 * 1024;
+
+/// Opens the WebSocket of one tab.
+pub(super) async fn upgrade(
+    State(state): State<ConsoleState>,
+    session: Session,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let stop = state.tasks.stopping().clone();
+    upgrade
+        .max_message_size(COMMAND_MAX)
+        .max_frame_size(COMMAND_MAX)
+        .on_upgrade(move |socket| async move {
+            let tab = socket::Tab::new(socket, state.hub, session);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tab.run() => {}
+            }
+        })
+}

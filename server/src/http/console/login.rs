@@ -1,0 +1,128 @@
+//! Logging in and out. Both are plain forms, so that they work without script, and the key meets
+//! no script at all.
+
+use std::{
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    time::Instant,
+};
+
+use axum::{
+    Form,
+    extract::{ConnectInfo, State},
+    response::Redirect,
+};
+use osb_app::view::Notice;
+use serde::Deserialize;
+use tower_sessions::Session;
+
+use super::{ConsoleState, session};
+
+/// The form of the login page.
+#[derive(Deserialize)]
+pub(super) struct Login {
+    #[serde(default)]
+    key: String,
+    /// Page to go to.
+    #[serde(default)]
+    next: String,
+}
+
+/// Why somebody was not let in; travels in the URL by name, so that a link cannot put words of its
+/// own on the page, and visitors who are not logged in leave no trace in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    WrongKey,
+    TooMany,
+    NoSession,
+}
+
+impl Failure {
+    const ALL: [Self; 3] = [Self::WrongKey, Self::TooMany, Self::NoSession];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::WrongKey => "key",
+            Self::TooMany => "slow",
+            Self::NoSession => "session",
+        }
+    }
+
+    /// What the page of this query shall say.
+    pub(super) fn notice(query: &str) -> Option<Notice> {
+        let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+        let (_, name) = pairs.find(|(key, _)| key == "failed")?;
+        let failure = Self::ALL.into_iter().find(|failure| failure.name() == name)?;
+        Some(Notice::bad(match failure {
+            Self::WrongKey => "That is not a key of this server.",
+            Self::TooMany => "Too many wrong keys from your address. Wait a few seconds.",
+            Self::NoSession => "The server cannot keep a session just now. Try again.",
+        }))
+    }
+
+    fn redirect(self, next: &str) -> Redirect {
+        let query: String = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("failed", self.name())
+            .append_pair("next", next)
+            .finish();
+        Redirect::to(&format!("/console/login?{query}"))
+    }
+}
+
+/// Begins a session for a right key.
+pub(super) async fn log_in(
+    State(state): State<ConsoleState>,
+    session: Session,
+    peer: Option<axum::Extension<ConnectInfo<SocketAddr>>>,
+    Form(Login { key, next }): Form<Login>,
+) -> Redirect {
+    // Without a known peer all share one count.
+    let address = peer.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.0.ip());
+    let now = Instant::now();
+    if !state.throttle.admits(address, now) {
+        return Failure::TooMany.redirect(&next);
+    }
+    if state.keys.required() && !state.keys.check(key.trim()) {
+        state.throttle.failed(address, now);
+        tracing::warn!(%address, "a wrong key was sent to the console");
+        return Failure::WrongKey.redirect(&next);
+    }
+    if let Err(error) = session::begin(&session).await {
+        tracing::error!(%error, "a console session cannot be kept");
+        return Failure::NoSession.redirect(&next);
+    }
+    Redirect::to(own_page(&next).unwrap_or("/console/sandboxes"))
+}
+
+/// Ends the session.
+pub(super) async fn log_out(session: Session) -> Redirect {
+    if let Err(error) = session.flush().await {
+        tracing::error!(%error, "a console session cannot be ended");
+    }
+    Redirect::to("/console/login")
+}
+
+/// The address when it is a page of the console: `next` comes from the URL and must not lead away.
+fn own_page(next: &str) -> Option<&str> {
+    let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    (plain && next.starts_with("/console/") && !next.contains("..")).then_some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn next_never_leads_away() {
+        assert_eq!(own_page("/console/sandboxes?q=a"), Some("/console/sandboxes?q=a"));
+        for away in ["", "//evil", "https://evil", "/console/../v1", "/console/\\evil", "/console/ x"] {
+            assert_eq!(own_page(away), None, "{away}");
+        }
+    }
+
+    #[test]
+    fn a_link_cannot_choose_the_words() {
+        assert!(Failure::notice("failed=key").is_some());
+        assert_eq!(Failure::notice("failed=Send+your+key+to+evil"), None);
+        assert_eq!(Failure::notice("next=x"), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! The console's host: everything under `/console`.
+//!
+//! | Path | What | Module |
+//! |---|---|---|
+//! | `/console/assets/<build>/…` | CSS, icons, wasm; open to all, kept for ever | [`assets`] |
+//! | `/console/login`, `/console/logout` | the session | [`login`] |
+//! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`] |
+//! | `/console/fn/…` | server functions of the hydrated pages | [`pages`] |
+//! | `/console/live` | the tab's WebSocket | [`live`] |
+//! | `/console/terminal/{sandbox}` | a shell | [`terminal`] |
+//!
+//! It has a session of its own and neither API key nor CORS. What keeps other pages out, from the
+//! outside in: [`origin`] refuses writes and WebSockets that another origin began, [`session`] lets
+//! in only who logged in, [`policy`] forbids the page to load or run what this server did not send.
+
+mod assets;
+mod backend;
+mod forms;
+mod live;
+mod login;
+mod origin;
+mod pages;
+mod policy;
+mod session;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod throttle;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    middleware::{from_fn, from_fn_with_state},
+    response::Redirect,
+    routing::{get, post},
+};
+use osb_app::{backend::ConsoleBackend, ui::AssetRoot};
+use osb_service::Supervisor;
+use osb_store::Store;
+use tower_http::csrf::CsrfLayer;
+
+use self::{backend::Domain, live::Hub, throttle::Throttle};
+use crate::sandbox;
+
+/// Whoever knows the API keys.
+pub trait Keys: Send + Sync {
+    /// Whether a key is wanted at all.
+    fn required(&self) -> bool;
+
+    /// Whether this is one, compared in constant time.
+    fn check(&self, key: &str) -> bool;
+}
+
+/// What the console is built from.
+pub struct ConsoleParts {
+    /// The domain.
+    pub service: sandbox::Service,
+    /// Keeps sessions.
+    pub store: Arc<dyn Store>,
+    /// Opens sessions.
+    pub keys: Arc<dyn Keys>,
+    /// Owns the console's tasks; its end closes every WebSocket.
+    pub tasks: Supervisor,
+    /// Whether browsers reach the console over HTTPS: cookies are `Secure` then.
+    pub https: bool,
+}
+
+/// State of the handlers. Clones share it.
+#[derive(Clone)]
+struct ConsoleState {
+    service: sandbox::Service,
+    backend: Arc<dyn ConsoleBackend>,
+    keys: Arc<dyn Keys>,
+    tasks: Supervisor,
+    hub: Arc<Hub>,
+    throttle: Arc<Throttle>,
+    http: reqwest::Client,
+    assets: AssetRoot,
+}
+
+/// Routes of the console. They begin with `/console`; the caller merges them outside of its own
+/// authentication and CORS.
+///
+/// # Errors
+/// When no HTTP client can be made to reach terminals.
+pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
+    let ConsoleParts { service, store, keys, tasks, https } = parts;
+    let backend: Arc<dyn ConsoleBackend> = Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
+    let hub = Hub::start(service.clone(), Arc::clone(&backend), &tasks);
+    let state = ConsoleState {
+        service,
+        backend,
+        keys,
+        tasks,
+        hub,
+        throttle: Arc::default(),
+        http: osb_client::default_http()?,
+        assets: assets::root(),
+    };
+    let inside = pages::router(&state)
+        .merge(forms::router())
+        .route("/console/live", get(live::upgrade))
+        .route("/console/terminal/{sandbox}", get(terminal::upgrade))
+        .route_layer(from_fn(session::admit));
+    let routes = Router::new()
+        .route("/console", get(|| async { Redirect::to("/console/sandboxes") }))
+        .route("/console/", get(|| async { Redirect::to("/console/sandboxes") }))
+        .route("/console/login", get(pages::render).post(login::log_in))
+        .route("/console/logout", post(login::log_out))
+        .route("/console/{*rest}", get(pages::not_found))
+        .merge(inside)
+        .layer(session::layer(store, https))
+        .layer(from_fn(origin::same_origin_upgrades))
+        .layer(CsrfLayer::new())
+        .with_state(state.clone())
+        .merge(assets::router())
+        .layer(from_fn_with_state(state, policy::headers));
+    Ok(routes)
+}

@@ -1,0 +1,63 @@
+//! What a page of the console may do, told to the browser.
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, header},
+    middleware::Next,
+    response::Response,
+};
+use leptos::{nonce::Nonce, prelude::use_context};
+use leptos_axum::ResponseOptions;
+
+use super::ConsoleState;
+
+/// For everything that is no page: nothing may be loaded or run, even if it is opened as one.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// On every answer.
+const ALWAYS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Adds the headers that do not depend on the page, and keeps pages out of caches.
+pub(super) async fn headers(
+    State(state): State<ConsoleState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_asset = request.uri().path().starts_with(&*state.assets.0);
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in ALWAYS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static(NOTHING));
+    if !is_asset {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+/// Policy of the page that is being rendered. Only scripts with this page's nonce run, and what
+/// they load. xterm makes `<style>` elements, hence `unsafe-inline` for those, not for attributes.
+pub(super) fn of_page() {
+    let (Some(nonce), Some(response)) = (use_context::<Nonce>(), use_context::<ResponseOptions>())
+    else {
+        return;
+    };
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}' 'strict-dynamic' 'wasm-unsafe-eval'; \
+         style-src-elem 'self' 'unsafe-inline'; style-src-attr 'none'; img-src 'self' data:; \
+         font-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
+         base-uri 'none'"
+    );
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        response.insert_header(header::CONTENT_SECURITY_POLICY, policy);
+    }
+}

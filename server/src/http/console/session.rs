@@ -1,0 +1,183 @@
+//! Who is logged in.
+//!
+//! A session is a row of the store and a cookie with its id. The cookie is `HttpOnly`,
+//! `SameSite=Lax` and bound to `Path=/console`: requests to sandboxes through the server's proxy,
+//! which share the host, never carry it. That path is also why its HTTPS name has the prefix
+//! `__Secure-` and not `__Host-`: the latter demands `Path=/` and would hand the cookie to every
+//! proxied request.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::{
+    extract::Request,
+    http::{Method, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Redirect, Response},
+};
+use leptos::prelude::FromServerFnError;
+use osb_app::{error::ConsoleError, view::Notice};
+use osb_store::{SessionRow, Store, StoreError};
+use time::{Duration, OffsetDateTime};
+use tower_sessions::{
+    Expiry, Session, SessionManagerLayer, SessionStore,
+    cookie::SameSite,
+    session::{Id, Record},
+    session_store::{Error, Result},
+};
+
+/// A session ends when it was not used for this long.
+const IDLE: Duration = Duration::hours(12);
+/// Use is written down at most this often, in seconds.
+const TOUCH_EVERY: i64 = 600;
+/// Attempts to find a free id; one is enough unless the random source is broken.
+const ID_ATTEMPTS: usize = 8;
+
+/// Member of the session: Unix seconds of the last use that was written down. Its presence means
+/// that the visitor is logged in.
+const USED: &str = "used";
+/// Member of the session: what the next page shall say.
+const NOTICE: &str = "notice";
+
+/// The layer that reads and writes sessions.
+pub(super) fn layer(store: Arc<dyn Store>, https: bool) -> SessionManagerLayer<Sessions> {
+    SessionManagerLayer::new(Sessions(store))
+        .with_name(if https { "__Secure-osb_console" } else { "osb_console" })
+        .with_path("/console")
+        .with_http_only(true)
+        .with_same_site(SameSite::Lax)
+        .with_secure(https)
+        .with_expiry(Expiry::OnInactivity(IDLE))
+}
+
+/// Begins a session under a new id, so that one that was planted before is worth nothing.
+pub(super) async fn begin(session: &Session) -> std::result::Result<(), SessionError> {
+    session.cycle_id().await?;
+    session.insert(USED, OffsetDateTime::now_utc().unix_timestamp()).await?;
+    Ok(())
+}
+
+/// What the session layer fails with.
+pub(super) type SessionError = tower_sessions::session::Error;
+
+/// Whether somebody is logged in, as the store says now.
+pub(super) async fn is_open(session: &Session) -> bool {
+    session.load().await.is_ok() && matches!(session.get::<i64>(USED).await, Ok(Some(_)))
+}
+
+/// Keeps news for the next page.
+pub(super) async fn leave_notice(session: &Session, notice: &Notice) {
+    if let Err(error) = session.insert(NOTICE, notice).await {
+        tracing::warn!(%error, "a notice for the next page is lost");
+    }
+}
+
+/// Lets in who is logged in; sends everybody else to where that is done.
+pub(super) async fn admit(session: Session, mut request: Request, next: Next) -> Response {
+    let used = match session.get::<i64>(USED).await {
+        Ok(Some(used)) => used,
+        Ok(None) => return refuse(&request),
+        Err(error) => {
+            tracing::error!(%error, "sessions cannot be read");
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        }
+    };
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    if now - used >= TOUCH_EVERY {
+        // Failing only shortens the session.
+        let _ = session.insert(USED, now).await;
+    }
+    let is_page = request.method() == Method::GET && wants_html(&request);
+    if is_page && let Ok(Some(notice)) = session.remove::<Notice>(NOTICE).await {
+        request.extensions_mut().insert(notice);
+    }
+    next.run(request).await
+}
+
+fn refuse(request: &Request) -> Response {
+    let path = request.uri().path();
+    let is_page = request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
+    if path.starts_with("/console/fn/") {
+        let body = ConsoleError::SignedOut.ser();
+        let json = [(header::CONTENT_TYPE, "application/json")];
+        return (StatusCode::UNAUTHORIZED, json, body).into_response();
+    }
+    if is_page {
+        let wanted = request.uri().path_and_query().map_or(path, |it| it.as_str());
+        let query: String = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("next", wanted)
+            .finish();
+        return Redirect::to(&format!("/console/login?{query}")).into_response();
+    }
+    if wants_html(request) {
+        return Redirect::to("/console/login").into_response();
+    }
+    StatusCode::UNAUTHORIZED.into_response()
+}
+
+fn wants_html(request: &Request) -> bool {
+    let accept = request.headers().get(header::ACCEPT).and_then(|it| it.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// Sessions in the server's store.
+#[derive(Clone)]
+pub(super) struct Sessions(Arc<dyn Store>);
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sessions")
+    }
+}
+
+fn row(record: &Record) -> Result<SessionRow> {
+    Ok(SessionRow {
+        id: record.id.to_string(),
+        data: serde_json::to_vec(&record.data).map_err(|error| Error::Encode(error.to_string()))?,
+        expires_at: record.expiry_date.unix_timestamp(),
+    })
+}
+
+fn record(id: Id, row: &SessionRow) -> Result<Record> {
+    let decode = |text: String| Error::Decode(text);
+    Ok(Record {
+        id,
+        data: serde_json::from_slice(&row.data).map_err(|error| decode(error.to_string()))?,
+        expiry_date: OffsetDateTime::from_unix_timestamp(row.expires_at)
+            .map_err(|error| decode(error.to_string()))?,
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn failed(error: StoreError) -> Error {
+    Error::Backend(error.to_string())
+}
+
+#[async_trait]
+impl SessionStore for Sessions {
+    async fn create(&self, record: &mut Record) -> Result<()> {
+        for _ in 0..ID_ATTEMPTS {
+            if self.0.session_create(&row(record)?).await.map_err(failed)? {
+                return Ok(());
+            }
+            record.id = Id::default();
+        }
+        Err(Error::Backend("no free session id was found".to_owned()))
+    }
+
+    async fn save(&self, record: &Record) -> Result<()> {
+        self.0.session_save(&row(record)?).await.map_err(failed)
+    }
+
+    async fn load(&self, id: &Id) -> Result<Option<Record>> {
+        let Some(row) = self.0.session_load(&id.to_string()).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        let record = record(*id, &row)?;
+        Ok((record.expiry_date > OffsetDateTime::now_utc()).then_some(record))
+    }
+
+    async fn delete(&self, id: &Id) -> Result<()> {
+        self.0.session_delete(&id.to_string()).await.map_err(failed)
+    }
+}

@@ -1,0 +1,292 @@
+//! The console over HTTP: session, protection, pages and forms, on the simulated runtime.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, Response, StatusCode, header, request},
+};
+use http_body_util::BodyExt;
+use osb_protocol::SandboxId;
+use osb_runtime::sim::SimRuntime;
+use osb_service::Supervisor;
+use osb_store::SqliteStore;
+use serde_json::json;
+use tower::ServiceExt;
+
+use super::{ConsoleParts, Keys, router};
+use crate::sandbox::{Limits, PublicHost, Service};
+
+const KEY: &str = "right";
+const HOST: &str = "console.test:8080";
+
+struct OneKey;
+
+impl Keys for OneKey {
+    fn required(&self) -> bool {
+        true
+    }
+
+    fn check(&self, key: &str) -> bool {
+        key == KEY
+    }
+}
+
+struct Console {
+    router: Router,
+    service: Service,
+    cookie: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Console {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(SqliteStore::open(&dir.path().join("state.db")).await.unwrap());
+        let tasks = Supervisor::new();
+        let hosts = PublicHost::decide(None, "127.0.0.1", None, true);
+        let limits = Limits { ready_wait: std::time::Duration::ZERO, ..Limits::default() };
+        let runtime = Arc::new(SimRuntime::new());
+        let service =
+            Service::start(runtime, store.clone(), tasks.clone(), limits, hosts).await.unwrap();
+        let mut health = service.registry().watch_health();
+        let up = health.wait_for(|health| *health == crate::sandbox::RuntimeHealth::Up);
+        up.await.unwrap();
+        let router = router(ConsoleParts {
+            service: service.clone(),
+            store,
+            keys: Arc::new(OneKey),
+            tasks,
+            https: false,
+        });
+        Self { router: router.unwrap(), service, cookie: String::new(), _dir: dir }
+    }
+
+    /// With somebody logged in.
+    async fn open() -> Self {
+        let mut console = Self::start().await;
+        let answer = console.post("/console/login", &format!("key={KEY}")).await;
+        assert_eq!(answer.location(), "/console/sandboxes");
+        console.cookie = answer.cookie().split(';').next().unwrap().to_owned();
+        console
+    }
+
+    async fn send(&self, request: request::Builder, body: &str) -> Answer {
+        let request = request
+            .header(header::HOST, HOST)
+            .header(header::COOKIE, &self.cookie)
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        let (head, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer { head: Response::from_parts(head, ()), body: String::from_utf8_lossy(&body).into() }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).header(header::ACCEPT, "text/html"), "").await
+    }
+
+    async fn post(&self, path: &str, form: &str) -> Answer {
+        let request = Request::post(path)
+            .header(header::ACCEPT, "text/html")
+            .header("sec-fetch-site", "same-origin")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.send(request, form).await
+    }
+
+    async fn sandbox(&self, label: &str) -> SandboxId {
+        let body = json!({
+            "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 600,
+            "resourceLimits": { "cpu": "1" }, "metadata": { "team": label },
+        });
+        self.service.create(&body).await.unwrap().sandbox.id.clone()
+    }
+}
+
+struct Answer {
+    head: Response<()>,
+    body: String,
+}
+
+impl Answer {
+    fn status(&self) -> StatusCode {
+        self.head.status()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.head.headers().get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn location(&self) -> &str {
+        self.header("location")
+    }
+
+    fn cookie(&self) -> &str {
+        self.header("set-cookie")
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_logged_in_sees_only_the_login() {
+    let console = Console::start().await;
+    let page = console.get("/console/sandboxes?q=a").await;
+    assert_eq!(page.location(), "/console/login?next=%2Fconsole%2Fsandboxes%3Fq%3Da");
+    let call = console.post("/console/fn/sandboxes/list", "").await;
+    assert_eq!(call.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(call.body, r#"{"error":"signed_out"}"#);
+    let login = console.get("/console/login").await;
+    assert_eq!(login.status(), StatusCode::OK);
+    assert!(login.body.contains("API key"), "{}", login.body);
+    assert!(login.cookie().is_empty());
+}
+
+#[tokio::test]
+async fn a_wrong_key_opens_nothing_and_is_slowed_down() {
+    let console = Console::start().await;
+    let wrong = console.post("/console/login", "key=wrong&next=%2Fconsole%2Fcreate").await;
+    assert_eq!(wrong.location(), "/console/login?failed=key&next=%2Fconsole%2Fcreate");
+    assert!(wrong.cookie().is_empty());
+    let page = console.get(wrong.location()).await;
+    assert!(page.body.contains("not a key of this server"), "{}", page.body);
+    for _ in 0..9 {
+        console.post("/console/login", "key=wrong").await;
+    }
+    let slow = console.post("/console/login", &format!("key={KEY}")).await;
+    assert!(slow.location().contains("failed=slow"));
+}
+
+#[tokio::test]
+async fn the_session_cookie_is_narrow_and_ends_with_the_session() {
+    let console = Console::start().await;
+    let cookie = console.post("/console/login", &format!("key={KEY}")).await.cookie().to_owned();
+    for part in ["osb_console=", "HttpOnly", "SameSite=Lax", "Path=/console"] {
+        assert!(cookie.contains(part), "{part} in {cookie}");
+    }
+    let console = Console { cookie: cookie.split(';').next().unwrap().into(), ..console };
+    assert_eq!(console.get("/console/sandboxes").await.status(), StatusCode::OK);
+    console.post("/console/logout", "").await;
+    assert!(console.get("/console/sandboxes").await.location().contains("login"));
+}
+
+#[tokio::test]
+async fn other_origins_can_neither_write_nor_listen() {
+    let console = Console::open().await;
+    let id = console.sandbox("a").await;
+    let path = format!("/console/sandboxes/{id}/delete");
+    for (name, value) in [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("origin", "http://evil.test"),
+        ("origin", "null"),
+    ] {
+        let answer = console.send(Request::post(&path).header(name, value), "").await;
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{name}: {value}");
+    }
+    assert!(console.service.get(&id).is_ok());
+    for origin in ["http://evil.test", "null", "http://console.test:9"] {
+        let request = Request::get("/console/live")
+            .header("upgrade", "websocket")
+            .header("connection", "upgrade")
+            .header("origin", origin);
+        assert_eq!(console.send(request, "").await.status(), StatusCode::FORBIDDEN, "{origin}");
+    }
+}
+
+#[tokio::test]
+async fn every_page_forbids_foreign_code() {
+    let console = Console::open().await;
+    let page = console.get("/console/sandboxes").await;
+    let policy = page.header("content-security-policy");
+    let nonce = policy.split("'nonce-").nth(1).and_then(|it| it.split('\'').next()).unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    assert!(!policy.contains("script-src 'unsafe"), "{policy}");
+    let scripts: Vec<_> = page.body.match_indices("<script").collect();
+    assert!(!scripts.is_empty());
+    for (at, _) in scripts {
+        let tag = &page.body[at..at + page.body[at..].find('>').unwrap()];
+        assert!(tag.contains(nonce), "{tag}");
+    }
+    assert!(!page.body.contains(" style=\""), "{}", page.body);
+    assert_eq!(page.header("cache-control"), "no-store");
+    assert_eq!(page.header("x-content-type-options"), "nosniff");
+    assert_eq!(page.header("access-control-allow-origin"), "");
+    let again = console.get("/console/sandboxes").await;
+    assert_ne!(again.header("content-security-policy"), policy);
+}
+
+#[tokio::test]
+async fn pages_read_without_script_and_escape_what_users_wrote() {
+    let console = Console::open().await;
+    let empty = console.get("/console/sandboxes").await;
+    assert!(empty.body.contains("No sandboxes yet"), "{}", empty.body);
+    let id = console.sandbox("search").await;
+    let list = console.get("/console/sandboxes").await;
+    for part in [id.short(), "debian:12", "team=", "search", "1 in total"] {
+        assert!(list.body.contains(part), "{part} in {}", list.body);
+    }
+    let none = console.get("/console/sandboxes?q=%3Cscript%3Ealert(1)%3C/script%3E").await;
+    assert!(none.body.contains("Nothing matches"));
+    assert!(!none.body.contains("<script>alert(1)"), "{}", none.body);
+    let detail = console.get(&format!("/console/sandboxes/{id}")).await;
+    for part in [id.as_str(), "Stages", "accepted", "sleep 9", "Renew", "Delete it"] {
+        assert!(detail.body.contains(part), "{part} in {}", detail.body);
+    }
+    let missing = console.get("/console/sandboxes/nope").await;
+    assert!(missing.body.contains("No such sandbox"));
+    assert_eq!(console.get("/console/nowhere").await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_create_form_comes_back_with_what_is_wrong() {
+    let console = Console::open().await;
+    let form = "image=&entrypoint=sh+-c+%27x&ttl=5s&cpu=fast&memory=1Gi&env=A%3D%3Ci%3E&metadata=";
+    let answer = console.post("/console/create", form).await;
+    assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.body.contains("quote that is not closed"), "{}", answer.body);
+    assert!(answer.body.contains("A=&lt;i&gt;"), "{}", answer.body);
+    assert!(answer.body.contains(r#"value="5s""#), "{}", answer.body);
+    assert!(answer.body.matches(r#"aria-invalid="true""#).count() >= 3, "{}", answer.body);
+    assert!(console.service.registry().snapshot().0.is_empty());
+}
+
+#[tokio::test]
+async fn forms_act_and_leave_their_news_on_the_next_page() {
+    let console = Console::open().await;
+    let form = "image=debian%3A12&entrypoint=sleep+9&ttl=10m&cpu=1&memory=256Mi&env=&metadata=";
+    let made = console.post("/console/create", form).await;
+    let page = made.location().to_owned();
+    assert!(page.starts_with("/console/sandboxes/"), "{page} {}", made.body);
+    assert!(console.get(&page).await.body.contains("is running"));
+    assert!(!console.get(&page).await.body.contains("is running"), "told once");
+
+    let before = console.service.registry().snapshot().0[0].sandbox.expires_at;
+    let renewed = console.post(&format!("{page}/renew"), "seconds=86400").await;
+    assert_eq!(renewed.location(), page);
+    assert!(console.service.registry().snapshot().0[0].sandbox.expires_at > before);
+
+    let deleted = console.post(&format!("{page}/delete"), "").await;
+    assert_eq!(deleted.location(), "/console/sandboxes");
+    let list = console.get("/console/sandboxes").await;
+    assert!(list.body.contains("is being removed"), "{}", list.body);
+}
+
+#[tokio::test]
+async fn server_functions_answer_hydrated_pages() {
+    let console = Console::open().await;
+    let id = console.sandbox("a").await;
+    let call = |path: &'static str, body: String| {
+        let request = Request::post(format!("/console/fn/sandboxes/{path}"))
+            .header("sec-fetch-site", "same-origin")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let console = &console;
+        async move { console.send(request, &body).await }
+    };
+    let list = call("list", "query[q]=debian&query[state]=&query[page]=1".to_owned()).await;
+    assert_eq!(list.status(), StatusCode::OK, "{}", list.body);
+    assert!(list.body.contains(id.as_str()), "{}", list.body);
+    let check = call("check", "form[image]=x&form[ttl]=1s".to_owned()).await;
+    assert!(check.body.contains("timeout"), "{}", check.body);
+    let gone = call("get", "id=nope".to_owned()).await;
+    assert_eq!(gone.body, r#"{"error":"not_found"}"#);
+}
