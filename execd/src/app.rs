@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use osb_forward::Forwarder;
 use osb_service::Supervisor;
 
-use crate::{command::Commands, env::Environment, identity::Accounts, process::Processes};
+use crate::{
+    command::Commands, env::Environment, identity::Accounts, metrics::Meter, process::Processes,
+    proxy,
+};
 
 /// The daemon's state. Clones share it.
 #[derive(Clone, Debug)]
@@ -17,6 +21,10 @@ pub struct App {
     pub processes: Processes,
     /// All commands.
     pub commands: Commands,
+    /// Reads resources.
+    pub meter: Arc<Meter>,
+    /// Reaches the user's own servers.
+    pub forwarder: Forwarder,
     /// All tasks.
     pub tasks: Supervisor,
 }
@@ -30,6 +38,8 @@ impl App {
             accounts: Arc::default(),
             processes: Processes::default(),
             commands: Commands::default(),
+            meter: Arc::default(),
+            forwarder: proxy::forwarder(&tasks),
             tasks,
         }
     }

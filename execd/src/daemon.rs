@@ -20,7 +20,7 @@ use crate::{
     cli::{self, Config},
     env::{Environment, Variables},
     init::{self, EntrypointError, Signals},
-    limits,
+    limits, metrics,
     server::{self, Token},
 };
 
@@ -84,6 +84,7 @@ pub async fn run(config: Config) -> Result<u8, DaemonError> {
     let app = App::new(Environment::new(own_variables()), tasks.clone());
     tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.clone()));
+    tasks.spawn_abortable("metrics", metrics::remember(app.clone()));
     let router = server::router(app.clone(), Token::new(config.access_token.as_deref()));
     let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
 

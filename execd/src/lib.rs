@@ -16,6 +16,9 @@
 //! | [`daemon`] | the order of start and stop |
 //! | [`server`] | connections, routes, tokens, request ids |
 //! | [`command`] | `/command`: runs, streams, logs, records |
+//! | [`file`] | files and directories |
+//! | [`metrics`] | the sandbox's resources |
+//! | [`proxy`] | the user's own servers |
 //! | [`process`] | spawning, signalling and reaping every child |
 //! | [`init`] | the user's entry point |
 //! | [`env`], [`identity`], [`path`] | variables, users and paths as requests name them |
@@ -29,11 +32,14 @@ pub mod command;
 pub mod daemon;
 pub mod env;
 pub mod error;
+pub mod file;
 pub mod identity;
 pub mod init;
 pub mod json;
 pub mod limits;
+pub mod metrics;
 pub mod path;
 pub mod process;
+pub mod proxy;
 pub mod scratch;
 pub mod server;

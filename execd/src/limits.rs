@@ -61,3 +61,27 @@ pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 pub const DRAIN: Duration = Duration::from_millis(500);
 /// The environment file is read up to this size: a runaway file must not take the daemon's memory.
 pub const ENV_FILE: u64 = 4 << 20;
+
+/// Parts of one upload: 500 files with their metadata (contract: execd §10.10).
+pub const UPLOAD_PARTS: usize = 1000;
+/// Headers of one part.
+pub const PART_HEADERS: usize = 16 << 10;
+/// Metadata of one file.
+pub const METADATA: usize = 1 << 20;
+/// Bytes of an upload that are written at once; as many arrive meanwhile.
+pub const UPLOAD_WRITE: usize = 1 << 20;
+/// After a refused upload this much of its body is still read, so that the client, which reads the
+/// answer only after sending, gets to it.
+pub const REFUSED_BODY: u64 = 256 << 20;
+/// One read of a download: large, because each costs a hop between threads.
+pub const DOWNLOAD_READ: usize = 512 << 10;
+/// One read while replacing text.
+pub const REPLACE_READ: usize = 1 << 20;
+/// How often processor time is counted, so that a reading needs no second one.
+pub const METRICS_MEMORY: Duration = Duration::from_secs(2);
+/// Between two samples of a watch.
+pub const METRICS_WATCH: Duration = Duration::from_secs(1);
+/// Entries of one search or listing.
+pub const ENTRIES: usize = 200_000;
+/// Alternatives that one pattern may expand to.
+pub const ALTERNATIVES: usize = 1024;

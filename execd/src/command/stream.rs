@@ -6,7 +6,6 @@ use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures::{FutureExt, stream};
-use http::{HeaderMap, HeaderValue, header};
 use jiff::Timestamp;
 use osb_protocol::execd::event::COMMAND_ERROR;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -17,7 +16,7 @@ use super::{
     run::{End, Outcome, Output, Run},
     spool::{Chunk, Next, Source, Spool},
 };
-use crate::limits;
+use crate::{limits, server::stream_headers};
 
 /// The answer that carries the events of a run.
 pub(super) fn response(run: Run, budget: Arc<Budget>) -> Response {
@@ -39,19 +38,8 @@ pub(super) fn response(run: Run, budget: Arc<Budget>) -> Response {
         }
     };
     let mut response = Response::new(body);
-    *response.headers_mut() = headers();
+    *response.headers_mut() = stream_headers();
     response
-}
-
-/// Headers of every stream.
-pub(crate) fn headers() -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(4);
-    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
-    set(header::CONTENT_TYPE, "text/event-stream");
-    set(header::CACHE_CONTROL, "no-cache");
-    set(header::CONNECTION, "keep-alive");
-    set(header::HeaderName::from_static("x-accel-buffering"), "no");
-    headers
 }
 
 /// The one reader of a spool.

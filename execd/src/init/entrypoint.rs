@@ -14,7 +14,7 @@ use crate::{
 
 /// Why the entry point cannot run.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start the entry point {name:?}: {source}")]
+#[error("cannot start the entry point {name:?}")]
 pub struct EntrypointError {
     name: String,
     source: io::Error,

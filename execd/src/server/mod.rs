@@ -7,6 +7,7 @@ mod routes;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo};
+use http::{HeaderMap, HeaderValue, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use osb_service::Supervisor;
@@ -21,7 +22,7 @@ pub use guard::Token;
 pub use query::Query;
 pub use routes::router;
 
-use crate::limits;
+use crate::{limits, proxy};
 
 /// Pause after a failed accept: with no file descriptors left, trying again at once would only burn
 /// the processor.
@@ -68,6 +69,7 @@ fn is_the_client_s(error: &io::Error) -> bool {
 }
 
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: Supervisor) {
+    let own_port = stream.local_addr().map_or(0, |address| address.port());
     // Events are small and each is awaited by somebody.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "connection is gone");
@@ -75,6 +77,9 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: 
     }
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
+        if let Some(direct) = proxy::direct(request.uri(), own_port) {
+            *request.uri_mut() = direct;
+        }
         request.extensions_mut().insert(ConnectInfo(peer));
         router.clone().call(request)
     });
@@ -95,4 +100,15 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: 
         // A client that leaves early is no error (contract: execd §4.5).
         debug!(%error, "connection ended");
     }
+}
+
+/// Headers of every stream of events (contract: execd §4.1).
+pub(crate) fn stream_headers() -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(4);
+    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    set(header::CONTENT_TYPE, "text/event-stream");
+    set(header::CACHE_CONTROL, "no-cache");
+    set(header::CONNECTION, "keep-alive");
+    set(header::HeaderName::from_static("x-accel-buffering"), "no");
+    headers
 }

@@ -9,7 +9,7 @@ use axum::{
 use http::StatusCode;
 
 use super::{Token, guard::guard};
-use crate::{app::App, command::api as command};
+use crate::{app::App, command::api as command, file, metrics, proxy};
 
 /// All routes behind the guard.
 pub fn router(app: App, token: Token) -> Router {
@@ -19,6 +19,9 @@ pub fn router(app: App, token: Token) -> Router {
         .route("/code", delete(command::stop))
         .route("/command/status/{id}", get(command::status))
         .route("/command/{id}/logs", get(command::logs))
+        .merge(file::routes())
+        .merge(metrics::routes())
+        .merge(proxy::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .layer(from_fn_with_state(token, guard))

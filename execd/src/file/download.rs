@@ -1,0 +1,283 @@
+//! `GET /files/download` (contract: execd §10.11, A3.1).
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use axum::{
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use osb_protocol::execd::code;
+use rustix::fs::OFlags;
+
+use super::{
+    blocking,
+    disposition::attachment,
+    lines::Lines,
+    range::{Wanted, wanted},
+};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    limits, path,
+    server::Query,
+};
+
+/// The route.
+pub(super) async fn download(
+    State(app): State<App>,
+    query: Query,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    let given = query.get("path").filter(|path| !path.is_empty());
+    let given = given
+        .ok_or_else(|| ApiError::missing_query("path"))?
+        .to_owned();
+    let lines = selected_lines(&query)?;
+    if lines.is_some() && headers.contains_key(header::RANGE) {
+        return Err(ApiError::invalid(
+            "a range of bytes and lines exclude each other",
+        ));
+    }
+    let content =
+        blocking(move || Content::open(&path::resolve(&given, &app.environment)?)).await?;
+    match lines {
+        Some(lines) => Ok(content.lines(lines)),
+        None => content.answer(&headers),
+    }
+}
+
+/// The lines a query asks for, if it asks for lines.
+fn selected_lines(query: &Query) -> ApiResult<Option<Lines>> {
+    let number = |name: &str| {
+        let given = query.get(name);
+        let parsed = given.map(|given| {
+            let number = given.parse().ok().filter(|number| *number >= 1);
+            number.ok_or_else(|| {
+                ApiError::invalid(format!("invalid query parameter '{name}': {given}"))
+            })
+        });
+        parsed.transpose()
+    };
+    let (offset, limit): (Option<u64>, Option<u64>) = (number("offset")?, number("limit")?);
+    Ok(match (offset, limit) {
+        (None, None) => None,
+        (offset, limit) => Some(Lines::new(offset.unwrap_or(1), limit)),
+    })
+}
+
+/// A file that was opened.
+struct Content {
+    file: File,
+    size: u64,
+    modified: SystemTime,
+    tag: String,
+    disposition: String,
+}
+
+impl Content {
+    fn open(path: &Path) -> ApiResult<Self> {
+        let failed = |error: io::Error| ApiError::file(path, &error);
+        let mut options = OpenOptions::new();
+        // Opening a pipe must not wait for its writer.
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag fits");
+        let file = options
+            .read(true)
+            .custom_flags(flags)
+            .open(path)
+            .map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        if !meta.is_file() {
+            let message = format!("path is not a regular file: {}", path.display());
+            return Err(ApiError::invalid(message));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let nanos = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        Ok(Self {
+            file,
+            size: meta.len(),
+            modified: meta.modified().map_err(failed)?,
+            tag: format!("\"{nanos:x}-{:x}\"", meta.len()),
+            disposition: attachment(&name),
+        })
+    }
+
+    fn answer(self, request: &HeaderMap) -> ApiResult<Response> {
+        if let Some(status) = self.precondition(request) {
+            let mut response = status.into_response();
+            self.validators(response.headers_mut());
+            return Ok(response);
+        }
+        let range = request
+            .get(header::RANGE)
+            .filter(|_| self.size > 0 && self.same_as_before(request));
+        let range = range.map(|range| wanted(range.to_str().unwrap_or_default(), self.size));
+        let (status, part) = match range {
+            None => (StatusCode::OK, 0..self.size),
+            Some(Wanted::Part(part)) => (StatusCode::PARTIAL_CONTENT, part),
+            Some(Wanted::Malformed) => return Err(refused("malformed range")),
+            Some(Wanted::Unsatisfiable) => {
+                let mut response = refused("range starts beyond the end").into_response();
+                let whole = format!("bytes */{}", self.size);
+                response
+                    .headers_mut()
+                    .insert(header::CONTENT_RANGE, text(&whole));
+                return Ok(response);
+            }
+        };
+        let mut headers = HeaderMap::new();
+        self.validators(&mut headers);
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        );
+        headers.insert(
+            header::CONTENT_LENGTH,
+            HeaderValue::from(part.end - part.start),
+        );
+        headers.insert(header::CONTENT_DISPOSITION, text(&self.disposition));
+        if status == StatusCode::PARTIAL_CONTENT {
+            let range = format!("bytes {}-{}/{}", part.start, part.end - 1, self.size);
+            headers.insert(header::CONTENT_RANGE, text(&range));
+        }
+        let body = read(self.file, part.start, part.end - part.start, |bytes| {
+            Some(Bytes::from(bytes))
+        });
+        Ok((status, headers, body).into_response())
+    }
+
+    fn lines(self, mut lines: Lines) -> Response {
+        let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+        let body = read(self.file, 0, u64::MAX, move |bytes| {
+            if lines.done() {
+                return None;
+            }
+            let mut out = Vec::new();
+            lines.feed(&bytes, &mut out);
+            Some(Bytes::from(out))
+        });
+        (kind, body).into_response()
+    }
+
+    fn validators(&self, headers: &mut HeaderMap) {
+        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(header::ETAG, text(&self.tag));
+        headers.insert(
+            header::LAST_MODIFIED,
+            text(&httpdate::fmt_http_date(self.modified)),
+        );
+    }
+
+    /// The status that the client's conditions call for instead of the content (RFC 9110 §13.2.2).
+    fn precondition(&self, request: &HeaderMap) -> Option<StatusCode> {
+        let failed = StatusCode::PRECONDITION_FAILED;
+        if let Some(tags) = request.get(header::IF_MATCH) {
+            if !self.tagged(tags) {
+                return Some(failed);
+            }
+        } else if date(request.get(header::IF_UNMODIFIED_SINCE))
+            .is_some_and(|date| self.seconds() > date)
+        {
+            return Some(failed);
+        }
+        let unchanged = match request.get(header::IF_NONE_MATCH) {
+            Some(tags) => self.tagged(tags),
+            None => date(request.get(header::IF_MODIFIED_SINCE))
+                .is_some_and(|date| self.seconds() <= date),
+        };
+        unchanged.then_some(StatusCode::NOT_MODIFIED)
+    }
+
+    /// Whether the range is of the file that the client knows.
+    fn same_as_before(&self, request: &HeaderMap) -> bool {
+        let Some(known) = request.get(header::IF_RANGE) else {
+            return true;
+        };
+        match known.as_bytes().starts_with(b"\"") {
+            true => known == self.tag.as_str(),
+            false => date(Some(known)) == Some(self.seconds()),
+        }
+    }
+
+    fn tagged(&self, tags: &HeaderValue) -> bool {
+        let mut tags = tags.to_str().unwrap_or_default().split(',').map(str::trim);
+        tags.any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.tag)
+    }
+
+    /// Time of change in whole seconds, as HTTP dates have it.
+    fn seconds(&self) -> SystemTime {
+        let since = self
+            .modified
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
+    }
+}
+
+fn refused(why: &str) -> ApiError {
+    ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, code::UNKNOWN, why)
+}
+
+fn date(header: Option<&HeaderValue>) -> Option<SystemTime> {
+    httpdate::parse_http_date(header?.to_str().ok()?).ok()
+}
+
+fn text(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).expect("visible ASCII")
+}
+
+/// Reads a part of a file in large pieces, one piece ahead of the client. No thread is held while
+/// the client is slow. `map` changes each piece, or ends the body.
+fn read(
+    mut file: File,
+    start: u64,
+    len: u64,
+    map: impl FnMut(Vec<u8>) -> Option<Bytes> + Send + 'static,
+) -> Body {
+    let first = tokio::task::spawn_blocking(move || {
+        file.seek(SeekFrom::Start(start))?;
+        Piece::read(file, len)
+    });
+    let pieces = stream::try_unfold((Some(first), map), |(next, mut map)| async move {
+        let Some(next) = next else { return Ok(None) };
+        let Piece { file, bytes, left } = next.await??;
+        let Some(bytes) = Some(bytes)
+            .filter(|bytes| !bytes.is_empty())
+            .and_then(&mut map)
+        else {
+            return Ok::<_, io::Error>(None);
+        };
+        let next = (left > 0).then(|| tokio::task::spawn_blocking(move || Piece::read(file, left)));
+        Ok(Some((bytes, (next, map))))
+    });
+    Body::from_stream(pieces)
+}
+
+/// A piece of a file, and what is needed for the next.
+struct Piece {
+    file: File,
+    bytes: Vec<u8>,
+    left: u64,
+}
+
+impl Piece {
+    fn read(mut file: File, left: u64) -> io::Result<Self> {
+        let want = left.min(limits::DOWNLOAD_READ as u64);
+        let mut bytes = Vec::with_capacity(usize::try_from(want).expect("bounded above"));
+        let got = file.by_ref().take(want).read_to_end(&mut bytes)? as u64;
+        Ok(Self {
+            file,
+            bytes,
+            left: left - got,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! The `Range` header (contract: execd §10.11).
+
+use std::ops::Range;
+
+/// What a `Range` header asks of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// These bytes.
+    Part(Range<u64>),
+    /// Every range begins behind the end.
+    Unsatisfiable,
+    /// The header breaks the grammar.
+    Malformed,
+}
+
+/// Reads a header for a file of `size` bytes. Of several ranges the first satisfiable one counts.
+pub(super) fn wanted(header: &str, size: u64) -> Wanted {
+    let Some(ranges) = header.trim().strip_prefix("bytes=") else {
+        return Wanted::Malformed;
+    };
+    let mut first = None;
+    for range in ranges.split(',') {
+        match one(range.trim(), size) {
+            None => return Wanted::Malformed,
+            Some(range) if !range.is_empty() => first = first.or(Some(range)),
+            Some(_) => {}
+        }
+    }
+    first.map_or(Wanted::Unsatisfiable, Wanted::Part)
+}
+
+/// `None`: malformed. An empty range is behind the end.
+fn one(range: &str, size: u64) -> Option<Range<u64>> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // More digits than fit are behind every end.
+        digits.then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    match range.split_once('-')? {
+        ("", suffix) => Some(size - number(suffix)?.min(size)..size),
+        (start, "") => Some(number(start)?.min(size)..size),
+        (start, end) => {
+            let (start, end) = (number(start)?, number(end)?);
+            (start <= end).then(|| start.min(size)..end.saturating_add(1).min(size))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ranges_of_ten_bytes() {
+        for (header, want) in [
+            ("bytes=0-3", Wanted::Part(0..4)),
+            ("bytes=3-", Wanted::Part(3..10)),
+            ("bytes=-4", Wanted::Part(6..10)),
+            ("bytes=-40", Wanted::Part(0..10)),
+            ("bytes=8-99999999999999999999", Wanted::Part(8..10)),
+            ("bytes=20-, 1-1", Wanted::Part(1..2)),
+            ("bytes=10-", Wanted::Unsatisfiable),
+            ("bytes=-0", Wanted::Unsatisfiable),
+        ] {
+            assert_eq!(wanted(header, 10), want, "{header}");
+        }
+        for bad in [
+            "",
+            "bytes",
+            "bytes=",
+            "lines=0-1",
+            "bytes=1",
+            "bytes=2-1",
+            "bytes=a-b",
+            "bytes=-",
+            "bytes=+1-2",
+            "bytes=0-1,",
+        ] {
+            assert_eq!(wanted(bad, 10), Wanted::Malformed, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_lie_inside(header in "bytes=[0-9,-]{0,12}", size in 0u64..40) {
+            if let Wanted::Part(part) = wanted(&header, size) {
+                prop_assert!(part.start < part.end && part.end <= size);
+            }
+        }
+    }
+}

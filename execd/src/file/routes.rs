@@ -1,0 +1,180 @@
+//! The routes of files and directories.
+
+use axum::{
+    Json, Router,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use osb_protocol::execd::file::{FileInfo, Move, Permission, Replaced, Replacement};
+use serde_json::{Map, Value};
+
+use super::{blocking, download, entries, info, permission, relocate, replace, upload};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    json, path,
+    server::Query,
+};
+
+/// All of them, relative to nothing.
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/files/info", get(info_of))
+        .route("/files", axum::routing::delete(delete_files))
+        .route("/files/mv", post(move_files))
+        .route("/files/permissions", post(set_permissions))
+        .route("/files/replace", post(replace_text))
+        .route("/files/search", get(search))
+        .route("/files/upload", post(upload::upload))
+        .route("/files/download", get(download::download))
+        .route(
+            "/directories",
+            post(make_directories).delete(delete_directories),
+        )
+        .route("/directories/list", get(list))
+}
+
+/// The paths of a query, as they were sent.
+fn paths(query: &Query) -> Vec<String> {
+    query.all("path").map(str::to_owned).collect()
+}
+
+/// The one path of a query.
+fn path_of(query: &Query) -> ApiResult<String> {
+    let path = query.get("path").filter(|path| !path.is_empty());
+    path.map(str::to_owned)
+        .ok_or_else(|| ApiError::missing_query("path"))
+}
+
+async fn info_of(State(app): State<App>, query: Query) -> ApiResult<Response> {
+    let paths = paths(&query);
+    blocking(move || {
+        let names = app.accounts.names();
+        let mut infos = Map::new();
+        for given in paths {
+            let path = path::resolve(&given, &app.environment)?;
+            let info = info::of(&path, &names).map_err(|error| ApiError::file(&path, &error))?;
+            let info = serde_json::to_value(info).expect("file infos are JSON");
+            infos.insert(given, info);
+        }
+        Ok(Json(Value::Object(infos)).into_response())
+    })
+    .await
+}
+
+async fn delete_files(State(app): State<App>, query: Query) -> ApiResult<()> {
+    let paths = paths(&query);
+    blocking(move || {
+        let environment = &app.environment;
+        paths
+            .iter()
+            .try_for_each(|path| relocate::delete_file(&path::resolve(path, environment)?))
+    })
+    .await
+}
+
+async fn move_files(State(app): State<App>, request: Request) -> ApiResult<()> {
+    let moves: Vec<Move> = json::list(&json::bytes(request.into_body()).await?)?;
+    blocking(move || {
+        let resolve = |path: &str| path::resolve(path, &app.environment);
+        moves
+            .iter()
+            .try_for_each(|entry| relocate::rename(&resolve(&entry.src)?, &resolve(&entry.dest)?))
+    })
+    .await
+}
+
+async fn set_permissions(State(app): State<App>, request: Request) -> ApiResult<()> {
+    let wanted: Vec<(String, Permission)> = json::map(&json::bytes(request.into_body()).await?)?;
+    blocking(move || {
+        let names = app.accounts.names();
+        wanted.iter().try_for_each(|(given, permission)| {
+            let path = path::resolve(given, &app.environment)?;
+            permission::apply(&path, permission, &names)
+        })
+    })
+    .await
+}
+
+async fn replace_text(
+    State(app): State<App>,
+    query: Query,
+    request: Request,
+) -> ApiResult<Response> {
+    let verbose = query.get("verbose") == Some("true");
+    let wanted: Vec<(String, Replacement)> = json::map(&json::bytes(request.into_body()).await?)?;
+    let counts = blocking(move || {
+        let mut counts = Map::new();
+        for (given, replacement) in wanted {
+            let path = path::resolve(&given, &app.environment)?;
+            let count = replace::replace(&path, &replacement)?;
+            let replaced = serde_json::to_value(Replaced { count }).expect("a number is JSON");
+            counts.insert(given, replaced);
+        }
+        Ok(counts)
+    })
+    .await?;
+    Ok(match verbose {
+        true => Json(Value::Object(counts)).into_response(),
+        false => ().into_response(),
+    })
+}
+
+async fn search(State(app): State<App>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
+    let given = path_of(&query)?;
+    let pattern = query.get("pattern").unwrap_or_default().to_owned();
+    let found = blocking(move || {
+        let root = path::resolve(&given, &app.environment)?;
+        entries::search(&root, &pattern, &app.accounts.names())
+    });
+    Ok(Json(found.await?))
+}
+
+async fn list(State(app): State<App>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
+    let given = path_of(&query)?;
+    let depth = match query.get("depth").filter(|depth| !depth.is_empty()) {
+        None => 1,
+        Some(depth) => depth
+            .parse()
+            .map_err(|_| ApiError::invalid(format!("invalid query parameter 'depth': {depth}")))?,
+    };
+    let found = blocking(move || {
+        let root = path::resolve(&given, &app.environment)?;
+        entries::list(&root, depth, &app.accounts.names())
+    });
+    Ok(Json(found.await?))
+}
+
+async fn make_directories(State(app): State<App>, request: Request) -> ApiResult<()> {
+    let wanted: Vec<(String, Permission)> = json::map(&json::bytes(request.into_body()).await?)?;
+    blocking(move || {
+        let names = app.accounts.names();
+        for (given, permission) in &wanted {
+            let path = path::resolve(given, &app.environment)?;
+            // A directory that exists keeps mode and owner (contract: execd A3.2).
+            if !path.is_dir() {
+                std::fs::create_dir_all(&path).map_err(|error| {
+                    ApiError::runtime(format!(
+                        "error creating directory: {}: {error}",
+                        path.display()
+                    ))
+                })?;
+                permission::apply(&path, permission, &names)?;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn delete_directories(State(app): State<App>, query: Query) -> ApiResult<()> {
+    let paths = paths(&query);
+    blocking(move || {
+        for given in paths.iter().filter(|path| !path.is_empty()) {
+            relocate::delete_tree(&path::resolve(given, &app.environment)?)?;
+        }
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,247 @@
+//! `POST /files/upload` (contract: execd §10.10).
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Seek, Write},
+};
+
+use axum::{
+    body::BodyDataStream,
+    extract::{Request, State},
+};
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderMap, StatusCode, header};
+use osb_protocol::execd::{code, file::UploadMetadata};
+use tokio::task::JoinHandle;
+
+use super::{
+    blocking,
+    multipart::{Multipart, MultipartError},
+    permission,
+    target::Target,
+};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    json, limits, path, scratch,
+};
+
+/// Asks for the content to be on the disk before the answer.
+const DURABLE: &str = "x-durable";
+
+/// The route.
+pub(super) async fn upload(State(app): State<App>, request: Request) -> ApiResult<()> {
+    let (head, body) = request.into_parts();
+    let mut body = body.into_data_stream();
+    let received = Upload::new(app, &head.headers)
+        .receive(&head.headers, &mut body)
+        .await;
+    if received.is_err() {
+        discard(body).await;
+    }
+    received
+}
+
+/// Reads the rest of a refused upload, within a bound.
+async fn discard(mut body: BodyDataStream) {
+    let mut left = limits::REFUSED_BODY;
+    while let Some(Ok(bytes)) = body.next().await {
+        left = left.saturating_sub(bytes.len() as u64);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+fn bad(code: &'static str, message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, code, message)
+}
+
+fn no_form(error: &MultipartError) -> ApiError {
+    bad(
+        code::INVALID_FILE,
+        format!("multipart form is empty: {error}"),
+    )
+}
+
+/// The pairs of one request. The i-th metadata belongs to the i-th file, whichever comes first; a
+/// file that comes first waits on the disk.
+struct Upload {
+    app: App,
+    durable: bool,
+    metadata: VecDeque<UploadMetadata>,
+    waiting: VecDeque<File>,
+    metadata_count: usize,
+    file_count: usize,
+}
+
+impl Upload {
+    fn new(app: App, headers: &HeaderMap) -> Self {
+        Self {
+            app,
+            durable: headers.get(DURABLE).is_some_and(|value| value == "1"),
+            metadata: VecDeque::new(),
+            waiting: VecDeque::new(),
+            metadata_count: 0,
+            file_count: 0,
+        }
+    }
+
+    async fn receive(mut self, headers: &HeaderMap, body: &mut BodyDataStream) -> ApiResult<()> {
+        let kind = headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
+        let mut form =
+            Multipart::new(kind.unwrap_or_default(), body).map_err(|error| no_form(&error))?;
+        let mut parts = 0;
+        while let Some(part) = form.next_part().await.map_err(|error| no_form(&error))? {
+            parts += 1;
+            if parts > limits::UPLOAD_PARTS {
+                let message = format!(
+                    "multipart form is empty: more than {} parts",
+                    limits::UPLOAD_PARTS
+                );
+                return Err(bad(code::INVALID_FILE, message));
+            }
+            match part.name.as_str() {
+                "metadata" if part.has_filename => self.take_metadata(&mut form).await?,
+                "file" if part.has_filename => self.take_file(&mut form).await?,
+                _ => {}
+            }
+        }
+        match (self.metadata_count, self.file_count) {
+            (0, _) => Err(bad(code::INVALID_FILE_METADATA, "metadata file is missing")),
+            (_, 0) => Err(bad(code::INVALID_FILE_CONTENT, "file is missing")),
+            (metadata, files) if metadata != files => {
+                let message = format!("metadata and file count mismatch: {metadata} vs {files}");
+                Err(bad(code::INVALID_FILE, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn take_metadata(&mut self, form: &mut Multipart<&mut BodyDataStream>) -> ApiResult<()> {
+        self.metadata_count += 1;
+        let mut text = Vec::new();
+        while let Some(chunk) = form.chunk().await.map_err(|error| no_form(&error))? {
+            if text.len() + chunk.len() > limits::METADATA {
+                return Err(bad(code::INVALID_FILE_METADATA, "metadata is too long"));
+            }
+            text.extend_from_slice(&chunk);
+        }
+        let refuse = |error: ApiError| bad(code::INVALID_FILE_METADATA, error.to_string());
+        let metadata: UploadMetadata = json::object(&text).map_err(refuse)?;
+        if metadata.path.is_empty() {
+            return Err(bad(code::INVALID_FILE_METADATA, "metadata path is empty"));
+        }
+        match self.waiting.pop_front() {
+            Some(file) => self.store_waiting(metadata, file).await,
+            None => {
+                self.metadata.push_back(metadata);
+                Ok(())
+            }
+        }
+    }
+
+    async fn take_file(&mut self, form: &mut Multipart<&mut BodyDataStream>) -> ApiResult<()> {
+        self.file_count += 1;
+        let Some(metadata) = self.metadata.pop_front() else {
+            let file = blocking(|| scratch::file().map_err(failed)).await?;
+            self.waiting.push_back(write_all(form, file).await?);
+            return Ok(());
+        };
+        let app = self.app.clone();
+        let given = metadata.path.clone();
+        let opened = blocking(move || {
+            let path = path::resolve(&given, &app.environment)?;
+            Target::open(&path).map_err(|error| told(&given, &error))
+        });
+        let target = write_all(form, opened.await?).await?;
+        self.finish(metadata, target).await
+    }
+
+    async fn store_waiting(&self, metadata: UploadMetadata, mut file: File) -> ApiResult<()> {
+        let app = self.app.clone();
+        let given = metadata.path.clone();
+        let copied = blocking(move || {
+            let path = path::resolve(&given, &app.environment)?;
+            let mut copy = || {
+                let mut target = Target::open(&path)?;
+                file.rewind()?;
+                io::copy(&mut file, &mut target)?;
+                Ok(target)
+            };
+            copy().map_err(|error| told(&given, &error))
+        });
+        self.finish(metadata, copied.await?).await
+    }
+
+    async fn finish(&self, metadata: UploadMetadata, target: Target) -> ApiResult<()> {
+        let names = self.app.accounts.names();
+        let durable = self.durable;
+        blocking(move || {
+            permission::apply(target.current(), &metadata.permission, &names)?;
+            target
+                .finish(durable)
+                .map_err(|error| told(&metadata.path, &error))
+        })
+        .await
+    }
+}
+
+fn failed(error: io::Error) -> ApiError {
+    ApiError::runtime(format!("error writing file: {error}"))
+}
+
+fn told(path: &str, error: &io::Error) -> ApiError {
+    ApiError::runtime(format!("error writing file: {path}: {error}"))
+}
+
+/// Writes the rest of a part in large pieces, each while the next arrives. No thread is held while
+/// the client is slow.
+async fn write_all<W: Write + Send + 'static>(
+    form: &mut Multipart<&mut BodyDataStream>,
+    to: W,
+) -> ApiResult<W> {
+    let mut writing = Writing::start(to, Vec::new());
+    let (mut pieces, mut len) = (Vec::new(), 0);
+    while let Some(bytes) = form.chunk().await.map_err(|error| no_form(&error))? {
+        len += bytes.len();
+        pieces.push(bytes);
+        if len >= limits::UPLOAD_WRITE {
+            writing = Writing::start(writing.end().await?, std::mem::take(&mut pieces));
+            len = 0;
+        }
+    }
+    Writing::start(writing.end().await?, pieces).end().await
+}
+
+/// A write on its way.
+enum Writing<W> {
+    Nothing(W),
+    Pieces(JoinHandle<io::Result<W>>),
+}
+
+impl<W: Write + Send + 'static> Writing<W> {
+    fn start(mut to: W, pieces: Vec<Bytes>) -> Self {
+        if pieces.is_empty() {
+            return Self::Nothing(to);
+        }
+        Self::Pieces(tokio::task::spawn_blocking(move || {
+            pieces.iter().try_for_each(|piece| to.write_all(piece))?;
+            Ok(to)
+        }))
+    }
+
+    async fn end(self) -> ApiResult<W> {
+        match self {
+            Self::Nothing(to) => Ok(to),
+            Self::Pieces(write) => {
+                let written = write.await.unwrap_or_else(|error| Err(error.into()));
+                written.map_err(failed)
+            }
+        }
+    }
+}

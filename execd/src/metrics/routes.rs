@@ -1,0 +1,83 @@
+//! `/metrics` and `/metrics/watch`.
+
+use std::convert::Infallible;
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use osb_protocol::execd::metrics::{Metrics, MetricsSample};
+use serde_json::json;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    file::blocking,
+    limits,
+    server::stream_headers,
+};
+
+/// Both of them.
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/metrics", get(now))
+        .route("/metrics/watch", get(watch))
+}
+
+/// Remembers counts of processor time, so that `/metrics` answers at once.
+pub(crate) async fn remember(app: App) {
+    let mut tick = interval(limits::METRICS_MEMORY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        app.meter.remember();
+    }
+}
+
+async fn now(State(app): State<App>) -> ApiResult<Json<Metrics>> {
+    let read = blocking(move || {
+        app.meter
+            .read()
+            .map_err(|error| ApiError::runtime(error.to_string()))
+    });
+    Ok(Json(read.await?))
+}
+
+/// One sample a second until the client leaves. Each ends with a blank line, because one official
+/// client dispatches only on those.
+async fn watch(State(app): State<App>) -> Response {
+    let mut tick = interval(limits::METRICS_WATCH);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let stopping = app.tasks.stopping().clone().cancelled_owned();
+    let samples = stream::unfold((app, tick, None), |(app, mut tick, since)| async move {
+        tick.tick().await;
+        let read = match since {
+            None => app.meter.read().map(|metrics| (metrics, app.meter.count())),
+            Some(since) => app.meter.read_since(since),
+        };
+        let (text, since) = match read {
+            Ok((metrics, count)) => (
+                serde_json::to_vec(&MetricsSample::from(metrics)),
+                Some(count),
+            ),
+            Err(error) => (
+                serde_json::to_vec(&json!({ "error": error.to_string() })),
+                since,
+            ),
+        };
+        let mut line = text.expect("numbers and texts are JSON");
+        line.extend_from_slice(b"\n\n");
+        Some((Ok::<_, Infallible>(Bytes::from(line)), (app, tick, since)))
+    });
+    (
+        stream_headers(),
+        Body::from_stream(samples.take_until(stopping)),
+    )
+        .into_response()
+}
