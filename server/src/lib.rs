@@ -1,5 +1,12 @@
 //! The control plane: REST API, domain and console host.
+//!
+//! [`sandbox`] is the domain, [`http`] translates it, [`config`] says how, [`app`] puts the parts
+//! together.
 #![forbid(unsafe_code)]
 
+pub mod app;
+pub mod cli;
 pub mod config;
+pub mod guard;
+pub mod http;
 pub mod sandbox;

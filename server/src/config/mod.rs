@@ -59,6 +59,39 @@ pub struct Config {
     pub others: toml::Table,
 }
 
+impl Config {
+    /// What the file asks for that this release does otherwise.
+    #[must_use]
+    pub fn notes(&self) -> Vec<&'static str> {
+        let mut notes = Vec::new();
+        if self.runtime.execd_image.is_some() {
+            notes.push("runtime.execd_image is set; this release provides its own execd instead");
+        }
+        if self.log.file_enabled {
+            notes.push("log.file_enabled is set; this release logs to stderr only");
+        }
+        for (section, note) in [
+            (
+                "egress",
+                "[egress] is not read: network policies are refused in this release",
+            ),
+            (
+                "renew_intent",
+                "[renew_intent] is not read: access does not renew in this release",
+            ),
+            (
+                "otel",
+                "[otel] is not read: this release exports no telemetry",
+            ),
+        ] {
+            if self.others.contains_key(section) {
+                notes.push(note);
+            }
+        }
+        notes
+    }
+}
+
 /// A configuration, its path and what was odd about it.
 #[derive(Debug)]
 pub struct LoadedConfig {

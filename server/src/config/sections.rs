@@ -96,6 +96,18 @@ impl Default for LogSection {
     }
 }
 
+impl LogSection {
+    /// The level as the log wants it; names of the reference's logging library are understood.
+    #[must_use]
+    pub fn filter(&self) -> String {
+        match self.level.to_ascii_lowercase().as_str() {
+            "warning" => "warn".to_owned(),
+            "critical" => "error".to_owned(),
+            level => level.to_owned(),
+        }
+    }
+}
+
 /// Which back end runs sandboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

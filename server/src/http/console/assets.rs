@@ -18,8 +18,14 @@ pub(super) fn router() -> Router {
         include!(concat!(env!("OUT_DIR"), "/memory_serve_assets.rs"));
     let files = assets.first().map_or(&[][..], |(_, files)| files);
     // A debug build reads them from disk, where they may change under the same path.
-    let cache = if cfg!(debug_assertions) { CacheControl::NoCache } else { CacheControl::Long };
+    let cache = if cfg!(debug_assertions) {
+        CacheControl::NoCache
+    } else {
+        CacheControl::Long
+    };
     let AssetRoot(path) = root();
-    let files = MemoryServe::new(files).index_file(None).cache_control(cache);
+    let files = MemoryServe::new(files)
+        .index_file(None)
+        .cache_control(cache);
     Router::new().nest(&path, files.into_router())
 }

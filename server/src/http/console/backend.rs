@@ -35,7 +35,10 @@ impl Domain {
     /// A sandbox that is gone but left a reason: a create that failed, or one that vanished.
     async fn remembered(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
         let entry = self.service.history(id).await.map_err(refused)?;
-        entry.filter(is_worth_showing).map(of_history).ok_or(ConsoleError::NotFound)
+        entry
+            .filter(is_worth_showing)
+            .map(of_history)
+            .ok_or(ConsoleError::NotFound)
     }
 }
 
@@ -59,7 +62,10 @@ impl ConsoleBackend for Domain {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.service.available().err().map(|error| with_causes(&error))
+        self.service
+            .available()
+            .err()
+            .map(|error| with_causes(&error))
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
@@ -69,7 +75,10 @@ impl ConsoleBackend for Domain {
         let ended = [SandboxState::Failed, SandboxState::Terminated];
         let log_tail = if ended.contains(&record.sandbox.status.state) {
             // Its absence is no reason to hide the rest of the page.
-            self.service.log_tail(id, LOG_LINES).await.unwrap_or_default()
+            self.service
+                .log_tail(id, LOG_LINES)
+                .await
+                .unwrap_or_default()
         } else {
             Vec::new()
         };
@@ -94,7 +103,10 @@ impl ConsoleBackend for Domain {
     }
 
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
-        let query = EndpointQuery { port, server_proxy: None };
+        let query = EndpointQuery {
+            port,
+            server_proxy: None,
+        };
         let endpoint = self.service.endpoint(id, &query).map_err(refused)?;
         Ok(PortAddress {
             port,
@@ -106,7 +118,10 @@ impl ConsoleBackend for Domain {
 
 /// One line of the list.
 pub(super) fn row(record: &Record) -> SandboxRow {
-    SandboxRow { sandbox: record.sandbox.clone(), stage: stage(record) }
+    SandboxRow {
+        sandbox: record.sandbox.clone(),
+        stage: stage(record),
+    }
 }
 
 /// What a sandbox that is being made is doing.
@@ -117,10 +132,20 @@ fn stage(record: &Record) -> Option<String> {
 }
 
 fn stages(record: &Record) -> Vec<Stage> {
-    let reached = |stage| record.facts.stages.iter().find(|it| it.stage == stage).map(|it| it.at);
+    let reached = |stage| {
+        record
+            .facts
+            .stages
+            .iter()
+            .find(|it| it.stage == stage)
+            .map(|it| it.at)
+    };
     let all = osb_runtime::Stage::ALL;
     all.into_iter()
-        .map(|stage| Stage { name: stage.as_str().to_owned(), at: reached(stage) })
+        .map(|stage| Stage {
+            name: stage.as_str().to_owned(),
+            at: reached(stage),
+        })
         .collect()
 }
 
@@ -134,7 +159,13 @@ fn detail(record: &Record, log_tail: Vec<String>) -> SandboxDetail {
 }
 
 fn of_history(entry: HistoryEntry) -> SandboxDetail {
-    let at = |name: &str| entry.stages.iter().find(|it| it.stage == name).map(|it| it.at);
+    let at = |name: &str| {
+        entry
+            .stages
+            .iter()
+            .find(|it| it.stage == name)
+            .map(|it| it.at)
+    };
     let stages = osb_runtime::Stage::ALL.map(|stage| Stage {
         name: stage.as_str().to_owned(),
         at: at(stage.as_str()),
@@ -169,7 +200,9 @@ fn refused(error: Error) -> ConsoleError {
     match error {
         Error::NotFound(_) => ConsoleError::NotFound,
         _ if !problems.is_empty() => ConsoleError::Invalid { problems },
-        other => ConsoleError::Refused { message: with_causes(&other) },
+        other => ConsoleError::Refused {
+            message: with_causes(&other),
+        },
     }
 }
 

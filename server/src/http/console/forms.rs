@@ -32,10 +32,17 @@ async fn create(State(state): State<ConsoleState>, session: Session, request: Re
         Ok(Form(form)) => form,
         Err(rejection) => return rejection.into_response(),
     };
-    let mut draft = Draft { form, ..Draft::default() };
+    let mut draft = Draft {
+        form,
+        ..Draft::default()
+    };
     match draft.form.submit(&*state.backend).await {
         Ok(id) => {
-            session::leave_notice(&session, &Notice::good(format!("{} is running", id.short()))).await;
+            session::leave_notice(
+                &session,
+                &Notice::good(format!("{} is running", id.short())),
+            )
+            .await;
             return Redirect::to(&page_of(&id)).into_response();
         }
         Err(ConsoleError::Invalid { problems }) => draft.problems = problems,

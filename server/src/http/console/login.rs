@@ -51,7 +51,9 @@ impl Failure {
     pub(super) fn notice(query: &str) -> Option<Notice> {
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
         let (_, name) = pairs.find(|(key, _)| key == "failed")?;
-        let failure = Self::ALL.into_iter().find(|failure| failure.name() == name)?;
+        let failure = Self::ALL
+            .into_iter()
+            .find(|failure| failure.name() == name)?;
         Some(Notice::bad(match failure {
             Self::WrongKey => "That is not a key of this server.",
             Self::TooMany => "Too many wrong keys from your address. Wait a few seconds.",
@@ -103,7 +105,9 @@ pub(super) async fn log_out(session: Session) -> Redirect {
 
 /// The address when it is a page of the console: `next` comes from the URL and must not lead away.
 fn own_page(next: &str) -> Option<&str> {
-    let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let plain = next
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     (plain && next.starts_with("/console/") && !next.contains("..")).then_some(next)
 }
 
@@ -113,8 +117,18 @@ mod tests {
 
     #[test]
     fn next_never_leads_away() {
-        assert_eq!(own_page("/console/sandboxes?q=a"), Some("/console/sandboxes?q=a"));
-        for away in ["", "//evil", "https://evil", "/console/../v1", "/console/\\evil", "/console/ x"] {
+        assert_eq!(
+            own_page("/console/sandboxes?q=a"),
+            Some("/console/sandboxes?q=a")
+        );
+        for away in [
+            "",
+            "//evil",
+            "https://evil",
+            "/console/../v1",
+            "/console/\\evil",
+            "/console/ x",
+        ] {
             assert_eq!(own_page(away), None, "{away}");
         }
     }

@@ -85,8 +85,15 @@ struct ConsoleState {
 /// # Errors
 /// When no HTTP client can be made to reach terminals.
 pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
-    let ConsoleParts { service, store, keys, tasks, https } = parts;
-    let backend: Arc<dyn ConsoleBackend> = Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
+    let ConsoleParts {
+        service,
+        store,
+        keys,
+        tasks,
+        https,
+    } = parts;
+    let backend: Arc<dyn ConsoleBackend> =
+        Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
     let hub = Hub::start(service.clone(), Arc::clone(&backend), &tasks);
     let state = ConsoleState {
         service,
@@ -104,8 +111,14 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
         .route_layer(from_fn(session::admit));
     let routes = Router::new()
-        .route("/console", get(|| async { Redirect::to("/console/sandboxes") }))
-        .route("/console/", get(|| async { Redirect::to("/console/sandboxes") }))
+        .route(
+            "/console",
+            get(|| async { Redirect::to("/console/sandboxes") }),
+        )
+        .route(
+            "/console/",
+            get(|| async { Redirect::to("/console/sandboxes") }),
+        )
         .route("/console/login", get(pages::render).post(login::log_in))
         .route("/console/logout", post(login::log_out))
         .route("/console/{*rest}", get(pages::not_found))

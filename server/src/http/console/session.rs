@@ -42,7 +42,11 @@ const NOTICE: &str = "notice";
 /// The layer that reads and writes sessions.
 pub(super) fn layer(store: Arc<dyn Store>, https: bool) -> SessionManagerLayer<Sessions> {
     SessionManagerLayer::new(Sessions(store))
-        .with_name(if https { "__Secure-osb_console" } else { "osb_console" })
+        .with_name(if https {
+            "__Secure-osb_console"
+        } else {
+            "osb_console"
+        })
         .with_path("/console")
         .with_http_only(true)
         .with_same_site(SameSite::Lax)
@@ -53,7 +57,9 @@ pub(super) fn layer(store: Arc<dyn Store>, https: bool) -> SessionManagerLayer<S
 /// Begins a session under a new id, so that one that was planted before is worth nothing.
 pub(super) async fn begin(session: &Session) -> std::result::Result<(), SessionError> {
     session.cycle_id().await?;
-    session.insert(USED, OffsetDateTime::now_utc().unix_timestamp()).await?;
+    session
+        .insert(USED, OffsetDateTime::now_utc().unix_timestamp())
+        .await?;
     Ok(())
 }
 
@@ -96,14 +102,18 @@ pub(super) async fn admit(session: Session, mut request: Request, next: Next) ->
 
 fn refuse(request: &Request) -> Response {
     let path = request.uri().path();
-    let is_page = request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
+    let is_page =
+        request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
     if path.starts_with("/console/fn/") {
         let body = ConsoleError::SignedOut.ser();
         let json = [(header::CONTENT_TYPE, "application/json")];
         return (StatusCode::UNAUTHORIZED, json, body).into_response();
     }
     if is_page {
-        let wanted = request.uri().path_and_query().map_or(path, |it| it.as_str());
+        let wanted = request
+            .uri()
+            .path_and_query()
+            .map_or(path, |it| it.as_str());
         let query: String = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("next", wanted)
             .finish();
@@ -116,7 +126,10 @@ fn refuse(request: &Request) -> Response {
 }
 
 fn wants_html(request: &Request) -> bool {
-    let accept = request.headers().get(header::ACCEPT).and_then(|it| it.to_str().ok());
+    let accept = request
+        .headers()
+        .get(header::ACCEPT)
+        .and_then(|it| it.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
 }
 

@@ -82,12 +82,21 @@ pub(super) async fn upgrade(
 
 async fn serve(mut page: WebSocket, state: &ConsoleState, sandbox: &SandboxId, wanted: &Wanted) {
     let attached = timeout(ATTACH, attach(state, sandbox, wanted));
-    let attached = attached.await.unwrap_or_else(|_| Err(Refusal::other("execd does not answer")));
+    let attached = attached
+        .await
+        .unwrap_or_else(|_| Err(Refusal::other("execd does not answer")));
     match attached {
         Ok((input, output)) => relay(page, input, output).await,
         Err(Refusal { code, reason }) => {
-            let reason = reason.chars().take(REASON_MAX).filter(char::is_ascii).collect::<String>();
-            let close = CloseFrame { code, reason: reason.into() };
+            let reason = reason
+                .chars()
+                .take(REASON_MAX)
+                .filter(char::is_ascii)
+                .collect::<String>();
+            let close = CloseFrame {
+                code,
+                reason: reason.into(),
+            };
             // The page may be gone already.
             let _ = page.send(Message::Close(Some(close))).await;
         }
@@ -102,7 +111,10 @@ struct Refusal {
 
 impl Refusal {
     fn other(reason: impl Into<String>) -> Self {
-        Self { code: 4400, reason: reason.into() }
+        Self {
+            code: 4400,
+            reason: reason.into(),
+        }
     }
 }
 
@@ -113,7 +125,10 @@ impl From<osb_client::Error> for Refusal {
             Some(StatusCode::CONFLICT) => 4409,
             _ => 4400,
         };
-        Self { code, reason: error.to_string() }
+        Self {
+            code,
+            reason: error.to_string(),
+        }
     }
 }
 
@@ -127,8 +142,11 @@ async fn attach(
         Some(pty) => pty.clone(),
         None => execd.create_pty(&NewPty::default()).await?,
     };
-    let how =
-        Attach { since: wanted.since, takeover: wanted.takeover == 1, ..Attach::default() };
+    let how = Attach {
+        since: wanted.since,
+        takeover: wanted.takeover == 1,
+        ..Attach::default()
+    };
     Ok(execd.attach_pty(&pty, &how).await?)
 }
 
@@ -137,11 +155,16 @@ fn execd(
     http: reqwest::Client,
     sandbox: &SandboxId,
 ) -> Result<ExecdClient, Refusal> {
-    let execd = service.execd(sandbox).map_err(|error| Refusal::other(error.to_string()))?;
+    let execd = service
+        .execd(sandbox)
+        .map_err(|error| Refusal::other(error.to_string()))?;
     let token = execd.token.map(|token| token.expose_secret().to_owned());
     let endpoint = Endpoint {
         endpoint: execd.authority,
-        headers: token.map(|token| (EXECD_ACCESS_TOKEN.to_owned(), token)).into_iter().collect(),
+        headers: token
+            .map(|token| (EXECD_ACCESS_TOKEN.to_owned(), token))
+            .into_iter()
+            .collect(),
     };
     Ok(ExecdClient::with_http(http, "http", &endpoint)?)
 }
@@ -192,16 +215,24 @@ fn for_page(frame: PtyFrame) -> (Message, bool) {
     match frame {
         PtyFrame::Stdout(bytes) => (tagged(STDOUT, &[], &bytes), false),
         PtyFrame::Stderr(bytes) => (tagged(STDERR, &[], &bytes), false),
-        PtyFrame::Replay { offset, bytes } => (tagged(REPLAY, &offset.to_be_bytes(), &bytes), false),
+        PtyFrame::Replay { offset, bytes } => {
+            (tagged(REPLAY, &offset.to_be_bytes(), &bytes), false)
+        }
         PtyFrame::Control(frame) => {
             let text = serde_json::to_string(&frame).unwrap_or_default();
             (Message::Text(text.into()), false)
         }
         // 1005 stands for no code and must not be sent (RFC 6455 §7.4.1).
-        PtyFrame::Closed { code: 1005 | 1006, .. } => (Message::Close(None), true),
-        PtyFrame::Closed { code, reason } => {
-            (Message::Close(Some(CloseFrame { code, reason: reason.into() })), true)
-        }
+        PtyFrame::Closed {
+            code: 1005 | 1006, ..
+        } => (Message::Close(None), true),
+        PtyFrame::Closed { code, reason } => (
+            Message::Close(Some(CloseFrame {
+                code,
+                reason: reason.into(),
+            })),
+            true,
+        ),
     }
 }
 
@@ -219,12 +250,21 @@ mod tests {
 
     #[test]
     fn frames_reach_the_page_as_execd_sent_them() {
-        let replay = PtyFrame::Replay { offset: 5, bytes: Bytes::from_static(b"hi") };
+        let replay = PtyFrame::Replay {
+            offset: 5,
+            bytes: Bytes::from_static(b"hi"),
+        };
         let want = Bytes::from_static(b"\x03\0\0\0\0\0\0\0\x05hi");
         assert_eq!(for_page(replay), (Message::Binary(want), false));
         let data = PtyFrame::Stdout(Bytes::from_static(b"x"));
-        assert_eq!(for_page(data), (Message::Binary(Bytes::from_static(b"\x01x")), false));
-        let none = PtyFrame::Closed { code: 1005, reason: String::new() };
+        assert_eq!(
+            for_page(data),
+            (Message::Binary(Bytes::from_static(b"\x01x")), false)
+        );
+        let none = PtyFrame::Closed {
+            code: 1005,
+            reason: String::new(),
+        };
         assert_eq!(for_page(none), (Message::Close(None), true));
     }
 }

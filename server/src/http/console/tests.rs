@@ -43,13 +43,21 @@ struct Console {
 impl Console {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Arc::new(SqliteStore::open(&dir.path().join("state.db")).await.unwrap());
+        let store = Arc::new(
+            SqliteStore::open(&dir.path().join("state.db"))
+                .await
+                .unwrap(),
+        );
         let tasks = Supervisor::new();
         let hosts = PublicHost::decide(None, "127.0.0.1", None, true);
-        let limits = Limits { ready_wait: std::time::Duration::ZERO, ..Limits::default() };
+        let limits = Limits {
+            ready_wait: std::time::Duration::ZERO,
+            ..Limits::default()
+        };
         let runtime = Arc::new(SimRuntime::new());
-        let service =
-            Service::start(runtime, store.clone(), tasks.clone(), limits, hosts).await.unwrap();
+        let service = Service::start(runtime, store.clone(), tasks.clone(), limits, hosts)
+            .await
+            .unwrap();
         let mut health = service.registry().watch_health();
         let up = health.wait_for(|health| *health == crate::sandbox::RuntimeHealth::Up);
         up.await.unwrap();
@@ -60,7 +68,12 @@ impl Console {
             tasks,
             https: false,
         });
-        Self { router: router.unwrap(), service, cookie: String::new(), _dir: dir }
+        Self {
+            router: router.unwrap(),
+            service,
+            cookie: String::new(),
+            _dir: dir,
+        }
     }
 
     /// With somebody logged in.
@@ -78,13 +91,23 @@ impl Console {
             .header(header::COOKIE, &self.cookie)
             .body(Body::from(body.to_owned()))
             .unwrap();
-        let (head, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        let (head, body) = self
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .unwrap()
+            .into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Answer { head: Response::from_parts(head, ()), body: String::from_utf8_lossy(&body).into() }
+        Answer {
+            head: Response::from_parts(head, ()),
+            body: String::from_utf8_lossy(&body).into(),
+        }
     }
 
     async fn get(&self, path: &str) -> Answer {
-        self.send(Request::get(path).header(header::ACCEPT, "text/html"), "").await
+        self.send(Request::get(path).header(header::ACCEPT, "text/html"), "")
+            .await
     }
 
     async fn post(&self, path: &str, form: &str) -> Answer {
@@ -115,7 +138,10 @@ impl Answer {
     }
 
     fn header(&self, name: &str) -> &str {
-        self.head.headers().get(name).map_or("", |value| value.to_str().unwrap())
+        self.head
+            .headers()
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 
     fn location(&self) -> &str {
@@ -131,7 +157,10 @@ impl Answer {
 async fn who_is_not_logged_in_sees_only_the_login() {
     let console = Console::start().await;
     let page = console.get("/console/sandboxes?q=a").await;
-    assert_eq!(page.location(), "/console/login?next=%2Fconsole%2Fsandboxes%3Fq%3Da");
+    assert_eq!(
+        page.location(),
+        "/console/login?next=%2Fconsole%2Fsandboxes%3Fq%3Da"
+    );
     let call = console.post("/console/fn/sandboxes/list", "").await;
     assert_eq!(call.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(call.body, r#"{"error":"signed_out"}"#);
@@ -144,11 +173,20 @@ async fn who_is_not_logged_in_sees_only_the_login() {
 #[tokio::test]
 async fn a_wrong_key_opens_nothing_and_is_slowed_down() {
     let console = Console::start().await;
-    let wrong = console.post("/console/login", "key=wrong&next=%2Fconsole%2Fcreate").await;
-    assert_eq!(wrong.location(), "/console/login?failed=key&next=%2Fconsole%2Fcreate");
+    let wrong = console
+        .post("/console/login", "key=wrong&next=%2Fconsole%2Fcreate")
+        .await;
+    assert_eq!(
+        wrong.location(),
+        "/console/login?failed=key&next=%2Fconsole%2Fcreate"
+    );
     assert!(wrong.cookie().is_empty());
     let page = console.get(wrong.location()).await;
-    assert!(page.body.contains("not a key of this server"), "{}", page.body);
+    assert!(
+        page.body.contains("not a key of this server"),
+        "{}",
+        page.body
+    );
     for _ in 0..9 {
         console.post("/console/login", "key=wrong").await;
     }
@@ -159,14 +197,30 @@ async fn a_wrong_key_opens_nothing_and_is_slowed_down() {
 #[tokio::test]
 async fn the_session_cookie_is_narrow_and_ends_with_the_session() {
     let console = Console::start().await;
-    let cookie = console.post("/console/login", &format!("key={KEY}")).await.cookie().to_owned();
+    let cookie = console
+        .post("/console/login", &format!("key={KEY}"))
+        .await
+        .cookie()
+        .to_owned();
     for part in ["osb_console=", "HttpOnly", "SameSite=Lax", "Path=/console"] {
         assert!(cookie.contains(part), "{part} in {cookie}");
     }
-    let console = Console { cookie: cookie.split(';').next().unwrap().into(), ..console };
-    assert_eq!(console.get("/console/sandboxes").await.status(), StatusCode::OK);
+    let console = Console {
+        cookie: cookie.split(';').next().unwrap().into(),
+        ..console
+    };
+    assert_eq!(
+        console.get("/console/sandboxes").await.status(),
+        StatusCode::OK
+    );
     console.post("/console/logout", "").await;
-    assert!(console.get("/console/sandboxes").await.location().contains("login"));
+    assert!(
+        console
+            .get("/console/sandboxes")
+            .await
+            .location()
+            .contains("login")
+    );
 }
 
 #[tokio::test]
@@ -180,7 +234,9 @@ async fn other_origins_can_neither_write_nor_listen() {
         ("origin", "http://evil.test"),
         ("origin", "null"),
     ] {
-        let answer = console.send(Request::post(&path).header(name, value), "").await;
+        let answer = console
+            .send(Request::post(&path).header(name, value), "")
+            .await;
         assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{name}: {value}");
     }
     assert!(console.service.get(&id).is_ok());
@@ -189,7 +245,11 @@ async fn other_origins_can_neither_write_nor_listen() {
             .header("upgrade", "websocket")
             .header("connection", "upgrade")
             .header("origin", origin);
-        assert_eq!(console.send(request, "").await.status(), StatusCode::FORBIDDEN, "{origin}");
+        assert_eq!(
+            console.send(request, "").await.status(),
+            StatusCode::FORBIDDEN,
+            "{origin}"
+        );
     }
 }
 
@@ -198,7 +258,11 @@ async fn every_page_forbids_foreign_code() {
     let console = Console::open().await;
     let page = console.get("/console/sandboxes").await;
     let policy = page.header("content-security-policy");
-    let nonce = policy.split("'nonce-").nth(1).and_then(|it| it.split('\'').next()).unwrap();
+    let nonce = policy
+        .split("'nonce-")
+        .nth(1)
+        .and_then(|it| it.split('\'').next())
+        .unwrap();
     assert!(policy.starts_with("default-src 'none'"), "{policy}");
     assert!(!policy.contains("script-src 'unsafe"), "{policy}");
     let scripts: Vec<_> = page.body.match_indices("<script").collect();
@@ -225,16 +289,28 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
     for part in [id.short(), "debian:12", "team=", "search", "1 in total"] {
         assert!(list.body.contains(part), "{part} in {}", list.body);
     }
-    let none = console.get("/console/sandboxes?q=%3Cscript%3Ealert(1)%3C/script%3E").await;
+    let none = console
+        .get("/console/sandboxes?q=%3Cscript%3Ealert(1)%3C/script%3E")
+        .await;
     assert!(none.body.contains("Nothing matches"));
     assert!(!none.body.contains("<script>alert(1)"), "{}", none.body);
     let detail = console.get(&format!("/console/sandboxes/{id}")).await;
-    for part in [id.as_str(), "Stages", "accepted", "sleep 9", "Renew", "Delete it"] {
+    for part in [
+        id.as_str(),
+        "Stages",
+        "accepted",
+        "sleep 9",
+        "Renew",
+        "Delete it",
+    ] {
         assert!(detail.body.contains(part), "{part} in {}", detail.body);
     }
     let missing = console.get("/console/sandboxes/nope").await;
     assert!(missing.body.contains("No such sandbox"));
-    assert_eq!(console.get("/console/nowhere").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(
+        console.get("/console/nowhere").await.status(),
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[tokio::test]
@@ -243,10 +319,18 @@ async fn the_create_form_comes_back_with_what_is_wrong() {
     let form = "image=&entrypoint=sh+-c+%27x&ttl=5s&cpu=fast&memory=1Gi&env=A%3D%3Ci%3E&metadata=";
     let answer = console.post("/console/create", form).await;
     assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(answer.body.contains("quote that is not closed"), "{}", answer.body);
+    assert!(
+        answer.body.contains("quote that is not closed"),
+        "{}",
+        answer.body
+    );
     assert!(answer.body.contains("A=&lt;i&gt;"), "{}", answer.body);
     assert!(answer.body.contains(r#"value="5s""#), "{}", answer.body);
-    assert!(answer.body.matches(r#"aria-invalid="true""#).count() >= 3, "{}", answer.body);
+    assert!(
+        answer.body.matches(r#"aria-invalid="true""#).count() >= 3,
+        "{}",
+        answer.body
+    );
     assert!(console.service.registry().snapshot().0.is_empty());
 }
 
@@ -256,14 +340,30 @@ async fn forms_act_and_leave_their_news_on_the_next_page() {
     let form = "image=debian%3A12&entrypoint=sleep+9&ttl=10m&cpu=1&memory=256Mi&env=&metadata=";
     let made = console.post("/console/create", form).await;
     let page = made.location().to_owned();
-    assert!(page.starts_with("/console/sandboxes/"), "{page} {}", made.body);
+    assert!(
+        page.starts_with("/console/sandboxes/"),
+        "{page} {}",
+        made.body
+    );
     assert!(console.get(&page).await.body.contains("is running"));
-    assert!(!console.get(&page).await.body.contains("is running"), "told once");
+    assert!(
+        !console.get(&page).await.body.contains("is running"),
+        "told once"
+    );
 
-    let before = console.service.registry().snapshot().0[0].sandbox.expires_at;
-    let renewed = console.post(&format!("{page}/renew"), "seconds=86400").await;
+    let before = console.service.registry().snapshot().0[0]
+        .sandbox
+        .expires_at;
+    let renewed = console
+        .post(&format!("{page}/renew"), "seconds=86400")
+        .await;
     assert_eq!(renewed.location(), page);
-    assert!(console.service.registry().snapshot().0[0].sandbox.expires_at > before);
+    assert!(
+        console.service.registry().snapshot().0[0]
+            .sandbox
+            .expires_at
+            > before
+    );
 
     let deleted = console.post(&format!("{page}/delete"), "").await;
     assert_eq!(deleted.location(), "/console/sandboxes");
@@ -282,7 +382,11 @@ async fn server_functions_answer_hydrated_pages() {
         let console = &console;
         async move { console.send(request, &body).await }
     };
-    let list = call("list", "query[q]=debian&query[state]=&query[page]=1".to_owned()).await;
+    let list = call(
+        "list",
+        "query[q]=debian&query[state]=&query[page]=1".to_owned(),
+    )
+    .await;
     assert_eq!(list.status(), StatusCode::OK, "{}", list.body);
     assert!(list.body.contains(id.as_str()), "{}", list.body);
     let check = call("check", "form[image]=x&form[ttl]=1s".to_owned()).await;

@@ -28,7 +28,8 @@ impl Failures {
     /// How many still count: each [`REFILL`] forgives one.
     fn standing(self, now: Instant) -> u32 {
         let forgiven = now.duration_since(self.last).as_secs() / REFILL.as_secs();
-        self.count.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX))
+        self.count
+            .saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX))
     }
 }
 
@@ -36,7 +37,9 @@ impl Throttle {
     /// Whether this address may try a key.
     pub(super) fn admits(&self, address: IpAddr, now: Instant) -> bool {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.get(&address).is_none_or(|known| known.standing(now) < BURST)
+        failures
+            .get(&address)
+            .is_none_or(|known| known.standing(now) < BURST)
     }
 
     /// Notes a wrong key.
@@ -48,8 +51,16 @@ impl Throttle {
                 failures.clear();
             }
         }
-        let standing = failures.get(&address).map_or(0, |known| known.standing(now));
-        failures.insert(address, Failures { count: standing + 1, last: now });
+        let standing = failures
+            .get(&address)
+            .map_or(0, |known| known.standing(now));
+        failures.insert(
+            address,
+            Failures {
+                count: standing + 1,
+                last: now,
+            },
+        );
     }
 }
 

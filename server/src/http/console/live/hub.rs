@@ -91,7 +91,11 @@ impl Hub {
         };
         let (topic, seq) = (Topic::Sandboxes, change.seq);
         let frame = text(&Frame::Delta { topic, seq, data });
-        let told = Arc::new(Told { id: change.id.clone(), seq, frame });
+        let told = Arc::new(Told {
+            id: change.id.clone(),
+            seq,
+            frame,
+        });
         let mut kept = self.kept();
         if kept.recent.len() == RECENT {
             kept.recent.pop_front();
@@ -103,7 +107,9 @@ impl Hub {
 
     /// First message of a connection.
     pub(super) fn hello(&self) -> Utf8Bytes {
-        text(&Frame::<()>::Hello { epoch: self.epoch.clone() })
+        text(&Frame::<()>::Hello {
+            epoch: self.epoch.clone(),
+        })
     }
 
     /// Changes from now on.
@@ -117,8 +123,12 @@ impl Hub {
             return None;
         }
         let kept = self.kept();
-        let missed: Vec<_> =
-            kept.recent.iter().filter(|told| told.seq > position.seq).cloned().collect();
+        let missed: Vec<_> = kept
+            .recent
+            .iter()
+            .filter(|told| told.seq > position.seq)
+            .cloned()
+            .collect();
         let newest = kept.recent.back().map_or(position.seq, |told| told.seq);
         let whole = missed.len() as u64 == newest.saturating_sub(position.seq);
         whole.then_some(missed)
@@ -133,14 +143,22 @@ impl Hub {
             return (seq, frame.clone());
         }
         let data: Vec<SandboxRow> = records.iter().map(|record| backend::row(record)).collect();
-        let frame = text(&Frame::Snapshot { topic: Topic::Sandboxes, seq, data });
+        let frame = text(&Frame::Snapshot {
+            topic: Topic::Sandboxes,
+            seq,
+            data,
+        });
         self.kept().list = Some((seq, frame.clone()));
         (seq, frame)
     }
 
     /// One sandbox as its page shows it.
     pub(super) async fn detail(&self, id: &SandboxId) -> Utf8Bytes {
-        let seq = self.service.registry().get(id).map_or(0, |record| record.seq);
+        let seq = self
+            .service
+            .registry()
+            .get(id)
+            .map_or(0, |record| record.seq);
         if let Some((known, frame)) = self.kept().details.get(id)
             && *known == seq
             && seq != 0
@@ -148,7 +166,11 @@ impl Hub {
             return frame.clone();
         }
         let data = self.backend.sandbox(id).await.ok();
-        let frame = text(&Frame::Snapshot { topic: Topic::Sandbox(id.clone()), seq, data });
+        let frame = text(&Frame::Snapshot {
+            topic: Topic::Sandbox(id.clone()),
+            seq,
+            data,
+        });
         let mut kept = self.kept();
         if kept.details.len() >= DETAILS {
             kept.details.clear();
@@ -164,5 +186,7 @@ impl Hub {
 }
 
 fn text(frame: &impl Serialize) -> Utf8Bytes {
-    serde_json::to_string(frame).expect("maps have string keys, so this serialises").into()
+    serde_json::to_string(frame)
+        .expect("maps have string keys, so this serialises")
+        .into()
 }

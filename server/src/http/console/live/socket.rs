@@ -37,7 +37,13 @@ pub(super) struct Tab {
 
 impl Tab {
     pub(super) fn new(socket: WebSocket, hub: Arc<Hub>, session: Session) -> Self {
-        Self { socket, hub, session, list: None, sandboxes: BTreeSet::new() }
+        Self {
+            socket,
+            hub,
+            session,
+            list: None,
+            sandboxes: BTreeSet::new(),
+        }
     }
 
     /// Serves the tab until it goes, or its session ends.
@@ -80,18 +86,28 @@ impl Tab {
     async fn obey(&mut self, text: &str) -> Result<(), Over> {
         // A command that is not understood is of a page that is newer than this server.
         match serde_json::from_str(text) {
-            Ok(Command::Subscribe { topic: Topic::Sandboxes, since }) => self.show_list(since).await,
-            Ok(Command::Subscribe { topic: Topic::Sandbox(id), .. }) => {
+            Ok(Command::Subscribe {
+                topic: Topic::Sandboxes,
+                since,
+            }) => self.show_list(since).await,
+            Ok(Command::Subscribe {
+                topic: Topic::Sandbox(id),
+                ..
+            }) => {
                 if self.sandboxes.len() < WATCHED {
                     self.sandboxes.insert(id.clone());
                 }
                 self.send(self.hub.detail(&id).await).await
             }
-            Ok(Command::Unsubscribe { topic: Topic::Sandboxes }) => {
+            Ok(Command::Unsubscribe {
+                topic: Topic::Sandboxes,
+            }) => {
                 self.list = None;
                 Ok(())
             }
-            Ok(Command::Unsubscribe { topic: Topic::Sandbox(id) }) => {
+            Ok(Command::Unsubscribe {
+                topic: Topic::Sandbox(id),
+            }) => {
                 self.sandboxes.remove(&id);
                 Ok(())
             }

@@ -1,0 +1,135 @@
+//! The parts, put together.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use osb_forward::Forwarder;
+use osb_runtime::{Runtime, docker::DockerRuntime, sim::SimRuntime};
+use osb_service::Supervisor;
+use osb_store::{SqliteStore, Store};
+use tokio::net::TcpListener;
+
+use crate::{
+    config::{Config, ENV_EXECD, RuntimeType},
+    http::{
+        self, AppState,
+        auth::ApiKeys,
+        console::{self, ConsoleParts},
+        serve::{self, Timeouts},
+    },
+    sandbox::{Limits, PublicHost, Service},
+};
+
+/// A server that is ready to serve.
+#[derive(Debug)]
+pub struct App {
+    /// Its routes.
+    pub router: axum::Router,
+    /// Its domain.
+    pub service: Service,
+    tasks: Supervisor,
+    timeouts: Timeouts,
+    store: SqliteStore,
+}
+
+impl App {
+    /// Opens the store, connects the runtime and builds the routes.
+    ///
+    /// # Errors
+    /// When the store cannot be opened or execd is not to be found.
+    pub async fn build(config: &Config, tasks: &Supervisor) -> anyhow::Result<Self> {
+        let store = SqliteStore::open(&config.store.path).await?;
+        let runtime = runtime(config, &store).await?;
+        let server = &config.server;
+        let limits = Limits {
+            max_timeout_seconds: server.max_sandbox_timeout_seconds,
+            execd_auth: config.runtime.execd_auth,
+            ..Limits::default()
+        };
+        let hosts = PublicHost::decide(
+            server.eip.as_deref(),
+            &server.host,
+            config.docker.host_ip.as_deref(),
+            config.proxy.resolve_internal,
+        );
+        let shared: Arc<dyn Store> = Arc::new(store.clone());
+        let service =
+            Service::start(runtime, Arc::clone(&shared), tasks.clone(), limits, hosts).await?;
+        let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));
+        let console = console::router(ConsoleParts {
+            service: service.clone(),
+            store: shared,
+            keys: Arc::clone(&keys) as Arc<dyn console::Keys>,
+            tasks: tasks.clone(),
+            https: server
+                .eip
+                .as_deref()
+                .is_some_and(|eip| eip.starts_with("https://")),
+        })?;
+        let eip = server
+            .eip
+            .as_deref()
+            .map(|eip| eip.trim().trim_end_matches('/').to_owned());
+        let state = AppState {
+            service: service.clone(),
+            keys,
+            forwarder: Forwarder::new(http::proxy_limits(), tasks),
+            eip: eip.filter(|eip| !eip.is_empty()),
+        };
+        let router = http::router(state, console, server.limit_concurrency);
+        let timeouts = Timeouts {
+            keep_alive: Duration::from_secs(server.timeout_keep_alive),
+            graceful: Duration::from_secs(server.timeout_graceful_shutdown),
+        };
+        Ok(Self {
+            router,
+            service,
+            tasks: tasks.clone(),
+            timeouts,
+            store,
+        })
+    }
+
+    /// Serves until the supervisor stops.
+    pub async fn serve(&self, listener: TcpListener) {
+        serve::serve(
+            listener,
+            self.router.clone(),
+            self.timeouts,
+            self.tasks.clone(),
+        )
+        .await;
+    }
+
+    /// How long requests under way get at shutdown.
+    #[must_use]
+    pub fn graceful(&self) -> Duration {
+        self.timeouts.graceful
+    }
+
+    /// Closes what outlives the tasks.
+    pub async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+async fn runtime(config: &Config, store: &SqliteStore) -> anyhow::Result<Arc<dyn Runtime>> {
+    if config.runtime.kind == RuntimeType::Sim {
+        return Ok(Arc::new(SimRuntime::new()));
+    }
+    let execd = execd_path()?;
+    let instance = store.instance_id().await?;
+    let settings = config
+        .docker
+        .runtime_config(instance, execd, &config.secure_runtime);
+    Ok(Arc::new(DockerRuntime::new(settings)?))
+}
+
+/// execd lies beside the server, unless the environment says otherwise.
+fn execd_path() -> anyhow::Result<PathBuf> {
+    if let Some(path) = std::env::var_os(ENV_EXECD) {
+        return Ok(path.into());
+    }
+    let own = std::env::current_exe().context("cannot tell where this program lies")?;
+    Ok(own.with_file_name("execd"))
+}

@@ -1,0 +1,58 @@
+//! No server without an API key by accident (contract: lifecycle §2).
+
+use std::{io::IsTerminal, time::Duration};
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tracing::warn;
+
+use crate::config::{Config, ENV_INSECURE};
+
+/// How long an operator has to confirm.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What has to be typed, or set.
+const CONFIRMATION: &str = "YES";
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    /// Nobody confirmed.
+    #[error(
+        "server.api_key is empty: set it, or set {ENV_INSECURE}={CONFIRMATION} to let everybody \
+         who can connect control sandboxes"
+    )]
+    NoKey,
+    /// Somebody typed something else.
+    #[error("not confirmed: the server does not start without server.api_key")]
+    Refused,
+    /// Nobody typed anything.
+    #[error("no answer within {} seconds: the server does not start without server.api_key", PATIENCE.as_secs())]
+    NoAnswer,
+}
+
+/// Lets the server start with a key, or without one when somebody says so.
+///
+/// # Errors
+/// See [`GuardError`].
+pub async fn check(config: &Config) -> Result<(), GuardError> {
+    if config.server.usable_key().is_some() {
+        return Ok(());
+    }
+    if std::env::var(ENV_INSECURE).is_ok_and(|value| value == CONFIRMATION) {
+        warn!("running WITHOUT an API key: whoever can connect controls every sandbox");
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(GuardError::NoKey);
+    }
+    eprint!(
+        "\x1b[31mserver.api_key is empty: whoever can connect will control every sandbox.\x1b[0m\n\
+         Type {CONFIRMATION} to start all the same: "
+    );
+    let mut line = String::new();
+    let mut input = BufReader::new(tokio::io::stdin());
+    match tokio::time::timeout(PATIENCE, input.read_line(&mut line)).await {
+        Ok(Ok(_)) if line.trim_end_matches(['\r', '\n']) == CONFIRMATION => Ok(()),
+        Ok(_) => Err(GuardError::Refused),
+        Err(_) => Err(GuardError::NoAnswer),
+    }
+}

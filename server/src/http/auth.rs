@@ -1,0 +1,127 @@
+//! The API key (contract: lifecycle §2).
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, StatusCode};
+use osb_protocol::{error::code, headers};
+use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
+
+use super::{console::Keys, error::ApiError};
+
+/// The keys that open the API; none means that it is open to everybody.
+#[derive(Clone, Debug, Default)]
+pub struct ApiKeys(Option<SecretString>);
+
+/// What a request's key amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The right key, or none is needed.
+    Admitted,
+    /// None was sent.
+    Missing,
+    /// A wrong one was sent.
+    Wrong,
+}
+
+impl ApiKeys {
+    /// One key for everything.
+    #[must_use]
+    pub fn new(key: Option<SecretString>) -> Self {
+        Self(key)
+    }
+
+    /// Judges the headers of a request.
+    #[must_use]
+    pub fn judge(&self, headers: &HeaderMap) -> Verdict {
+        let Some(key) = &self.0 else {
+            return Verdict::Admitted;
+        };
+        match headers
+            .get(headers::API_KEY)
+            .map(http::HeaderValue::as_bytes)
+        {
+            None | Some(b"") => Verdict::Missing,
+            Some(given) if equal(given, key) => Verdict::Admitted,
+            Some(_) => Verdict::Wrong,
+        }
+    }
+}
+
+/// In a time that tells nothing about where they differ.
+fn equal(given: &[u8], key: &SecretString) -> bool {
+    given.ct_eq(key.expose_secret().as_bytes()).into()
+}
+
+impl Keys for ApiKeys {
+    fn required(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn check(&self, key: &str) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|known| equal(key.as_bytes(), known))
+    }
+}
+
+impl Verdict {
+    /// The error answer, unless admitted.
+    pub(super) fn refusal(self) -> Option<ApiError> {
+        let refuse = |code, message| Some(ApiError::new(StatusCode::UNAUTHORIZED, code, message));
+        match self {
+            Self::Admitted => None,
+            Self::Missing => refuse(
+                code::MISSING_API_KEY,
+                "the header OPEN-SANDBOX-API-KEY is missing: every call needs the server's API key",
+            ),
+            Self::Wrong => refuse(
+                code::INVALID_API_KEY,
+                "the API key in the header OPEN-SANDBOX-API-KEY is not this server's",
+            ),
+        }
+    }
+}
+
+/// Lets only requests with the key pass.
+pub(super) async fn require(
+    State(keys): State<Arc<ApiKeys>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match keys.judge(request.headers()).refusal() {
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_exact_key_is_admitted() {
+        let keys = ApiKeys::new(Some(SecretString::from("k1 ")));
+        let judge = |value: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(value) = value {
+                headers.insert(headers::API_KEY, value.parse().unwrap());
+            }
+            keys.judge(&headers)
+        };
+        assert_eq!(judge(None), Verdict::Missing);
+        assert_eq!(judge(Some("")), Verdict::Missing);
+        assert_eq!(judge(Some("k1")), Verdict::Wrong);
+        assert_eq!(judge(Some("k1 ")), Verdict::Admitted);
+        assert_eq!(
+            ApiKeys::default().judge(&HeaderMap::new()),
+            Verdict::Admitted
+        );
+        assert!(keys.check("k1 ") && !keys.check("") && !ApiKeys::default().check(""));
+    }
+}

@@ -1,0 +1,192 @@
+//! Extractors that answer in the contract's form when a request cannot be read.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Request, rejection::BytesRejection},
+};
+use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
+use osb_protocol::{FieldError, SandboxId, error::code};
+use serde_json::Value;
+
+use super::error::ApiError;
+
+/// Largest JSON body of the lifecycle API, in bytes.
+pub(super) const JSON_BODY_MAX: usize = 1 << 20;
+
+/// A JSON body of any shape; the domain says what is wrong with it.
+pub(super) struct JsonBody(pub(super) Value);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
+            let essence = value
+                .to_str()
+                .unwrap_or_default()
+                .split(';')
+                .next()
+                .unwrap_or_default();
+            let essence = essence.trim().to_ascii_lowercase();
+            essence == "application/json" || essence.ends_with("+json")
+        });
+        if !is_json {
+            let message = "the body must be JSON with Content-Type: application/json";
+            return Err(whole_body("json_invalid", message));
+        }
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(unreadable)?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let message = format!("the body is not valid JSON (line {line}, column {column})");
+            whole_body("json_invalid", message)
+        })
+    }
+}
+
+fn whole_body(kind: &str, message: impl Into<String>) -> ApiError {
+    ApiError::invalid(vec![FieldError::body(kind, [""; 0], message)])
+}
+
+fn unreadable(rejection: BytesRejection) -> ApiError {
+    match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            let message = format!("the body is larger than {JSON_BODY_MAX} bytes");
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, code::BODY_TOO_LARGE, message)
+        }
+        _ => whole_body("json_invalid", "the body ended early"),
+    }
+}
+
+/// The decoded query, in order, repeated names included.
+pub(super) struct Query(Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let query = parts.uri.query().unwrap_or_default();
+        Ok(Self(
+            url::form_urlencoded::parse(query.as_bytes())
+                .into_owned()
+                .collect(),
+        ))
+    }
+}
+
+impl Query {
+    /// The last value of a name.
+    pub(super) fn last(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .rev()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a name.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        self.0
+            .iter()
+            .filter(|(key, _)| key == name)
+            .map(|(_, value)| value.clone())
+            .collect()
+    }
+
+    /// A whole number within bounds; `default` when absent.
+    pub(super) fn number(
+        &self,
+        name: &str,
+        default: usize,
+        bounds: std::ops::RangeInclusive<usize>,
+    ) -> Result<usize, FieldError> {
+        let Some(text) = self.last(name) else {
+            return Ok(default);
+        };
+        let number: i64 = text
+            .trim()
+            .parse()
+            .map_err(|_| FieldError::query("int_parsing", name, "must be a whole number"))?;
+        let (least, most) = (*bounds.start(), *bounds.end());
+        match usize::try_from(number) {
+            Ok(number) if number > most => Err(FieldError::query(
+                "less_than_equal",
+                name,
+                format!("must be at most {most}"),
+            )),
+            Ok(number) if number >= least => Ok(number),
+            _ => {
+                let message = format!("must be at least {least}");
+                Err(FieldError::query("greater_than_equal", name, message))
+            }
+        }
+    }
+
+    /// A switch; off when absent.
+    pub(super) fn switch(&self, name: &str) -> Result<bool, FieldError> {
+        match self.last(name).map(str::to_ascii_lowercase).as_deref() {
+            None | Some("false" | "0" | "no" | "off" | "f" | "n") => Ok(false),
+            Some("true" | "1" | "yes" | "on" | "t" | "y") => Ok(true),
+            Some(_) => Err(FieldError::query(
+                "bool_parsing",
+                name,
+                "must be true or false",
+            )),
+        }
+    }
+}
+
+/// A sandbox id and a port from the path.
+pub(super) fn port(text: &str) -> Result<u16, ApiError> {
+    let number: i64 = text.parse().map_err(|_| {
+        let error = FieldError::path("int_parsing", "port", "must be a whole number");
+        ApiError::invalid(vec![error])
+    })?;
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    port.ok_or_else(|| crate::sandbox::Error::Port.into())
+}
+
+/// A sandbox id from the path, whatever its shape.
+pub(super) fn sandbox_id(text: String) -> SandboxId {
+    SandboxId::new(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Query {
+        Query(
+            url::form_urlencoded::parse(text.as_bytes())
+                .into_owned()
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn numbers_are_bounded_and_switches_spelled_many_ways() {
+        let q = query("page=2&page=3&size=0&big=999&bad=x&neg=-1&on=YES&off=0&odd=maybe");
+        assert_eq!(q.number("page", 1, 1..=100).unwrap(), 3);
+        assert_eq!(q.number("none", 7, 1..=100).unwrap(), 7);
+        for (name, kind) in [
+            ("size", "greater_than_equal"),
+            ("big", "less_than_equal"),
+            ("bad", "int_parsing"),
+            ("neg", "greater_than_equal"),
+        ] {
+            assert_eq!(q.number(name, 1, 1..=100).unwrap_err().kind, kind, "{name}");
+        }
+        assert!(q.switch("on").unwrap() && !q.switch("off").unwrap() && !q.switch("none").unwrap());
+        assert!(q.switch("odd").is_err());
+        assert_eq!(q.all("page"), ["2", "3"]);
+    }
+
+    #[test]
+    fn ports_tell_garbage_from_out_of_range() {
+        assert_eq!(port("8080").unwrap(), 8080);
+        for bad in ["x", "", "1.5", "0", "65536", "-1"] {
+            assert!(port(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `/sandboxes/{id}/endpoints/{port}` (contract: lifecycle §6).
+
+use axum::{
+    Json,
+    extract::{OriginalUri, Path, State},
+};
+use http::{HeaderMap, header::HOST};
+use osb_protocol::{ErrorBody, FieldError, lifecycle::Endpoint};
+
+use super::super::{
+    AppState,
+    error::ApiError,
+    extract::{Query, port, sandbox_id},
+};
+use crate::sandbox::{EndpointQuery, Error};
+
+/// Where a port of a sandbox is reached.
+///
+/// The endpoint has no scheme and may have a path; its headers belong on every request to it.
+#[utoipa::path(
+    get, path = "/sandboxes/{id}/endpoints/{port}", tag = "endpoints",
+    operation_id = "getSandboxEndpoint",
+    params(
+        ("id" = String, Path, description = "Sandbox id"),
+        ("port" = u16, Path, description = "Port inside the sandbox"),
+        ("use_server_proxy" = Option<bool>, Query, description = "Route through this server"),
+        ("expires" = Option<i64>, Query, description = "Signed endpoint (Kubernetes gateway only)"),
+    ),
+    responses(
+        (status = 200, description = "The endpoint", body = Endpoint),
+        (status = 400, description = "The port is out of range, or signing is not available", body = ErrorBody),
+        (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 404, description = "No such sandbox, or it has no address yet", body = ErrorBody),
+        (status = 422, description = "A parameter cannot be read", body = ErrorBody),
+    ),
+)]
+pub(super) async fn get(
+    State(app): State<AppState>,
+    OriginalUri(uri): OriginalUri,
+    Path((id, port_text)): Path<(String, String)>,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Json<Endpoint>, ApiError> {
+    let port = port(&port_text)?;
+    let through_server = query
+        .switch("use_server_proxy")
+        .map_err(|error| ApiError::invalid(vec![error]))?;
+    if let Some(expires) = query.last("expires") {
+        if expires.parse::<i64>().is_err() {
+            let error = FieldError::query("int_parsing", "expires", "must be Unix seconds");
+            return Err(ApiError::invalid(vec![error]));
+        }
+        if through_server {
+            let rule = "cannot be combined with use_server_proxy";
+            return Err(Error::rule("expires", rule).into());
+        }
+        let op = "a signed endpoint";
+        return Err(Error::Unsupported {
+            op,
+            runtime: app.service.runtime_kind(),
+        }
+        .into());
+    }
+    let server_proxy = through_server.then(|| base(&app, uri.path(), &headers));
+    let query = EndpointQuery { port, server_proxy };
+    Ok(Json(app.service.endpoint(&sandbox_id(id), &query)?))
+}
+
+/// The configured public address, or the host that the client used with the prefix it used.
+fn base(app: &AppState, path: &str, headers: &HeaderMap) -> String {
+    let bare = |text: &str| {
+        let text = text
+            .strip_prefix("http://")
+            .or_else(|| text.strip_prefix("https://"));
+        text.map(str::to_owned)
+    };
+    if let Some(eip) = &app.eip {
+        return bare(eip).unwrap_or_else(|| eip.clone());
+    }
+    let host = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .unwrap_or("localhost");
+    let prefix = if path.starts_with("/v1/") { "/v1" } else { "" };
+    format!("{}{prefix}", bare(host).unwrap_or_else(|| host.to_owned()))
+}

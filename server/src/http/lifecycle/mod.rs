@@ -1,0 +1,33 @@
+//! The lifecycle API, a file per resource. Mounted under `/v1` and at the root.
+
+mod endpoints;
+mod events;
+mod sandboxes;
+
+use axum::{Router, extract::DefaultBodyLimit};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{AppState, extract::JSON_BODY_MAX};
+
+/// The routes with their documentation.
+pub(super) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(sandboxes::create, sandboxes::list))
+        .routes(routes!(sandboxes::get, sandboxes::delete))
+        .routes(routes!(sandboxes::patch_metadata))
+        .routes(routes!(sandboxes::renew))
+        .routes(routes!(endpoints::get))
+        .layer(DefaultBodyLimit::max(JSON_BODY_MAX))
+}
+
+/// Routes that exist under `/v1` only.
+pub(super) fn v1_only() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(events::record))
+        .layer(DefaultBodyLimit::max(JSON_BODY_MAX))
+}
+
+/// The same routes without documentation, for the root.
+pub(super) fn plain() -> Router<AppState> {
+    routes().split_for_parts().0
+}

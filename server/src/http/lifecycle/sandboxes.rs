@@ -1,0 +1,264 @@
+//! `/sandboxes` (contract: lifecycle §5).
+
+use std::collections::BTreeMap;
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
+use osb_protocol::{
+    ErrorBody, FieldError,
+    labels::MetadataFilter,
+    lifecycle::{
+        CreateSandboxRequest, CreateSandboxResponse, ListSandboxesResponse, RenewRequest,
+        RenewResponse, Sandbox,
+    },
+};
+use serde_json::Value;
+
+use super::super::{
+    AppState,
+    error::ApiError,
+    extract::{JsonBody, Query, sandbox_id},
+};
+use crate::sandbox::{
+    ListQuery, Page,
+    list::{PAGE_SIZE, PAGE_SIZE_MAX},
+};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Make a sandbox.
+///
+/// Answers once its execd can be used. When it cannot be made, nothing of it is left.
+#[utoipa::path(
+    post, path = "/sandboxes", tag = "sandboxes", operation_id = "createSandbox",
+    request_body = CreateSandboxRequest,
+    responses(
+        (status = 202, description = "The sandbox runs", body = CreateSandboxResponse),
+        (status = 400, description = "A field breaks a rule", body = ErrorBody),
+        (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 422, description = "Fields have the wrong type or range", body = ErrorBody),
+        (status = 500, description = "The runtime cannot make it", body = ErrorBody),
+        (status = 503, description = "The runtime is away", body = ErrorBody),
+    ),
+)]
+pub(super) async fn create(
+    State(app): State<AppState>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, ApiError> {
+    let record = app.service.create(&body).await?;
+    let answer = CreateSandboxResponse::from(record.sandbox.clone());
+    Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
+}
+
+/// List sandboxes, newest first.
+#[utoipa::path(
+    get, path = "/sandboxes", tag = "sandboxes", operation_id = "listSandboxes",
+    params(
+        ("state" = Option<Vec<String>>, Query, description = "Wanted states; any of them"),
+        ("metadata" = Option<String>, Query, description = "`k=v` pairs joined by `&`; all of them"),
+        ("page" = Option<u32>, Query, description = "From 1", minimum = 1),
+        ("pageSize" = Option<u32>, Query, description = "20 when absent", minimum = 1, maximum = 200),
+    ),
+    responses(
+        (status = 200, description = "A page", body = ListSandboxesResponse),
+        (status = 400, description = "The metadata filter has no `=`", body = ErrorBody),
+        (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 422, description = "A parameter is out of range", body = ErrorBody),
+        (status = 503, description = "The runtime is away", body = ErrorBody),
+    ),
+)]
+pub(super) async fn list(State(app): State<AppState>, query: Query) -> Result<Response, ApiError> {
+    let page = app.service.list(&list_query(&query)?)?;
+    Ok(json(page_body(&page)))
+}
+
+fn list_query(query: &Query) -> Result<ListQuery, ApiError> {
+    let page = query.number("page", 1, 1..=usize::MAX);
+    let page_size = query.number("pageSize", PAGE_SIZE, 1..=PAGE_SIZE_MAX);
+    let (page, page_size) = match (page, page_size) {
+        (Ok(page), Ok(page_size)) => (page, page_size),
+        (page, page_size) => {
+            let errors = [page.err(), page_size.err()]
+                .into_iter()
+                .flatten()
+                .collect();
+            return Err(ApiError::invalid(errors));
+        }
+    };
+    let metadata = MetadataFilter::parse(query.last("metadata").unwrap_or_default());
+    let metadata = metadata.map_err(|error| {
+        let code = osb_protocol::error::code::INVALID_METADATA_FORMAT;
+        ApiError::new(StatusCode::BAD_REQUEST, code, error.to_string())
+    })?;
+    let states = query
+        .all("state")
+        .into_iter()
+        .filter(|state| !state.is_empty())
+        .collect();
+    Ok(ListQuery {
+        states,
+        metadata,
+        page,
+        page_size,
+    })
+}
+
+/// Puts the records' own JSON together: nothing is serialised again.
+fn page_body(page: &Page) -> Bytes {
+    let pagination = serde_json::to_vec(&page.pagination).expect("numbers always serialise");
+    let items: usize = page.items.iter().map(|record| record.json.len() + 1).sum();
+    let mut body = BytesMut::with_capacity(items + pagination.len() + 32);
+    body.put_slice(b"{\"items\":[");
+    for (index, record) in page.items.iter().enumerate() {
+        if index > 0 {
+            body.put_u8(b',');
+        }
+        body.put_slice(&record.json);
+    }
+    body.put_slice(b"],\"pagination\":");
+    body.put_slice(&pagination);
+    body.put_u8(b'}');
+    body.freeze()
+}
+
+fn json(body: Bytes) -> Response {
+    ([(CONTENT_TYPE, JSON)], body).into_response()
+}
+
+/// One sandbox.
+#[utoipa::path(
+    get, path = "/sandboxes/{id}", tag = "sandboxes", operation_id = "getSandbox",
+    params(("id" = String, Path, description = "Sandbox id")),
+    responses(
+        (status = 200, description = "The sandbox", body = Sandbox),
+        (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 404, description = "No such sandbox", body = ErrorBody),
+        (status = 503, description = "The runtime is away", body = ErrorBody),
+    ),
+)]
+pub(super) async fn get(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    Ok(json(app.service.get(&sandbox_id(id))?.json.clone()))
+}
+
+/// Delete a sandbox.
+///
+/// Answers once the intent is kept; the sandbox is `Stopping` until it is gone. `Prefer: wait`
+/// answers only then.
+#[utoipa::path(
+    delete, path = "/sandboxes/{id}", tag = "sandboxes", operation_id = "deleteSandbox",
+    params(("id" = String, Path, description = "Sandbox id")),
+    responses(
+        (status = 204, description = "It is being removed, or gone with `Prefer: wait`"),
+        (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 404, description = "No such sandbox", body = ErrorBody),
+        (status = 503, description = "The runtime is away", body = ErrorBody),
+    ),
+)]
+pub(super) async fn delete(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<StatusCode, ApiError> {
+    let wait = headers.get_all("prefer").iter().any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value
+            .split(',')
+            .any(|preference| preference.trim().eq_ignore_ascii_case("wait"))
+    });
+    app.service.delete(&sandbox_id(id), wait).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Change metadata: a JSON Merge Patch of strings.
+#[utoipa::path(
+    patch, path = "/sandboxes/{id}/metadata", tag = "sandboxes",
+    operation_id = "patchSandboxMetadata",
+    params(("id" = String, Path, description = "Sandbox id")),
+    request_body(
+        content = BTreeMap<String, Option<String>>,
+        description = "A value adds or replaces, null deletes",
+    ),
+    responses(
+        (status = 200, description = "The sandbox", body = Sandbox),
+        (status = 400, description = "An entry breaks the label grammar", body = ErrorBody),
+        (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 404, description = "No such sandbox", body = ErrorBody),
+        (status = 422, description = "Not an object of strings", body = ErrorBody),
+    ),
+)]
+pub(super) async fn patch_metadata(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, ApiError> {
+    let record = app
+        .service
+        .patch_metadata(&sandbox_id(id), patch(body)?)
+        .await?;
+    Ok(json(record.json.clone()))
+}
+
+fn patch(body: Value) -> Result<BTreeMap<String, Option<String>>, ApiError> {
+    let Value::Object(members) = body else {
+        let error = FieldError::body("dict_type", [""; 0], "must be an object");
+        return Err(ApiError::invalid(vec![error]));
+    };
+    let mut patch = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (key, value) in members {
+        match value {
+            Value::String(text) => drop(patch.insert(key, Some(text))),
+            Value::Null => drop(patch.insert(key, None)),
+            _ => wrong.push(FieldError::body(
+                "string_type",
+                [key],
+                "must be a string or null",
+            )),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(patch)
+    } else {
+        Err(ApiError::invalid(wrong))
+    }
+}
+
+/// Move the expiry.
+#[utoipa::path(
+    post, path = "/sandboxes/{id}/renew-expiration", tag = "sandboxes",
+    operation_id = "renewSandboxExpiration",
+    params(("id" = String, Path, description = "Sandbox id")),
+    request_body = RenewRequest,
+    responses(
+        (status = 200, description = "The new expiry", body = RenewResponse),
+        (status = 400, description = "The time has passed", body = ErrorBody),
+        (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 404, description = "No such sandbox", body = ErrorBody),
+        (status = 409, description = "It never expires, or is being removed", body = ErrorBody),
+        (status = 422, description = "Not a time", body = ErrorBody),
+    ),
+)]
+pub(super) async fn renew(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<axum::Json<RenewResponse>, ApiError> {
+    let wrong = |kind, message: &str| {
+        ApiError::invalid(vec![FieldError::body(kind, ["expiresAt"], message)])
+    };
+    let given = body.get("expiresAt").or_else(|| body.get("expires_at"));
+    let given = given
+        .ok_or_else(|| wrong("missing", "is required"))?
+        .clone();
+    let at = serde_json::from_value(given)
+        .map_err(|_| wrong("datetime_parsing", "must be an RFC 3339 timestamp"))?;
+    let expires_at = app.service.renew(&sandbox_id(id), at).await?;
+    Ok(axum::Json(RenewResponse { expires_at }))
+}

@@ -1,0 +1,27 @@
+//! HTTP: extract, call the domain, map the error. No rule about sandboxes lives here.
+//!
+//! ```text
+//!             ┌ overload ─ request id ─ panic guard ┐
+//!  connection ┤  /console/…      session, no CORS   ├─▶ console
+//!   (serve)   │  /…/proxy/…      CORS, no key       ├─▶ proxy ─▶ sandbox
+//!             │  /v1/… and /…    CORS, API key      ├─▶ lifecycle
+//!             └  /health /docs … CORS, no key       ┘
+//! ```
+
+pub mod auth;
+pub mod console;
+mod cors;
+pub mod error;
+mod extract;
+pub mod lifecycle;
+mod openapi;
+mod overload;
+mod proxy;
+mod request_id;
+pub mod router;
+pub mod serve;
+mod system;
+
+pub use openapi::document;
+pub(crate) use proxy::limits as proxy_limits;
+pub use router::{AppState, router};

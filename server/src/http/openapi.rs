@@ -1,0 +1,65 @@
+//! The `OpenAPI` document, made from the handlers. `specs/lifecycle.json` is a copy of it; a test
+//! keeps them equal.
+
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme},
+        tag::TagBuilder,
+    },
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{AppState, lifecycle, system};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "OpenSandbox Lifecycle API",
+        version = "0.1.0",
+        description = "Make, find, renew and delete sandboxes. The version is the contract's, not \
+                       the release's: see /version.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    modifiers(&ApiKeyHeader),
+)]
+struct Document;
+
+struct ApiKeyHeader;
+
+impl Modify for ApiKeyHeader {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let header =
+            SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("OPEN-SANDBOX-API-KEY")));
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("apiKey", header);
+        document.security = Some(vec![SecurityRequirement::new::<_, _, String>("apiKey", [])]);
+        let tag = |name, text| TagBuilder::new().name(name).description(Some(text)).build();
+        document.tags = Some(vec![
+            tag("sandboxes", "Make, find, change and delete sandboxes"),
+            tag("endpoints", "Reach ports of a sandbox"),
+            tag("metrics", "What SDKs tell"),
+            tag("system", "The server itself; no API key"),
+        ]);
+    }
+}
+
+/// Documented routes that need the API key.
+pub(super) fn keyed() -> OpenApiRouter<AppState> {
+    let v1 = lifecycle::routes().merge(lifecycle::v1_only());
+    OpenApiRouter::with_openapi(Document::openapi()).nest("/v1", v1)
+}
+
+/// Documented routes that are open.
+pub(super) fn open() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(system::health))
+        .routes(routes!(system::ready))
+        .routes(routes!(system::version))
+}
+
+/// The document.
+#[must_use]
+pub fn document() -> utoipa::openapi::OpenApi {
+    keyed().merge(open()).split_for_parts().1
+}

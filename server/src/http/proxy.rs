@@ -1,0 +1,341 @@
+//! `/sandboxes/{id}/proxy/{port}/…`: HTTP and upgrades to a port of a sandbox (contract: lifecycle
+//! §7, §8, §A11).
+//!
+//! No API key is needed: whoever knows the id may talk to what the sandbox serves. execd is the
+//! exception, it wants its own token, which the proxy adds only for callers with the API key.
+//!
+//! What a sandbox sends is hostile. Pages get an origin of their own (`Content-Security-Policy:
+//! sandbox` without `allow-same-origin`), and no cookie by the name of the console's gets through.
+
+use std::{net::SocketAddr, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::{
+        ConnectInfo, FromRequestParts, OriginalUri, Path, Request, State,
+        ws::{CloseFrame, Message, WebSocketUpgrade},
+    },
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, SERVER, SET_COOKIE, UPGRADE},
+    uri::{Authority, PathAndQuery, Scheme},
+};
+use hyper::upgrade::OnUpgrade;
+use osb_forward::{ForwardError, Forwarded, HeaderRules, Limits, Peer};
+use osb_protocol::{error::code, headers};
+use osb_runtime::EXECD_PORT;
+use secrecy::ExposeSecret;
+
+use super::{
+    AppState,
+    auth::Verdict,
+    error::ApiError,
+    extract::{port, sandbox_id},
+};
+use crate::sandbox::endpoint::Target;
+
+/// Longest silence in an exchange; event streams of execd say something every 3 s.
+const IDLE: Duration = Duration::from_secs(180);
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long an unused connection is kept.
+const KEEP: Duration = Duration::from_secs(60);
+/// Unused connections kept per sandbox port.
+const KEEP_PER_BACKEND: usize = 32;
+/// Longest WebSocket close reason, in bytes (RFC 6455 §5.5).
+const CLOSE_REASON: usize = 123;
+
+/// The console's cookies begin like this; see `console::session`.
+const CONSOLE_COOKIES: [&[u8]; 3] = [b"osb_", b"__host-", b"__secure-"];
+
+const SANDBOXED: HeaderValue = HeaderValue::from_static(
+    "sandbox allow-scripts allow-forms allow-popups allow-downloads allow-modals",
+);
+const EXECD_TOKEN: HeaderName = HeaderName::from_static(headers::EXECD_ACCESS_TOKEN);
+
+/// Request headers that stay here. Names that clients use towards this server only.
+static DROPPED: [HeaderName; 5] = [
+    AUTHORIZATION,
+    COOKIE,
+    HeaderName::from_static(headers::API_KEY),
+    HeaderName::from_static(headers::SECURE_ACCESS),
+    HeaderName::from_static(headers::ACCESS_RENEW),
+];
+/// The same for ports that are not execd's: its token is none of their business.
+static DROPPED_WITH_TOKEN: [HeaderName; 6] = [
+    AUTHORIZATION,
+    COOKIE,
+    HeaderName::from_static(headers::API_KEY),
+    HeaderName::from_static(headers::SECURE_ACCESS),
+    HeaderName::from_static(headers::ACCESS_RENEW),
+    EXECD_TOKEN,
+];
+static DROPPED_FROM_ANSWER: [HeaderName; 1] = [SERVER];
+
+/// Limits of the server's forwarder.
+#[must_use]
+pub(crate) fn limits() -> Limits {
+    Limits {
+        connect: CONNECT,
+        idle: Some(IDLE),
+        keep: KEEP,
+        keep_per_backend: KEEP_PER_BACKEND,
+    }
+}
+
+/// Forwards one request.
+pub(super) async fn proxy(
+    State(app): State<AppState>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    OriginalUri(uri): OriginalUri,
+    path: Path<Vec<String>>,
+    mut request: Request,
+) -> Response {
+    let verdict = app.keys.judge(request.headers());
+    let Path(parts) = path;
+    let (id, port_text) = (parts[0].clone(), parts[1].as_str());
+    let port = match port(port_text) {
+        Ok(port) => port,
+        // Only a numeric port makes it a proxy path that needs no key.
+        Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
+    };
+    let socket = WantsSocket::of(&request);
+    let answer = async {
+        let target = app.service.proxy_target(&sandbox_id(id.clone()), port)?;
+        let prefixed = uri.path().starts_with("/v1/");
+        let rest = osb_forward::after_segments(&uri, if prefixed { 5 } else { 4 });
+        let prefix = if prefixed { "/v1" } else { "" };
+        let location = match app.eip.as_deref().map(path_of) {
+            Some(base) => format!("{base}/sandboxes/{id}/proxy/{port}"),
+            None => format!("{prefix}/sandboxes/{id}/proxy/{port}"),
+        };
+        let rules = rules(&target, port, verdict, request.headers(), peer, location);
+        let to = destination(&target, &rest)?;
+        // The domain's path goes on; the mount's was cut off by the router.
+        *request.uri_mut() = uri.clone();
+        app.forwarder
+            .forward(request, to, &rules)
+            .await
+            .map_err(failed)
+    }
+    .await;
+    match (answer, socket) {
+        (Ok(mut response), None) => {
+            guard(response.headers_mut());
+            response
+        }
+        (Ok(response), Some(_)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => response,
+        (Ok(response), Some(socket)) => {
+            let status = response.status().as_u16();
+            let reason = format!("the backend answered {status} instead of a WebSocket");
+            socket
+                .close(axum::extract::ws::close_code::POLICY, reason)
+                .await
+        }
+        (Err(error), None) => error.into_response(),
+        (Err(error), Some(socket)) => {
+            let reason = error.message().to_owned();
+            socket
+                .close(axum::extract::ws::close_code::ERROR, reason)
+                .await
+        }
+    }
+}
+
+fn rules(
+    target: &Target,
+    port: u16,
+    verdict: Verdict,
+    given: &HeaderMap,
+    peer: SocketAddr,
+    location: String,
+) -> HeaderRules {
+    let mut rules = HeaderRules {
+        drop_request: (&DROPPED[..]).into(),
+        drop_response: (&DROPPED_FROM_ANSWER[..]).into(),
+        forwarded: Forwarded::Rebuild(Peer {
+            address: peer.ip(),
+            scheme: Scheme::HTTP,
+        }),
+        location_prefix: Some(location),
+        ..HeaderRules::default()
+    };
+    match &target.token {
+        // execd is what is talked to. A caller without the key must bring the token itself.
+        Some(token) => {
+            let admitted = verdict == Verdict::Admitted && !given.contains_key(EXECD_TOKEN);
+            let value = HeaderValue::from_str(token.expose_secret());
+            if let (true, Ok(mut value)) = (admitted, value) {
+                value.set_sensitive(true);
+                rules.set_request.insert(EXECD_TOKEN, value);
+            }
+        }
+        None if port == EXECD_PORT => {}
+        None => rules.drop_request = (&DROPPED_WITH_TOKEN[..]).into(),
+    }
+    rules
+}
+
+fn destination(target: &Target, rest: &PathAndQuery) -> Result<osb_forward::Target, ApiError> {
+    let path = format!("{}{rest}", target.path_prefix);
+    let parsed = (
+        target.authority.parse::<Authority>(),
+        path.parse::<PathAndQuery>(),
+    );
+    let (Ok(authority), Ok(path_and_query)) = parsed else {
+        let message = "the sandbox's address cannot be used";
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        return Err(ApiError::new(status, code::ENDPOINT_UNAVAILABLE, message));
+    };
+    Ok(osb_forward::Target {
+        authority,
+        path_and_query,
+    })
+}
+
+fn failed(error: ForwardError) -> ApiError {
+    let (status, code, message) = match &error {
+        ForwardError::BadRequest(rule) => (
+            StatusCode::BAD_REQUEST,
+            code::UNKNOWN_ERROR,
+            (*rule).to_owned(),
+        ),
+        ForwardError::RequestBody(_) => (
+            StatusCode::BAD_REQUEST,
+            code::UNKNOWN_ERROR,
+            error.to_string(),
+        ),
+        ForwardError::Connect(_) => (
+            StatusCode::BAD_GATEWAY,
+            code::BACKEND_CONNECTION_FAILED,
+            "Could not connect to the backend sandbox: nothing listens on that port".to_owned(),
+        ),
+        ForwardError::Timeout(_) => (
+            StatusCode::GATEWAY_TIMEOUT,
+            code::BACKEND_TIMEOUT,
+            error.to_string(),
+        ),
+        ForwardError::Exhausted(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            code::UNKNOWN_ERROR,
+            "An internal error occurred in the proxy".to_owned(),
+        ),
+        ForwardError::Response(_) | ForwardError::UnaskedUpgrade => (
+            StatusCode::BAD_GATEWAY,
+            code::BACKEND_RESPONSE_FAILED,
+            error.to_string(),
+        ),
+    };
+    ApiError::new(status, code, message).because(&error)
+}
+
+/// Keeps what a sandbox sends from acting in this server's name.
+fn guard(headers: &mut HeaderMap) {
+    headers.append(CONTENT_SECURITY_POLICY, SANDBOXED);
+    let foreign = |cookie: &HeaderValue| {
+        let name = cookie.as_bytes().trim_ascii_start().to_ascii_lowercase();
+        CONSOLE_COOKIES
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+    };
+    if headers.get_all(SET_COOKIE).iter().any(foreign) {
+        let kept: Vec<HeaderValue> = headers
+            .get_all(SET_COOKIE)
+            .iter()
+            .filter(|cookie| !foreign(cookie))
+            .cloned()
+            .collect();
+        headers.remove(SET_COOKIE);
+        for cookie in kept {
+            headers.append(SET_COOKIE, cookie);
+        }
+    }
+}
+
+/// The path of an address like `host:port/path`.
+fn path_of(eip: &str) -> &str {
+    let bare = eip.split_once("://").map_or(eip, |(_, rest)| rest);
+    bare.find('/').map_or("", |slash| &bare[slash..])
+}
+
+/// A client that asked for a WebSocket: a failure reaches it as a close frame, which is what a
+/// browser can show; an HTTP status it cannot see.
+struct WantsSocket {
+    parts: http::request::Parts,
+}
+
+impl WantsSocket {
+    fn of(request: &Request) -> Option<Self> {
+        let upgrade = request.headers().get(UPGRADE)?.to_str().ok()?;
+        if !upgrade.eq_ignore_ascii_case("websocket") {
+            return None;
+        }
+        let on_upgrade = request.extensions().get::<OnUpgrade>()?.clone();
+        let mut bare = http::Request::builder()
+            .method(request.method().clone())
+            .uri(request.uri().clone())
+            .version(request.version())
+            .body(())
+            .ok()?;
+        *bare.headers_mut() = request.headers().clone();
+        bare.extensions_mut().insert(on_upgrade);
+        Some(Self {
+            parts: bare.into_parts().0,
+        })
+    }
+
+    async fn close(mut self, code: u16, reason: String) -> Response {
+        let upgrade = match WebSocketUpgrade::from_request_parts(&mut self.parts, &()).await {
+            Ok(upgrade) => upgrade,
+            Err(rejection) => return rejection.into_response(),
+        };
+        let mut end = reason.len().min(CLOSE_REASON);
+        while !reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let frame = CloseFrame {
+            code,
+            reason: reason[..end].to_owned().into(),
+        };
+        upgrade
+            .on_upgrade(async move |mut socket| {
+                // The client may be gone already.
+                let _ = socket.send(Message::Close(Some(frame))).await;
+            })
+            .map(Body::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_answers_are_guarded() {
+        let mut headers = HeaderMap::new();
+        for cookie in [
+            "a=1",
+            " OSB_console=x; Path=/console",
+            "__Host-osb=1",
+            "b=2",
+        ] {
+            headers.append(SET_COOKIE, cookie.parse().unwrap());
+        }
+        headers.insert(CONTENT_SECURITY_POLICY, "default-src *".parse().unwrap());
+        guard(&mut headers);
+        let cookies: Vec<_> = headers.get_all(SET_COOKIE).iter().collect();
+        assert_eq!(cookies, ["a=1", "b=2"]);
+        let policies: Vec<_> = headers.get_all(CONTENT_SECURITY_POLICY).iter().collect();
+        assert_eq!(policies.len(), 2);
+        assert!(!policies[1].to_str().unwrap().contains("allow-same-origin"));
+    }
+
+    #[test]
+    fn the_path_of_a_public_address_is_found() {
+        assert_eq!(path_of("e.example:1/x/y"), "/x/y");
+        assert_eq!(path_of("https://e.example"), "");
+        assert_eq!(path_of("https://e.example/z"), "/z");
+    }
+}

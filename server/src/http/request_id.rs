@@ -1,0 +1,51 @@
+//! Request ids, and the log line of what failed (contract: lifecycle §1.2).
+
+use axum::{extract::Request, middleware::Next, response::Response};
+use http::{HeaderName, HeaderValue};
+use osb_protocol::headers;
+use tracing::{error, warn};
+use uuid::Uuid;
+
+use super::error::Cause;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static(headers::REQUEST_ID);
+/// Longest id that is taken over from a client.
+const LONGEST: usize = 256;
+
+/// Takes over the client's id or makes one, puts it on the answer whatever it is, and logs errors
+/// of ours under it.
+pub(super) async fn tag(request: Request, next: Next) -> Response {
+    let id = given(&request).unwrap_or_else(fresh);
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = next.run(request).await;
+    let status = response.status();
+    if status.is_server_error() {
+        let request_id = id.to_str().unwrap_or_default();
+        let cause = response
+            .extensions()
+            .get::<Cause>()
+            .map_or("", |cause| cause.0.as_str());
+        let status = status.as_u16();
+        if status == 500 {
+            error!(request_id, %method, path, status, cause, "request failed");
+        } else {
+            warn!(request_id, %method, path, status, cause, "request not served");
+        }
+    }
+    response.headers_mut().insert(REQUEST_ID, id);
+    response
+}
+
+fn given(request: &Request) -> Option<HeaderValue> {
+    let text = request.headers().get(REQUEST_ID)?.to_str().ok()?.trim();
+    if text.is_empty() || text.len() > LONGEST {
+        return None;
+    }
+    HeaderValue::from_str(text).ok()
+}
+
+fn fresh() -> HeaderValue {
+    let mut text = Uuid::encode_buffer();
+    let text = Uuid::new_v4().simple().encode_lower(&mut text);
+    HeaderValue::from_str(text).expect("hex digits are valid in headers")
+}

@@ -1,0 +1,104 @@
+//! All routes in one place.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{OriginalUri, Request},
+    middleware::{from_fn, from_fn_with_state},
+    response::{IntoResponse, Redirect, Response},
+    routing::any,
+};
+use http::{Method, StatusCode};
+use osb_forward::Forwarder;
+use osb_protocol::error::code;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_swagger_ui::SwaggerUi;
+
+use super::{
+    auth::{self, ApiKeys},
+    cors,
+    error::ApiError,
+    lifecycle, openapi, overload, proxy, request_id,
+};
+use crate::sandbox::Service;
+
+/// What handlers share. Clones are cheap.
+#[derive(Clone, Debug)]
+pub struct AppState {
+    /// The domain.
+    pub service: Service,
+    /// Who may call.
+    pub keys: Arc<ApiKeys>,
+    /// Connections to sandboxes.
+    pub forwarder: Forwarder,
+    /// Configured public address, without a slash at its end.
+    pub eip: Option<String>,
+}
+
+/// The whole HTTP surface. `console` begins with `/console` and guards itself.
+pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Router {
+    let keyed = openapi::keyed()
+        .split_for_parts()
+        .0
+        .merge(lifecycle::plain())
+        .fallback(not_found)
+        .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require));
+    let proxied = Router::new()
+        .route("/sandboxes/{id}/proxy/{port}", any(proxy::proxy))
+        .route("/sandboxes/{id}/proxy/{port}/{*path}", any(proxy::proxy));
+    let api = keyed
+        .merge(openapi::open().split_for_parts().0)
+        .merge(proxied.clone())
+        .nest("/v1", proxied)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(app)
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", openapi::document()))
+        .layer(from_fn(cors::open));
+    api.merge(console)
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(request_id::tag))
+        .layer(from_fn_with_state(
+            overload::Limit::new(limit_concurrency),
+            overload::shed,
+        ))
+}
+
+/// A path that is not there. A slash too many is told apart: the path without it is tried by
+/// clients that follow redirects (contract: lifecycle §1.1).
+async fn not_found(OriginalUri(uri): OriginalUri, request: Request) -> Response {
+    let path = uri.path();
+    if let Some(bare) = path
+        .strip_suffix('/')
+        .filter(|bare| bare.contains("/sandboxes"))
+    {
+        let query = uri
+            .query()
+            .map(|query| format!("?{query}"))
+            .unwrap_or_default();
+        return Redirect::temporary(&format!("{bare}{query}")).into_response();
+    }
+    let message = format!("{} {path} is not a route of this server", request.method());
+    ApiError::new(StatusCode::NOT_FOUND, code::NOT_FOUND, message).into_response()
+}
+
+async fn method_not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> ApiError {
+    let message = format!("{} does not accept {method}", uri.path());
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        code::METHOD_NOT_ALLOWED,
+        message,
+    )
+}
+
+fn panicked(_: Box<dyn std::any::Any + Send>) -> http::Response<Body> {
+    // The panic hook has logged where; clients get the contract's form.
+    let message = "an internal error occurred; the server's log has it under this request id";
+    ApiError::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        code::UNKNOWN_ERROR,
+        message,
+    )
+    .into_response()
+}

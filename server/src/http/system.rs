@@ -1,0 +1,46 @@
+//! Health, readiness and version: open to everybody (contract: lifecycle §3, §A1).
+
+use axum::{Json, extract::State};
+use osb_protocol::{
+    ErrorBody,
+    lifecycle::{Health, Version},
+};
+
+use super::{AppState, error::ApiError};
+
+/// Whether the process serves requests. Never asks the runtime.
+#[utoipa::path(
+    get, path = "/health", tag = "system", operation_id = "health",
+    responses((status = 200, description = "It does", body = Health)),
+)]
+pub(super) async fn health() -> Json<Health> {
+    Json(Health {
+        status: "healthy".to_owned(),
+    })
+}
+
+/// Whether sandboxes can be made: the runtime answers and everything it has is known.
+#[utoipa::path(
+    get, path = "/ready", tag = "system", operation_id = "ready",
+    responses(
+        (status = 200, description = "They can", body = Health),
+        (status = 503, description = "Not now; the message says why", body = ErrorBody),
+    ),
+)]
+pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Health>, ApiError> {
+    app.service.available()?;
+    Ok(Json(Health {
+        status: "ready".to_owned(),
+    }))
+}
+
+/// Release of the running server.
+#[utoipa::path(
+    get, path = "/version", tag = "system", operation_id = "version",
+    responses((status = 200, description = "The release", body = Version)),
+)]
+pub(super) async fn version() -> Json<Version> {
+    Json(Version {
+        version: osb_service::build_info::VERSION.to_owned(),
+    })
+}
