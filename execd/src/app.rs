@@ -7,7 +7,7 @@ use osb_service::Supervisor;
 
 use crate::{
     command::Commands, env::Environment, identity::Accounts, metrics::Meter, process::Processes,
-    proxy,
+    proxy, pty::Sessions,
 };
 
 /// The daemon's state. Clones share it.
@@ -21,6 +21,8 @@ pub struct App {
     pub processes: Processes,
     /// All commands.
     pub commands: Commands,
+    /// All terminal sessions.
+    pub ptys: Sessions,
     /// Reads resources.
     pub meter: Arc<Meter>,
     /// Reaches the user's own servers.
@@ -38,6 +40,7 @@ impl App {
             accounts: Arc::default(),
             processes: Processes::default(),
             commands: Commands::default(),
+            ptys: Sessions::default(),
             meter: Arc::default(),
             forwarder: proxy::forwarder(&tasks),
             tasks,

@@ -17,6 +17,7 @@
 //! | [`server`] | connections, routes, tokens, request ids |
 //! | [`command`] | `/command`: runs, streams, logs, records |
 //! | [`file`] | files and directories |
+//! | [`pty`] | terminal sessions |
 //! | [`metrics`] | the sandbox's resources |
 //! | [`proxy`] | the user's own servers |
 //! | [`process`] | spawning, signalling and reaping every child |
@@ -41,5 +42,6 @@ pub mod metrics;
 pub mod path;
 pub mod process;
 pub mod proxy;
+pub mod pty;
 pub mod scratch;
 pub mod server;

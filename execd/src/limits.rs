@@ -85,3 +85,28 @@ pub const METRICS_WATCH: Duration = Duration::from_secs(1);
 pub const ENTRIES: usize = 200_000;
 /// Alternatives that one pattern may expand to.
 pub const ALTERNATIVES: usize = 1024;
+
+/// Terminal sessions.
+pub const PTY_SESSIONS: usize = 1024;
+/// Output of a session that is kept for replay (contract: execd §9.2).
+pub const PTY_RING: usize = 1 << 20;
+/// One read from a terminal; the kernel gives no more at once.
+pub const PTY_READ: usize = 16 << 10;
+/// Output in one frame (contract: execd §9.3).
+pub const PTY_FRAME: usize = 32 << 10;
+/// How long a process waits for a holder that is half a ring behind.
+pub const PTY_PATIENCE: Duration = Duration::from_millis(250);
+/// Frames of input that wait for the process.
+pub const PTY_STDIN_QUEUE: usize = 1024;
+/// Until a holder has let go (contract: execd §9.3, also for the four below).
+pub const PTY_TAKEOVER: Duration = Duration::from_secs(5);
+/// Between two pings to a client.
+pub const PTY_PING: Duration = Duration::from_secs(30);
+/// Silence after which a client counts as gone.
+pub const PTY_SILENCE: Duration = Duration::from_secs(60);
+/// For one frame to a client.
+pub const PTY_WRITE: Duration = Duration::from_secs(10);
+/// For the close frame.
+pub const PTY_CLOSE: Duration = Duration::from_millis(200);
+/// Frames that a viewer may not send, until it is disconnected (contract: execd A10).
+pub const PTY_VIOLATIONS: u32 = 5;

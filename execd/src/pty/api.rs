@@ -1,0 +1,131 @@
+//! The routes of terminal sessions.
+
+use axum::{
+    Json, Router,
+    extract::{
+        FromRequestParts, Path, Request, State,
+        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use http::StatusCode;
+use osb_protocol::execd::{
+    code,
+    pty::{NewPty, PtyCreated, PtyMode, PtyStatus},
+};
+
+use super::{attach::Attach, session::Hold};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    file::blocking,
+    json, path,
+    server::Query,
+};
+
+/// All of them.
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/pty", post(create))
+        .route("/pty/{id}", get(status).delete(delete))
+        .route("/pty/{id}/ws", get(attach))
+}
+
+async fn create(State(app): State<App>, request: Request) -> ApiResult<Response> {
+    let body = json::bytes(request.into_body()).await?;
+    let wanted: NewPty = match body.iter().all(u8::is_ascii_whitespace) {
+        true => NewPty::default(),
+        false => json::object(&body)?,
+    };
+    let environment = app.environment.clone();
+    let cwd = blocking(move || {
+        let Some(cwd) = wanted.cwd.filter(|cwd| !cwd.is_empty()) else {
+            return Ok(None);
+        };
+        let failed = |error: &dyn std::fmt::Display| {
+            ApiError::runtime(format!("error creating working directory {cwd}: {error}"))
+        };
+        let path = path::resolve(&cwd, &environment).map_err(|error| failed(&error))?;
+        std::fs::create_dir_all(&path).map_err(|error| failed(&error))?;
+        Ok(Some(path))
+    });
+    let command = wanted.command.filter(|command| !command.is_empty());
+    let session_id = app.ptys.add(cwd.await?, command)?;
+    Ok((StatusCode::CREATED, Json(PtyCreated { session_id })).into_response())
+}
+
+async fn status(State(app): State<App>, Path(id): Path<String>) -> ApiResult<Json<PtyStatus>> {
+    Ok(Json(app.ptys.get(&id)?.status()))
+}
+
+async fn delete(State(app): State<App>, Path(id): Path<String>) -> ApiResult<()> {
+    app.ptys.delete(&id)
+}
+
+/// `GET /pty/{id}/ws`. Everything that can be refused is refused before the upgrade, and nobody is
+/// evicted for a request that is no WebSocket handshake.
+async fn attach(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    query: Query,
+    request: Request,
+) -> ApiResult<Response> {
+    let session = app.ptys.get(&id)?;
+    let viewer = query.get("mode") == Some("viewer");
+    let (mut parts, _) = request.into_parts();
+    let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> =
+        WebSocketUpgrade::from_request_parts(&mut parts, &app).await;
+    let takeover = query.get("takeover") == Some("1") && upgrade.is_ok();
+    let hold: Option<Hold> = if viewer { None } else { session.hold() };
+    if viewer && session.run().is_none() {
+        return Err(conflict(
+            code::VIEWER_REQUIRES_RUNNING_SESSION,
+            format!("pty session {id} is not running"),
+        ));
+    }
+    if !viewer && hold.is_none() && !takeover {
+        return Err(conflict(
+            code::ALREADY_CONNECTED,
+            format!("another client is already connected to pty session {id}"),
+        ));
+    }
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) => {
+            let text = format!("Bad Request: {}", rejection.body_text());
+            return Ok((StatusCode::BAD_REQUEST, text).into_response());
+        }
+    };
+    let mode = match query.get("pty") {
+        Some("0") => PtyMode::Pipe,
+        _ => PtyMode::Pty,
+    };
+    let since = query
+        .get("since")
+        .and_then(|since| since.parse().ok())
+        .unwrap_or(0);
+    let tasks = app.tasks.clone();
+    let attach = Attach {
+        app,
+        session,
+        mode,
+        since,
+    };
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        // A task of ours, so that shutdown knows of it.
+        let connection = async move {
+            match viewer {
+                true => attach.view(socket).await,
+                false => attach.hold(socket, hold).await,
+            }
+        };
+        if let Err(error) = tasks.spawn("pty connection", connection).await {
+            tracing::error!(%error, "pty connection failed");
+        }
+    }))
+}
+
+fn conflict(code: &'static str, message: String) -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, code, message)
+}

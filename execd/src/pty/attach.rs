@@ -1,0 +1,310 @@
+//! One connection to a session, from `connected` to its close.
+
+use std::sync::Arc;
+
+use axum::extract::ws::WebSocket;
+use bytes::Bytes;
+use osb_protocol::execd::{
+    code,
+    pty::{self, ClientFrame, PtyMode, PtyRole, ServerFrame},
+};
+use rustix::process::Signal;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    process::write_all,
+    session::{Hold, Run, Session},
+    socket::{Gone, Received, Receiver, Sender, split},
+};
+use crate::{app::App, limits};
+
+/// Normal closure.
+const CLOSE_NORMAL: u16 = 1000;
+/// The daemon stops, or the session was deleted.
+const CLOSE_AWAY: u16 = 1001;
+/// The client breaks the rules.
+const CLOSE_POLICY: u16 = 1008;
+/// The daemon cannot go on.
+const CLOSE_ERROR: u16 = 1011;
+
+/// What a client asked for.
+pub(super) struct Attach {
+    pub(super) app: App,
+    pub(super) session: Arc<Session>,
+    pub(super) mode: PtyMode,
+    pub(super) since: u64,
+}
+
+/// How a connection ended, and with what close frame.
+type Ended = Option<(u16, &'static str)>;
+
+impl Attach {
+    /// Serves the client that may write. Without a hold it takes the session over.
+    pub(super) async fn hold(self, socket: WebSocket, hold: Option<Hold>) {
+        let (mut sender, receiver) = split(socket);
+        let hold = match hold {
+            Some(hold) => Some(hold),
+            None => self.session.take_over().await,
+        };
+        let Some(hold) = hold else {
+            let text = format!(
+                "another client is already connected to pty session {}",
+                self.session.id
+            );
+            let _gone = sender.error(code::ALREADY_CONNECTED, text).await;
+            sender.close(CLOSE_ERROR, "ALREADY_CONNECTED").await;
+            return;
+        };
+        let run = match self.session.started(&self.app, self.mode == PtyMode::Pty) {
+            Ok(run) => run,
+            Err(error) => {
+                let text = format!("error starting pty session: {error}");
+                let _gone = sender.error(code::START_FAILED, text).await;
+                sender.close(CLOSE_ERROR, "START_FAILED").await;
+                return;
+            }
+        };
+        let evicted = hold.evicted.clone();
+        let connection = Connection::new(self, run, PtyRole::Holder);
+        let ended = connection.serve(&mut sender, receiver, &evicted).await;
+        // The next holder need not wait until this client has read its close frame.
+        drop(hold);
+        finish(sender, ended).await;
+    }
+
+    /// Serves a client that only reads.
+    pub(super) async fn view(self, socket: WebSocket) {
+        let (mut sender, receiver) = split(socket);
+        let Some(run) = self.session.run() else {
+            // It ended between the handshake and here.
+            sender.close(CLOSE_NORMAL, "process exited").await;
+            return;
+        };
+        let connection = Connection::new(self, run, PtyRole::Viewer);
+        let never = CancellationToken::new();
+        let ended = connection.serve(&mut sender, receiver, &never).await;
+        finish(sender, ended).await;
+    }
+}
+
+async fn finish(sender: Sender, ended: Result<Ended, Gone>) {
+    if let Ok(Some((code, reason))) = ended {
+        sender.close(code, reason).await;
+    }
+}
+
+struct Connection {
+    app: App,
+    session: Arc<Session>,
+    run: Arc<Run>,
+    role: PtyRole,
+    /// Everything before it was sent.
+    offset: u64,
+    violations: u32,
+    stdin: mpsc::Sender<Bytes>,
+    stdin_queue: Option<mpsc::Receiver<Bytes>>,
+}
+
+impl Connection {
+    fn new(attach: Attach, run: Arc<Run>, role: PtyRole) -> Self {
+        let (stdin, stdin_queue) = mpsc::channel(limits::PTY_STDIN_QUEUE);
+        Self {
+            app: attach.app,
+            session: attach.session,
+            run,
+            role,
+            offset: attach.since,
+            violations: 0,
+            stdin,
+            stdin_queue: Some(stdin_queue),
+        }
+    }
+
+    /// Replay, `connected`, then everything both ways until one side ends.
+    async fn serve(
+        mut self,
+        sender: &mut Sender,
+        mut receiver: Receiver,
+        evicted: &CancellationToken,
+    ) -> Result<Ended, Gone> {
+        self.greet(sender).await?;
+        let mut end = self.run.end.subscribe();
+        let mut ping = interval_at(Instant::now() + limits::PTY_PING, limits::PTY_PING);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut silent_until = Instant::now() + limits::PTY_SILENCE;
+        let session = Arc::clone(&self.session);
+        let stopping = self.app.tasks.stopping().clone();
+        let queue = self.stdin_queue.take().expect("served once");
+        let run = Arc::clone(&self.run);
+        let mut writing = std::pin::pin!(write_stdin(&run, queue));
+        loop {
+            let end_offset = end.borrow_and_update().map(|(_, total)| total);
+            if end_offset.is_some_and(|total| self.offset >= total) {
+                return self.exited(sender).await;
+            }
+            tokio::select! {
+                () = session.screen.beyond(self.offset) => self.send_output(sender, end_offset).await?,
+                changed = end.changed() => changed.map_err(|_| Gone)?,
+                received = receiver.next() => {
+                    silent_until = Instant::now() + limits::PTY_SILENCE;
+                    if let Some(ended) = self.receive(received?, sender).await? {
+                        return Ok(Some(ended));
+                    }
+                }
+                () = &mut writing => {
+                    let _gone = sender.error(code::STDIN_WRITE_FAILED, "the process reads no more input").await;
+                    return Ok(Some((CLOSE_ERROR, "STDIN_WRITE_FAILED")));
+                }
+                _ = ping.tick() => sender.ping().await?,
+                () = sleep_until(silent_until) => return Err(Gone),
+                () = evicted.cancelled() => return Ok(Some((pty::CLOSE_TAKEN_OVER, "TAKEN_OVER"))),
+                () = session.deleted.cancelled() => return Ok(Some((CLOSE_NORMAL, "session deleted"))),
+                () = stopping.cancelled() => return Ok(Some((CLOSE_AWAY, "execd stops"))),
+            }
+        }
+    }
+
+    async fn greet(&mut self, sender: &mut Sender) -> Result<(), Gone> {
+        match self.session.screen.replay(self.offset, limits::PTY_RING) {
+            Some(slice) => {
+                self.offset = slice.from + slice.bytes.len() as u64;
+                sender.replay(&slice).await?;
+            }
+            // An offset that does not exist yet means: from now on.
+            None => self.offset = self.session.screen.total(),
+        }
+        if self.role == PtyRole::Holder {
+            self.session.screen.held_at(Some(self.offset));
+        }
+        let frame = ServerFrame::Connected {
+            session_id: self.session.id.clone(),
+            mode: if self.run.running.is_terminal() {
+                PtyMode::Pty
+            } else {
+                PtyMode::Pipe
+            },
+            role: self.role,
+        };
+        sender.frame(&frame).await
+    }
+
+    /// Sends one frame of output; the loop comes back for more, so that input is never kept waiting.
+    async fn send_output(&mut self, sender: &mut Sender, end: Option<u64>) -> Result<(), Gone> {
+        let left = end.map_or(u64::MAX, |end| end.saturating_sub(self.offset));
+        let max = limits::PTY_FRAME.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let screen = &self.session.screen;
+        let slice = match self.role {
+            PtyRole::Holder => screen.read(self.offset, max),
+            PtyRole::Viewer => screen.replay(self.offset, max),
+        };
+        let Some(slice) = slice else { return Ok(()) };
+        let missed = slice.from > self.offset;
+        self.offset = slice.from + slice.bytes.len() as u64;
+        // The offset of a replay frame tells a client that fell behind what it missed.
+        match self.role == PtyRole::Viewer || missed {
+            true => sender.replay(&slice).await?,
+            false => sender.output(&slice).await?,
+        }
+        if self.role == PtyRole::Holder {
+            self.session.screen.held_at(Some(self.offset));
+        }
+        Ok(())
+    }
+
+    async fn exited(&self, sender: &mut Sender) -> Result<Ended, Gone> {
+        let exit = *self.run.end.borrow();
+        let exit_code = exit.map_or(-1, |(exit, _)| exit.wire_code());
+        sender.frame(&ServerFrame::Exit { exit_code }).await?;
+        Ok(Some((CLOSE_NORMAL, "process exited")))
+    }
+
+    async fn receive(&mut self, received: Received, sender: &mut Sender) -> Result<Ended, Gone> {
+        let frame = match received {
+            Received::Alive => return Ok(None),
+            Received::Binary(bytes) if bytes.first() == Some(&pty::STDIN) => {
+                return self.input(bytes.slice(1..), sender).await;
+            }
+            Received::Binary(_) => return Ok(None),
+            Received::Text(text) => match serde_json::from_str(&text) {
+                Ok(frame) => frame,
+                // Valid JSON of an unknown shape is told, anything else is ignored.
+                Err(_) if serde_json::from_str::<serde_json::Value>(&text).is_ok() => {
+                    ClientFrame::Unknown
+                }
+                Err(_) => return Ok(None),
+            },
+        };
+        match frame {
+            ClientFrame::Ping => sender.frame(&ServerFrame::Pong).await?,
+            ClientFrame::Unknown => {
+                sender
+                    .error(code::INVALID_FRAME, "unknown frame type")
+                    .await?
+            }
+            ClientFrame::Stdin { data } => return self.input(Bytes::from(data), sender).await,
+            _ if self.role == PtyRole::Viewer => return self.violation(sender).await,
+            ClientFrame::Resize { cols, rows } => {
+                let side = |cells: u32| u16::try_from(cells).ok().filter(|cells| *cells > 0);
+                if let (Some(cols), Some(rows)) = (side(cols), side(rows)) {
+                    self.run.running.resize(cols, rows);
+                }
+            }
+            ClientFrame::Signal { signal } => {
+                if let Some(signal) = known(&signal) {
+                    self.run.running.signal(signal);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Queues input. The queue is bounded: a client that sends more than the process reads waits.
+    async fn input(&mut self, bytes: Bytes, sender: &mut Sender) -> Result<Ended, Gone> {
+        if self.role == PtyRole::Viewer {
+            return self.violation(sender).await;
+        }
+        if self.stdin.try_send(bytes).is_err() {
+            let text = "the process does not read its input";
+            sender.error(code::STDIN_WRITE_FAILED, text).await?;
+            return Ok(Some((CLOSE_ERROR, "STDIN_WRITE_FAILED")));
+        }
+        Ok(None)
+    }
+
+    async fn violation(&mut self, sender: &mut Sender) -> Result<Ended, Gone> {
+        self.violations += 1;
+        sender
+            .error(code::READ_ONLY, "viewer connections are read-only")
+            .await?;
+        Ok((self.violations >= limits::PTY_VIOLATIONS).then_some((CLOSE_POLICY, "READ_ONLY")))
+    }
+}
+
+/// Writes queued input; ends when the process takes no more. After its end there is nothing to
+/// tell: the exit frame does.
+async fn write_stdin(run: &Run, mut queue: mpsc::Receiver<Bytes>) {
+    while let Some(bytes) = queue.recv().await {
+        if write_all(&run.running.input, &bytes).await.is_err() {
+            if run.running.ended().is_some() {
+                break;
+            }
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+fn known(signal: &str) -> Option<Signal> {
+    Some(match signal {
+        "SIGINT" => Signal::INT,
+        "SIGTERM" => Signal::TERM,
+        "SIGKILL" => Signal::KILL,
+        "SIGQUIT" => Signal::QUIT,
+        "SIGHUP" => Signal::HUP,
+        _ => return None,
+    })
+}

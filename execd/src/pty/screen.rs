@@ -1,0 +1,228 @@
+//! The last output of a session, addressed by how many bytes came before.
+
+use std::{collections::VecDeque, sync::Mutex, time::Duration};
+
+use tokio::sync::watch;
+
+use crate::limits;
+
+/// Which output. A terminal has only the first kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// Output from an offset on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    /// Offset of the first byte.
+    pub(super) from: u64,
+    pub(super) stream: Stream,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A ring of the last output. It grows as it is needed.
+#[derive(Debug)]
+pub(super) struct Screen {
+    state: Mutex<State>,
+    /// Bytes there ever were: changes wake the readers.
+    total: watch::Sender<u64>,
+    /// How far the holder has read, while there is one.
+    held: watch::Sender<Option<u64>>,
+    capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ring: VecDeque<u8>,
+    total: u64,
+    /// Ends of runs of one stream, oldest first; the last run is open.
+    runs: VecDeque<(u64, Stream)>,
+}
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self::with_capacity(limits::PTY_RING)
+    }
+}
+
+impl Screen {
+    fn with_capacity(capacity: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            total: watch::Sender::new(0),
+            held: watch::Sender::new(None),
+            capacity,
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of this lock panics")
+    }
+
+    /// Bytes there ever were.
+    pub(super) fn total(&self) -> u64 {
+        *self.total.borrow()
+    }
+
+    /// Adds output.
+    pub(super) fn push(&self, stream: Stream, bytes: &[u8]) {
+        let total = {
+            let mut state = self.state();
+            state.push(stream, bytes, self.capacity);
+            state.total
+        };
+        self.total.send_replace(total);
+    }
+
+    /// Gives the holder a moment to catch up before more output pushes out what it has not read.
+    pub(super) async fn make_room(&self, patience: Duration) {
+        let total = self.total();
+        let near = (self.capacity / 2) as u64;
+        let keeps_up = |held: &Option<u64>| held.is_none_or(|held| total - held.min(total) <= near);
+        let mut held = self.held.subscribe();
+        let _late = tokio::time::timeout(patience, held.wait_for(keeps_up)).await;
+    }
+
+    /// Notes how far the holder has read; `None`: there is no holder.
+    pub(super) fn held_at(&self, offset: Option<u64>) {
+        self.held.send_replace(offset);
+    }
+
+    /// Waits until there is something from an offset on.
+    pub(super) async fn beyond(&self, offset: u64) {
+        let mut total = self.total.subscribe();
+        // The sender lives as long as this.
+        let _closed = total.wait_for(|total| *total > offset).await;
+    }
+
+    /// Up to `max` bytes of one stream from an offset on, or from the oldest byte that is left.
+    pub(super) fn read(&self, offset: u64, max: usize) -> Option<Slice> {
+        self.state().read(offset, max, true)
+    }
+
+    /// The same without regard to streams: what replay frames carry.
+    pub(super) fn replay(&self, offset: u64, max: usize) -> Option<Slice> {
+        self.state().read(offset, max, false)
+    }
+}
+
+impl State {
+    fn push(&mut self, stream: Stream, bytes: &[u8], capacity: usize) {
+        self.total += bytes.len() as u64;
+        match self.runs.back_mut() {
+            Some((end, last)) if *last == stream => *end = self.total,
+            _ => self.runs.push_back((self.total, stream)),
+        }
+        let kept = &bytes[bytes.len().saturating_sub(capacity)..];
+        let excess = (self.ring.len() + kept.len()).saturating_sub(capacity);
+        self.ring.drain(..excess);
+        self.ring.extend(kept);
+        let oldest = self.oldest();
+        while self.runs.len() > 1 && self.runs.front().is_some_and(|(end, _)| *end <= oldest) {
+            self.runs.pop_front();
+        }
+    }
+
+    fn oldest(&self) -> u64 {
+        self.total - self.ring.len() as u64
+    }
+
+    fn read(&self, offset: u64, max: usize, one_stream: bool) -> Option<Slice> {
+        let from = offset.max(self.oldest());
+        if from >= self.total {
+            return None;
+        }
+        let run = self.runs.iter().find(|(end, _)| *end > from);
+        let (run_end, stream) = *run.expect("every byte is in a run");
+        let end = if one_stream { run_end } else { self.total };
+        let index = |offset: u64| usize::try_from(offset - self.oldest()).expect("in the ring");
+        let start = index(from);
+        let end = index(end).min(start + max);
+        let (front, back) = self.ring.as_slices();
+        let mut bytes = Vec::with_capacity(end - start);
+        let cut = front.len();
+        bytes.extend_from_slice(&front[start.min(cut)..end.min(cut)]);
+        bytes.extend_from_slice(&back[start.max(cut) - cut..end.max(cut) - cut]);
+        Some(Slice {
+            from,
+            stream,
+            bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn old_bytes_go_and_offsets_stay() {
+        let screen = Screen::with_capacity(8);
+        let all = |offset| {
+            screen
+                .replay(offset, 100)
+                .map(|slice| (slice.from, slice.bytes))
+        };
+        assert_eq!(all(0), None);
+        screen.push(Stream::Stdout, b"abcde");
+        assert_eq!(all(0), Some((0, b"abcde".to_vec())));
+        assert_eq!(all(3), Some((3, b"de".to_vec())));
+        assert_eq!((all(5), all(99)), (None, None));
+        screen.push(Stream::Stdout, b"fghij");
+        assert_eq!(all(0), Some((2, b"cdefghij".to_vec())));
+        screen.push(Stream::Stdout, b"0123456789ABCDEF");
+        assert_eq!(all(0), Some((18, b"89ABCDEF".to_vec())));
+        assert_eq!(screen.total(), 26);
+    }
+
+    #[test]
+    fn streams_stay_apart() {
+        let screen = Screen::with_capacity(100);
+        screen.push(Stream::Stdout, b"ab");
+        screen.push(Stream::Stdout, b"c");
+        screen.push(Stream::Stderr, b"XY");
+        screen.push(Stream::Stdout, b"d");
+        let read = |offset, max| {
+            screen
+                .read(offset, max)
+                .map(|slice| (slice.stream, slice.bytes))
+        };
+        assert_eq!(read(0, 9), Some((Stream::Stdout, b"abc".to_vec())));
+        assert_eq!(read(0, 2), Some((Stream::Stdout, b"ab".to_vec())));
+        assert_eq!(read(3, 9), Some((Stream::Stderr, b"XY".to_vec())));
+        assert_eq!(read(5, 9), Some((Stream::Stdout, b"d".to_vec())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_with_the_holder_ends() {
+        let screen = Screen::with_capacity(8);
+        screen.push(Stream::Stdout, b"0123456789");
+        let patience = Duration::from_secs(1);
+        screen.make_room(patience).await;
+        let start = tokio::time::Instant::now();
+        screen.held_at(Some(2));
+        screen.make_room(patience).await;
+        assert_eq!(start.elapsed(), patience, "late");
+        screen.held_at(Some(9));
+        screen.make_room(patience).await;
+        assert_eq!(start.elapsed(), patience, "near enough");
+    }
+
+    proptest! {
+        #[test]
+        fn the_ring_is_the_tail(pieces in proptest::collection::vec("[a-z]{0,12}", 0..8), offset in 0u64..80) {
+            let screen = Screen::with_capacity(16);
+            for piece in &pieces {
+                screen.push(Stream::Stdout, piece.as_bytes());
+            }
+            let whole = pieces.concat().into_bytes();
+            let from = (offset as usize).max(whole.len().saturating_sub(16));
+            let want = whole.get(from..).filter(|tail| !tail.is_empty()).map(<[u8]>::to_vec);
+            prop_assert_eq!(screen.replay(offset, 100).map(|slice| slice.bytes), want);
+        }
+    }
+}

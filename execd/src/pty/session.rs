@@ -1,0 +1,281 @@
+//! Sessions and who holds them.
+
+use std::{
+    collections::HashMap,
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use osb_protocol::execd::pty::PtyStatus;
+use rustix::process::Signal;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::{
+    process::{Running, read, read_now},
+    screen::{Screen, Stream},
+};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    limits,
+    process::Exit,
+};
+
+/// All sessions. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Sessions {
+    all: Arc<Mutex<HashMap<String, Arc<Session>>>>,
+}
+
+impl Sessions {
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.all.lock().expect("no holder of this lock panics")
+    }
+
+    /// Makes a session; nothing is started.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn add(&self, cwd: Option<PathBuf>, command: Option<String>) -> ApiResult<String> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let session = Session {
+            id: id.clone(),
+            cwd,
+            command,
+            screen: Screen::default(),
+            state: Mutex::default(),
+            deleted: CancellationToken::new(),
+        };
+        let mut all = self.all();
+        if all.len() >= limits::PTY_SESSIONS {
+            let message = format!("{} pty sessions exist already", limits::PTY_SESSIONS);
+            return Err(ApiError::runtime(message));
+        }
+        all.insert(id.clone(), Arc::new(session));
+        Ok(id)
+    }
+
+    /// A session.
+    ///
+    /// # Errors
+    /// 404 when there is none of that id.
+    pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
+        self.all().get(id).cloned().ok_or_else(|| not_found(id))
+    }
+
+    /// Forgets a session and ends what runs in it.
+    ///
+    /// # Errors
+    /// 404 when there is none of that id.
+    pub(super) fn delete(&self, id: &str) -> ApiResult<()> {
+        let session = self.all().remove(id).ok_or_else(|| not_found(id))?;
+        session.deleted.cancel();
+        if let Some(run) = session.run() {
+            run.running.process.kill_tree();
+        }
+        Ok(())
+    }
+}
+
+fn not_found(id: &str) -> ApiError {
+    ApiError::no_session(format!("pty session {id} not found"))
+}
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: String,
+    cwd: Option<PathBuf>,
+    command: Option<String>,
+    pub(super) screen: Screen,
+    state: Mutex<State>,
+    /// Cancelled when the session is deleted.
+    pub(super) deleted: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    run: Option<Arc<Run>>,
+    holder: Option<Holder>,
+    next_holder: u64,
+}
+
+/// One process of a session, from its start to its last byte.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) running: Running,
+    /// Set when all its output is in the screen: how it ended, and the total then.
+    pub(super) end: watch::Sender<Option<(Exit, u64)>>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    number: u64,
+    evict: CancellationToken,
+    /// Closed when the holder has let go.
+    gone: CancellationToken,
+}
+
+/// The exclusive right to write. Dropping it lets the next one in.
+#[derive(Debug)]
+pub(super) struct Hold {
+    session: Arc<Session>,
+    number: u64,
+    /// Cancelled when somebody else takes over.
+    pub(super) evicted: CancellationToken,
+    gone: CancellationToken,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.session.state();
+        if state
+            .holder
+            .as_ref()
+            .is_some_and(|holder| holder.number == self.number)
+        {
+            state.holder = None;
+            self.session.screen.held_at(None);
+        }
+        drop(state);
+        self.gone.cancel();
+    }
+}
+
+impl Session {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of this lock panics")
+    }
+
+    /// The process, while it runs or its output is being read.
+    pub(super) fn run(&self) -> Option<Arc<Run>> {
+        let run = self.state().run.clone();
+        run.filter(|run| run.end.borrow().is_none())
+    }
+
+    pub(super) fn status(&self) -> PtyStatus {
+        PtyStatus {
+            session_id: self.id.clone(),
+            running: self.run().is_some_and(|run| run.running.ended().is_none()),
+            output_offset: self.screen.total(),
+        }
+    }
+
+    /// Takes the session unless somebody holds it.
+    pub(super) fn hold(self: &Arc<Self>) -> Option<Hold> {
+        let mut state = self.state();
+        if state.holder.is_some() {
+            return None;
+        }
+        let number = state.next_holder;
+        state.next_holder += 1;
+        let evicted = CancellationToken::new();
+        let gone = CancellationToken::new();
+        state.holder = Some(Holder {
+            number,
+            evict: evicted.clone(),
+            gone: gone.clone(),
+        });
+        Some(Hold {
+            session: Arc::clone(self),
+            number,
+            evicted,
+            gone,
+        })
+    }
+
+    /// Takes the session from whoever holds it. `None` when the holder does not let go in time.
+    pub(super) async fn take_over(self: &Arc<Self>) -> Option<Hold> {
+        let taken = async {
+            loop {
+                if let Some(hold) = self.hold() {
+                    return hold;
+                }
+                let holder = self
+                    .state()
+                    .holder
+                    .as_ref()
+                    .map(|holder| (holder.evict.clone(), holder.gone.clone()));
+                if let Some((evict, gone)) = holder {
+                    evict.cancel();
+                    gone.cancelled().await;
+                }
+            }
+        };
+        tokio::time::timeout(limits::PTY_TAKEOVER, taken).await.ok()
+    }
+
+    /// The running process; started if none runs.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(super) fn started(self: &Arc<Self>, app: &App, terminal: bool) -> io::Result<Arc<Run>> {
+        let mut state = self.state();
+        if let Some(run) = state.run.as_ref().filter(|run| run.end.borrow().is_none()) {
+            return Ok(Arc::clone(run));
+        }
+        let running = Running::start(app, self.cwd.as_deref(), self.command.as_deref(), terminal)?;
+        info!(
+            id = self.id,
+            pid = running.process.pid().as_raw_nonzero(),
+            "pty started"
+        );
+        let run = Arc::new(Run {
+            running,
+            end: watch::Sender::new(None),
+        });
+        app.tasks
+            .spawn("pty", Arc::clone(self).pump(Arc::clone(&run)));
+        state.run = Some(Arc::clone(&run));
+        Ok(run)
+    }
+
+    /// Moves output to the screen until the process ended and everything it wrote is there.
+    async fn pump(self: Arc<Self>, run: Arc<Run>) {
+        let moves = run.running.outputs.iter().map(|(stream, end)| async {
+            let mut buffer = vec![0; limits::PTY_READ];
+            while let Some(len) = read(end, &mut buffer).await {
+                self.screen.push(*stream, &buffer[..len]);
+                self.screen.make_room(limits::PTY_PATIENCE).await;
+            }
+        });
+        let all_closed = futures::future::join_all(moves);
+        let exit = tokio::select! {
+            _ = all_closed => run.running.process.exited().await,
+            exit = run.running.process.exited() => exit,
+        };
+        // What the process wrote is in the kernel now; children of it may write on, and are not
+        // waited for.
+        for (stream, end) in &run.running.outputs {
+            self.drain(*stream, end);
+        }
+        info!(id = self.id, %exit, "pty ended");
+        run.end.send_replace(Some((exit, self.screen.total())));
+        let mut state = self.state();
+        // The descriptors close here, which hangs up the terminal of whoever is left on it.
+        if state
+            .run
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, &run))
+        {
+            state.run = None;
+        }
+        drop(state);
+        run.running.process.signal_group(Signal::HUP);
+    }
+
+    /// Bounded by what a ring takes: more than that would be pushed out anyway.
+    fn drain(&self, stream: Stream, end: &super::process::End) {
+        let mut buffer = vec![0; limits::PTY_READ];
+        let mut left = limits::PTY_RING;
+        while left > 0
+            && let Some(len) = read_now(end, &mut buffer)
+        {
+            self.screen.push(stream, &buffer[..len]);
+            left = left.saturating_sub(len);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A WebSocket with the contract's frames and deadlines (contract: execd §9.3).
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::{
+    SinkExt, StreamExt,
+    stream::{SplitSink, SplitStream},
+};
+use osb_protocol::execd::pty::{self, ServerFrame};
+use tokio::time::timeout;
+
+use super::screen::{Slice, Stream};
+use crate::limits;
+
+/// The client is gone, or too slow to be served.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// What the client sent.
+#[derive(Debug)]
+pub(super) enum Received {
+    Text(Utf8Bytes),
+    Binary(Bytes),
+    /// Something that only shows that the client lives.
+    Alive,
+}
+
+/// The sending side.
+pub(super) struct Sender(SplitSink<WebSocket, Message>);
+
+/// The receiving side.
+pub(super) struct Receiver(SplitStream<WebSocket>);
+
+pub(super) fn split(socket: WebSocket) -> (Sender, Receiver) {
+    let (sink, stream) = socket.split();
+    (Sender(sink), Receiver(stream))
+}
+
+impl Receiver {
+    /// The next frame. Safe to cancel: silence is measured by the caller.
+    pub(super) async fn next(&mut self) -> Result<Received, Gone> {
+        match self.0.next().await {
+            Some(Ok(Message::Text(text))) => Ok(Received::Text(text)),
+            Some(Ok(Message::Binary(bytes))) => Ok(Received::Binary(bytes)),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Received::Alive),
+            Some(Ok(Message::Close(_)) | Err(_)) | None => Err(Gone),
+        }
+    }
+}
+
+impl Sender {
+    async fn send(&mut self, message: Message) -> Result<(), Gone> {
+        match timeout(limits::PTY_WRITE, self.0.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone),
+        }
+    }
+
+    /// Text frames end with a newline.
+    pub(super) async fn frame(&mut self, frame: &ServerFrame) -> Result<(), Gone> {
+        let mut text = serde_json::to_string(frame).expect("frames are JSON");
+        text.push('\n');
+        self.send(Message::Text(text.into())).await
+    }
+
+    pub(super) async fn error(&mut self, code: &str, error: impl Into<String>) -> Result<(), Gone> {
+        let frame = ServerFrame::Error {
+            error: error.into(),
+            code: code.to_owned(),
+        };
+        self.frame(&frame).await
+    }
+
+    /// Live output.
+    pub(super) async fn output(&mut self, slice: &Slice) -> Result<(), Gone> {
+        let tag = match slice.stream {
+            Stream::Stdout => pty::STDOUT,
+            Stream::Stderr => pty::STDERR,
+        };
+        let mut frame = BytesMut::with_capacity(1 + slice.bytes.len());
+        frame.put_u8(tag);
+        frame.put_slice(&slice.bytes);
+        self.send(Message::Binary(frame.freeze())).await
+    }
+
+    /// Output with the offset of its first byte.
+    pub(super) async fn replay(&mut self, slice: &Slice) -> Result<(), Gone> {
+        let mut frame = BytesMut::with_capacity(9 + slice.bytes.len());
+        frame.put_u8(pty::REPLAY);
+        frame.put_u64(slice.from);
+        frame.put_slice(&slice.bytes);
+        self.send(Message::Binary(frame.freeze())).await
+    }
+
+    /// Asks whether the client lives.
+    pub(super) async fn ping(&mut self) -> Result<(), Gone> {
+        self.send(Message::Ping(Bytes::new())).await
+    }
+
+    /// Ends the connection. A client that does not read gets no reason.
+    pub(super) async fn close(mut self, code: u16, reason: &'static str) {
+        let frame = CloseFrame {
+            code,
+            reason: Utf8Bytes::from_static(reason),
+        };
+        let close = async {
+            let _gone = self.0.send(Message::Close(Some(frame))).await;
+            let _gone = self.0.close().await;
+        };
+        let _late = timeout(limits::PTY_CLOSE, close).await;
+    }
+}

@@ -1,0 +1,224 @@
+//! Streams, exit codes, signals, timeouts, background commands (contract: execd §4, §5, §8).
+
+use osb_protocol::execd::event::EventKind;
+use serde_json::json;
+
+use crate::support::{Daemon, alive, daemon, events, eventually, texts};
+
+#[tokio::test]
+async fn a_stream_begins_with_init_and_ends_with_its_last_event() {
+    let daemon = daemon();
+    let text = "printf 'a\\n\\nb'; printf 'two\\r\\nlines\\xff\\n' >&2; exit 3";
+    let events = daemon.run(json!({ "command": text })).await;
+    assert_eq!(events[0].kind, EventKind::Init);
+    assert_eq!(events[0].text.len(), 32);
+    assert_eq!(
+        (events[1].kind, events[1].text.as_str()),
+        (EventKind::Ping, "pong")
+    );
+    assert_eq!(texts(&events, EventKind::Stdout), ["a", "\n", "b"]);
+    assert_eq!(texts(&events, EventKind::Stderr), ["two", "lines\u{FFFD}"]);
+    let last = events.last().unwrap();
+    let error = last.error.as_ref().unwrap();
+    assert_eq!(
+        (error.ename.as_str(), error.evalue.as_str()),
+        ("CommandExecError", "3")
+    );
+    assert_eq!(error.traceback.as_ref().unwrap(), &["exit status 3"]);
+    let status = daemon
+        .get(&format!("/command/status/{}", events[0].text))
+        .await
+        .json();
+    assert_eq!(
+        (&status["running"], &status["exit_code"]),
+        (&json!(false), &json!(3))
+    );
+    assert_eq!(status["content"], text);
+}
+
+#[tokio::test]
+async fn success_signals_and_failures_to_start() {
+    let daemon = daemon();
+    let events = daemon
+        .run(json!({ "command": "true", "envs": null, "timeout": null }))
+        .await;
+    assert_eq!(events.last().unwrap().exit_code(), Some(0));
+    let events = daemon.run(json!({ "command": "kill -TERM $$" })).await;
+    let error = events.last().unwrap().error.clone().unwrap();
+    assert_eq!(error.evalue, "-1");
+    assert_eq!(error.traceback.unwrap(), ["signal: terminated"]);
+    let events = daemon.run(json!({ "argv": ["no-such-program"] })).await;
+    let error = events.last().unwrap().error.clone().unwrap();
+    assert_eq!(error.traceback.unwrap(), [error.evalue]);
+}
+
+#[tokio::test]
+async fn argv_runs_without_a_shell_and_environments_are_layered() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join(".env");
+    std::fs::write(&file, "FROM_FILE='of file'\nBOTH=file\n").unwrap();
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command
+            .env("EXECD_ENVS", &file)
+            .env("JUPYTER_TOKEN", "hidden");
+    });
+    let events = daemon
+        .run(json!({ "argv": ["printf", "%s\\n", "$HOME", "a b"], "cwd": place.path() }))
+        .await;
+    assert_eq!(texts(&events, EventKind::Stdout), ["$HOME", "a b"]);
+    let text = "echo \"$FROM_FILE|$BOTH|$JUPYTER_TOKEN|$PWD|$EXECD_ENVS\"";
+    let envs = json!({ "BOTH": "request", "D": place.path() });
+    let events = daemon
+        .run(json!({ "command": text, "envs": envs, "cwd": "$D" }))
+        .await;
+    let (place, file) = (place.path().display(), file.display());
+    assert_eq!(
+        texts(&events, EventKind::Stdout),
+        [format!("of file|request||{place}|{file}")]
+    );
+}
+
+#[tokio::test]
+async fn a_timeout_kills_the_whole_tree() {
+    let daemon = daemon();
+    // One child in the group, one in a session of its own.
+    let text = "sleep 1000 & echo $!; setsid sleep 1000 & echo $!; wait";
+    let events = daemon
+        .run(json!({ "command": text, "timeout": 1000 }))
+        .await;
+    let error = events.last().unwrap().error.as_ref().unwrap();
+    assert_eq!(error.evalue, "-1");
+    assert!(
+        error
+            .traceback
+            .as_ref()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains("timeout"))
+    );
+    let pids: Vec<i32> = texts(&events, EventKind::Stdout)
+        .iter()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        eventually("the child is dead", async || (!alive(pid)).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_command_ends_with_an_error() {
+    let daemon = daemon();
+    let started = daemon
+        .post(
+            "/command",
+            json!({ "command": "sleep 1000", "background": true }),
+        )
+        .await;
+    let id = events(&started.body)[0].text.clone();
+    let stopped = daemon.delete(&format!("/command?id={id}")).await;
+    assert_eq!((stopped.status.as_u16(), stopped.text()), (200, ""));
+    assert_eq!(stopped.headers["content-length"], "0");
+    eventually("the command ended", async || {
+        let status = daemon.get(&format!("/command/status/{id}")).await.json();
+        (status["exit_code"] == -1).then_some(())
+    })
+    .await;
+    let again = daemon.delete(&format!("/code?id={id}")).await;
+    assert_eq!(
+        (again.status.as_u16(), again.code().as_str()),
+        (500, "RUNTIME_ERROR")
+    );
+    assert!(again.text().contains("is not running"));
+    assert_eq!(daemon.delete("/command?id=unknown").await.status, 500);
+    assert_eq!(daemon.delete("/command").await.code(), "MISSING_QUERY");
+}
+
+#[tokio::test]
+async fn background_commands_are_read_by_cursor() {
+    let daemon = daemon();
+    let text = "echo one; echo two >&2; exit 4";
+    let events = daemon
+        .run(json!({ "command": text, "background": true }))
+        .await;
+    let kinds: Vec<EventKind> = events.iter().map(|event| event.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            EventKind::Init,
+            EventKind::Ping,
+            EventKind::ExecutionComplete
+        ]
+    );
+    let id = &events[0].text;
+    let status = eventually("the command ended", async || {
+        let status = daemon.get(&format!("/command/status/{id}")).await.json();
+        (status["running"] == false).then_some(status)
+    })
+    .await;
+    assert_eq!(
+        (&status["exit_code"], &status["error"]),
+        (&json!(4), &json!("exit status 4"))
+    );
+    let logs = daemon.get(&format!("/command/{id}/logs")).await;
+    assert_eq!(logs.text(), "one\ntwo\n");
+    assert_eq!(logs.headers["execd-commands-tail-cursor"], "8");
+    let rest = daemon.get(&format!("/command/{id}/logs?cursor=4")).await;
+    assert_eq!(rest.text(), "two\n");
+    for cursor in ["8", "99"] {
+        let rest = daemon
+            .get(&format!("/command/{id}/logs?cursor={cursor}"))
+            .await;
+        assert_eq!((rest.status.as_u16(), rest.text()), (200, ""));
+        assert_eq!(rest.headers["execd-commands-tail-cursor"], cursor);
+    }
+    let foreground = daemon.run(json!({ "command": "true" })).await;
+    for path in [
+        format!("/command/{id}/logs?cursor=-1"),
+        format!("/command/{}/logs", foreground[0].text),
+        "/command/unknown/logs".to_owned(),
+    ] {
+        let refused = daemon.get(&path).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (400, "INVALID_REQUEST_BODY")
+        );
+    }
+    let unknown = daemon.get("/command/status/unknown").await;
+    assert_eq!(
+        (unknown.status.as_u16(), unknown.code().as_str()),
+        (404, "INVALID_REQUEST_BODY")
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_a_rule_is_refused() {
+    let daemon = daemon();
+    for body in [
+        json!({}),
+        json!({ "command": "a", "argv": ["a"] }),
+        json!({ "command": "a", "cwd": "/none" }),
+    ] {
+        let refused = daemon.post("/command", body).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (400, "INVALID_REQUEST_BODY")
+        );
+    }
+}
+
+#[tokio::test]
+async fn many_at_once() {
+    let daemon = daemon();
+    let runs = (0..50).map(|index| daemon.run(json!({ "command": format!("exit {index}") })));
+    for (index, events) in futures::future::join_all(runs)
+        .await
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(
+            events.last().unwrap().exit_code(),
+            Some(i32::try_from(index).unwrap())
+        );
+    }
+}

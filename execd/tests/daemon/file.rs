@@ -1,0 +1,288 @@
+//! Files and directories over HTTP (contract: execd §10, A3).
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Daemon, daemon};
+
+/// A form as the official SDK writes it.
+fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, content) in parts {
+        let head = format!(
+            "--xyz\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a\\\"b.txt\"\r\nContent-Type: application/octet-stream\r\n\r\n"
+        );
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"--xyz--\r\n");
+    body
+}
+
+async fn upload(daemon: &Daemon, parts: &[(&str, &[u8])]) -> Answer {
+    let kind = [("content-type", "multipart/form-data; boundary=xyz")];
+    Answer::of(
+        daemon
+            .send(Method::POST, "/files/upload", &kind, form(parts))
+            .await,
+    )
+    .await
+}
+
+fn metadata(path: &Path) -> Vec<u8> {
+    json!({ "path": path, "owner": null, "group": null, "mode": 640 })
+        .to_string()
+        .into_bytes()
+}
+
+#[tokio::test]
+async fn what_is_uploaded_is_downloaded() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let (first, second) = (place.path().join("new/a b.bin"), place.path().join("c"));
+    let large: Vec<u8> = (0..5_000_000u32).map(|index| (index % 251) as u8).collect();
+    // In the second pair the file comes before its metadata.
+    let parts: [(&str, &[u8]); 4] = [
+        ("metadata", &metadata(&first)),
+        ("file", &large),
+        ("file", b"second"),
+        ("metadata", &metadata(&second)),
+    ];
+    let answer = upload(&daemon, &parts).await;
+    assert_eq!((answer.status.as_u16(), answer.text()), (200, ""));
+    assert_eq!(
+        fs::metadata(&first).unwrap().permissions().mode() & 0o777,
+        0o640
+    );
+    assert_eq!(fs::read(&second).unwrap(), b"second");
+    let path = format!("/files/download?path={}", first.display()).replace(' ', "+");
+    let whole = daemon.get(&path).await;
+    assert_eq!(whole.status, 200);
+    assert_eq!(whole.body, large);
+    assert_eq!(
+        whole.headers["content-disposition"],
+        "attachment; filename=\"a b.bin\""
+    );
+    for (range, want, told) in [
+        ("bytes=0-9", &large[..10], "bytes 0-9/5000000"),
+        (
+            "bytes=-3",
+            &large[4_999_997..],
+            "bytes 4999997-4999999/5000000",
+        ),
+        (
+            "bytes=1000000-",
+            &large[1_000_000..],
+            "bytes 1000000-4999999/5000000",
+        ),
+    ] {
+        let part = daemon.get_with(&path, &[("range", range)]).await;
+        assert_eq!(
+            (part.status.as_u16(), &part.body[..]),
+            (206, want),
+            "{range}"
+        );
+        assert_eq!(part.headers["content-range"], told);
+    }
+    let beyond = daemon.get_with(&path, &[("range", "bytes=5000000-")]).await;
+    assert_eq!(
+        (beyond.status.as_u16(), beyond.code().as_str()),
+        (416, "UNKNOWN")
+    );
+    assert_eq!(beyond.headers["content-range"], "bytes */5000000");
+    assert_eq!(
+        daemon.get_with(&path, &[("range", "lines=1")]).await.status,
+        416
+    );
+    let tag = whole.headers["etag"].to_str().unwrap();
+    assert_eq!(
+        daemon
+            .get_with(&path, &[("if-none-match", tag)])
+            .await
+            .status,
+        304
+    );
+    let stale = [("range", "bytes=0-1"), ("if-range", "\"stale\"")];
+    assert_eq!(daemon.get_with(&path, &stale).await.status, 200);
+    assert_eq!(
+        fs::read_dir(place.path().join("new")).unwrap().count(),
+        1,
+        "nothing is left over"
+    );
+}
+
+#[tokio::test]
+async fn lines_of_a_file() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("f");
+    fs::write(&file, "a\nb\r\nc\n").unwrap();
+    let path = format!("/files/download?path={}", file.display());
+    let lines = daemon.get(&format!("{path}&offset=2&limit=2")).await;
+    assert_eq!((lines.status.as_u16(), lines.text()), (200, "b\nc"));
+    assert_eq!(daemon.get(&format!("{path}&offset=9")).await.text(), "");
+    for bad in ["offset=0", "limit=x"] {
+        assert_eq!(
+            daemon.get(&format!("{path}&{bad}")).await.code(),
+            "INVALID_REQUEST_BODY"
+        );
+    }
+    let both = daemon
+        .get_with(&format!("{path}&limit=1"), &[("range", "bytes=0-1")])
+        .await;
+    assert_eq!(both.status, 400);
+}
+
+#[tokio::test]
+async fn forms_that_are_wrong() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let target = metadata(&place.path().join("f"));
+    let pair: [(&str, &[u8]); 2] = [("metadata", &target), ("file", b"x")];
+    let twice: [(&str, &[u8]); 3] = [pair[0], pair[0], pair[1]];
+    let no_json: [(&str, &[u8]); 2] = [("metadata", b"{"), ("file", b"x")];
+    let directory = metadata(place.path());
+    let onto_directory: [(&str, &[u8]); 2] = [("metadata", &directory), ("file", b"x")];
+    for (parts, status, code) in [
+        (&pair[..1], 400, "INVALID_FILE_CONTENT"),
+        (&pair[1..], 400, "INVALID_FILE_METADATA"),
+        (&twice[..], 400, "INVALID_FILE"),
+        (&no_json[..], 400, "INVALID_FILE_METADATA"),
+        (&onto_directory[..], 500, "RUNTIME_ERROR"),
+    ] {
+        let answer = upload(&daemon, parts).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (status, code)
+        );
+    }
+    let no_form = daemon.post("/files/upload", json!({})).await;
+    assert_eq!(
+        (no_form.status.as_u16(), no_form.code().as_str()),
+        (400, "INVALID_FILE")
+    );
+}
+
+#[tokio::test]
+async fn the_life_of_a_tree() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().display().to_string();
+    let made = daemon
+        .post(
+            "/directories",
+            json!({ format!("{root}/d/e"): { "mode": 750 } }),
+        )
+        .await;
+    assert_eq!((made.status.as_u16(), made.text()), (200, ""));
+    fs::write(place.path().join("d/f.txt"), "one two two").unwrap();
+    let info = daemon
+        .get(&format!("/files/info?path={root}/d/f.txt&path={root}/d/e"))
+        .await
+        .json();
+    let file = &info[format!("{root}/d/f.txt")];
+    assert_eq!((&file["type"], &file["size"]), (&json!("file"), &json!(11)));
+    let directory = &info[format!("{root}/d/e")];
+    assert_eq!(
+        (&directory["type"], &directory["mode"]),
+        (&json!("directory"), &json!(750))
+    );
+
+    let wanted = json!({ format!("{root}/d/f.txt"): { "old": "two", "new": "2" } });
+    let counted = daemon
+        .post("/files/replace?verbose=true", wanted.clone())
+        .await
+        .json();
+    assert_eq!(
+        counted[format!("{root}/d/f.txt")],
+        json!({ "replacedCount": 2 })
+    );
+    assert_eq!(daemon.post("/files/replace", wanted).await.text(), "");
+    let mode = json!({ format!("{root}/d/f.txt"): { "mode": 600 } });
+    assert_eq!(daemon.post("/files/permissions", mode).await.status, 200);
+
+    let moved = json!([{ "src": format!("{root}/d/f.txt"), "dest": format!("{root}/n/g.txt") }]);
+    assert_eq!(daemon.post("/files/mv", moved.clone()).await.status, 200);
+    assert_eq!(
+        daemon.post("/files/mv", moved).await.code(),
+        "FILE_NOT_FOUND"
+    );
+    assert_eq!(fs::read(place.path().join("n/g.txt")).unwrap(), b"one 2 2");
+
+    let paths = |answer: Value| -> Vec<String> {
+        let entries = answer.as_array().unwrap().clone();
+        entries
+            .iter()
+            .map(|entry| entry["path"].as_str().unwrap().replace(&root, ""))
+            .collect()
+    };
+    let listed = daemon
+        .get(&format!("/directories/list?path={root}&depth=2"))
+        .await
+        .json();
+    assert_eq!(paths(listed), ["/d", "/d/e", "/n", "/n/g.txt"]);
+    let found = daemon
+        .get(&format!("/files/search?path={root}&pattern=*.txt"))
+        .await
+        .json();
+    assert_eq!(paths(found), ["/n/g.txt"]);
+
+    let refused = daemon.delete(&format!("/files?path={root}/d")).await;
+    assert!(refused.status == 500 && refused.text().contains("path is a directory"));
+    for _ in 0..2 {
+        assert_eq!(
+            daemon
+                .delete(&format!("/files?path={root}/n/g.txt"))
+                .await
+                .status,
+            200
+        );
+        assert_eq!(
+            daemon
+                .delete(&format!("/directories?path={root}/d"))
+                .await
+                .status,
+            200
+        );
+    }
+    let gone = daemon.get(&format!("/files/info?path={root}/d")).await;
+    assert_eq!(
+        (gone.status.as_u16(), gone.code().as_str()),
+        (404, "FILE_NOT_FOUND")
+    );
+}
+
+#[tokio::test]
+async fn queries_that_are_wrong() {
+    let daemon = daemon();
+    for (path, status, code) in [
+        ("/files/download", 400, "MISSING_QUERY"),
+        ("/files/search", 400, "MISSING_QUERY"),
+        ("/files/search?path=/none", 404, "FILE_NOT_FOUND"),
+        ("/files/download?path=/none", 404, "FILE_NOT_FOUND"),
+        ("/files/download?path=/", 400, "INVALID_REQUEST_BODY"),
+        ("/directories/list", 400, "MISSING_QUERY"),
+        (
+            "/directories/list?path=/&depth=-1",
+            400,
+            "INVALID_REQUEST_BODY",
+        ),
+        (
+            "/directories/list?path=/etc/passwd",
+            400,
+            "INVALID_REQUEST_BODY",
+        ),
+        ("/directories/list?path=/none", 404, "FILE_NOT_FOUND"),
+    ] {
+        let answer = daemon.get(path).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (status, code),
+            "{path}"
+        );
+    }
+    assert_eq!(daemon.get("/files/info").await.json(), json!({}));
+}

@@ -1,0 +1,143 @@
+//! The daemon in front of the user's entry point (contract: execd §15, A9.4).
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{Daemon, alive, eventually};
+
+fn init(place: &Path, argv: &[&str]) -> Daemon {
+    let args = [["init", "--port", "0", "--"].as_slice(), argv].concat();
+    Daemon::start(&args, |command| {
+        command
+            .env("EXECD_ENVS", place.join("new/.env"))
+            .env("PLACE", place);
+    })
+}
+
+/// Waits for a file and reads it.
+async fn written(path: &Path) -> String {
+    eventually("the file was written", async || {
+        std::fs::read_to_string(path)
+            .ok()
+            .filter(|text| text.ends_with('\n'))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_status_of_the_entry_point_is_the_daemon_s() {
+    let place = tempfile::tempdir().unwrap();
+    assert_eq!(
+        init(place.path(), &["sh", "-c", "exit 7"]).wait().code(),
+        Some(7)
+    );
+    assert_eq!(
+        init(place.path(), &["sh", "-c", "kill -KILL $$"])
+            .wait()
+            .code(),
+        Some(137)
+    );
+    assert_eq!(
+        init(place.path(), &["-c", "exit", "9"]).wait().code(),
+        Some(9)
+    );
+    assert!(place.path().join("new/.env").exists());
+}
+
+#[tokio::test]
+async fn an_entry_point_that_cannot_run_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, code) in [("no-such-program", 127), ("/etc/passwd", 126)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_execd"))
+            .args(["init", "--port", "0", "--", name])
+            .env("EXECD_ENVS", place.path().join(".env"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            told.contains("cannot start the entry point") && told.contains(name),
+            "{told}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn signals_are_passed_on_and_the_rest_is_ended() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "trap 'echo usr1 > $PLACE/usr1' USR1; trap 'echo term > $PLACE/term; exit 5' TERM; \
+                setsid sh -c 'trap \"\" TERM HUP; echo $$ > $PLACE/stubborn; while :; do sleep 0.1; done' & \
+                echo ready > $PLACE/ready; while :; do sleep 0.1; done";
+    let daemon = init(place.path(), &["sh", "-c", text]);
+    let at = |name: &str| place.path().join(name);
+    written(&at("ready")).await;
+    let stubborn: i32 = written(&at("stubborn")).await.trim().parse().unwrap();
+    daemon.signal(Signal::USR1);
+    written(&at("usr1")).await;
+    daemon.signal(Signal::TERM);
+    let status = daemon.wait();
+    assert_eq!((status.code(), status.signal()), (Some(5), None));
+    assert_eq!(written(&at("term")).await, "term\n");
+    assert!(!alive(stubborn), "what ignores SIGTERM is killed");
+}
+
+#[tokio::test]
+async fn orphans_are_reaped_and_commands_keep_their_status() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = init(place.path(), &["sleep", "1000"]);
+    for round in 0..20 {
+        // The child outlives its parent, then ends: only init can reap it.
+        let text = format!("(setsid sh -c 'exit 1' &); exit {}", round + 1);
+        let events = daemon.run(json!({ "command": text })).await;
+        assert_eq!(events.last().unwrap().exit_code(), Some(round + 1));
+    }
+    eventually("no zombie is left", async || {
+        let children = format!("/proc/{0}/task/{0}/children", daemon.pid());
+        let children = std::fs::read_to_string(children).unwrap();
+        (children.split_whitespace().count() == 1).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_start_script_exports_to_everything() {
+    let place = tempfile::tempdir().unwrap();
+    let script = place.path().join("pre.sh");
+    std::fs::write(&script, "echo noise; export FROM_SCRIPT='two\nlines'\n").unwrap();
+    let args = [
+        "init",
+        "--port",
+        "0",
+        "--",
+        "sh",
+        "-c",
+        "echo \"$FROM_SCRIPT$EXECD_ACCESS_TOKEN\" > $PLACE/seen; sleep 1000",
+    ];
+    let daemon = Daemon::start(&args, |command| {
+        command
+            .env("EXECD_BOOTSTRAP_PRE_SCRIPT", &script)
+            .env("EXECD_ENVS", place.path().join(".env"))
+            .env("EXECD_ACCESS_TOKEN", "secret-of-the-daemon")
+            .env("PLACE", place.path());
+    })
+    .with_header("x-execd-access-token", "secret-of-the-daemon");
+    let seen = place.path().join("seen");
+    let seen = eventually("the entry point wrote", async || {
+        std::fs::read_to_string(&seen)
+            .ok()
+            .filter(|text| text.contains("lines\n"))
+    })
+    .await;
+    assert_eq!(seen, "two\nlines\n");
+    let events = daemon
+        .run(json!({ "command": "test \"$FROM_SCRIPT\" = \"$(printf 'two\\nlines')\"" }))
+        .await;
+    assert_eq!(events.last().unwrap().exit_code(), Some(0));
+}

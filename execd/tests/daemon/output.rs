@@ -1,0 +1,89 @@
+//! Output that is large, slow to be read, or longer than its command.
+
+use http::Method;
+use http_body_util::BodyExt;
+use osb_protocol::execd::event::EventKind;
+use serde_json::json;
+
+use crate::support::{Answer, alive, daemon, events, eventually, texts};
+
+#[tokio::test]
+async fn every_line_arrives_once_and_in_order() {
+    let daemon = daemon();
+    let events = daemon.run(json!({ "command": "seq 1 100000" })).await;
+    let lines = texts(&events, EventKind::Stdout);
+    assert_eq!(lines.len(), 100_000);
+    assert!(
+        lines
+            .iter()
+            .zip(1..)
+            .all(|(line, number)| *line == number.to_string())
+    );
+}
+
+#[tokio::test]
+async fn a_long_line_is_one_event() {
+    let daemon = daemon();
+    let events = daemon
+        .run(json!({ "command": "head -c 3000000 /dev/zero | tr '\\0' x" }))
+        .await;
+    let lines = texts(&events, EventKind::Stdout);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0].len(), 3_000_000);
+}
+
+#[tokio::test]
+async fn a_slow_reader_stalls_nobody_and_loses_nothing() {
+    let daemon = daemon();
+    let text = "seq 1 2000000 | tee /dev/stderr | wc -c > /dev/null; echo done > \"$MARK\"";
+    let place = tempfile::tempdir().unwrap();
+    let mark = place.path().join("mark");
+    let body = json!({ "command": text, "envs": { "MARK": &mark } }).to_string();
+    let response = daemon.send(Method::POST, "/command", &[], body).await;
+    // Nothing is read until the command has ended.
+    eventually("the command ended", async || mark.exists().then_some(())).await;
+    let answer = Answer::of(response).await;
+    let events = events(&answer.body);
+    let lines = texts(&events, EventKind::Stderr);
+    assert_eq!(lines.len(), 2_000_000);
+    assert_eq!(lines.last(), Some(&"2000000"));
+    assert_eq!(events.last().unwrap().exit_code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_child_that_keeps_the_pipe_holds_nothing_and_lives_on() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let mark = place.path().join("mark");
+    // It writes long after the command ended: a closed pipe would kill it before it leaves its mark.
+    let child =
+        "while ! test -e \"$GO\"; do sleep 0.05; done; echo late; echo later; echo x > \"$MARK\"";
+    let go = place.path().join("go");
+    let text = format!("({child}) & echo $!");
+    let events = daemon
+        .run(json!({ "command": text, "envs": { "MARK": &mark, "GO": &go } }))
+        .await;
+    assert_eq!(events.last().unwrap().exit_code(), Some(0));
+    let pid = texts(&events, EventKind::Stdout)[0].parse().unwrap();
+    assert!(alive(pid));
+    std::fs::write(&go, "").unwrap();
+    eventually("the child left its mark", async || {
+        mark.exists().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_does_not_end_its_command() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let (go, mark) = (place.path().join("go"), place.path().join("mark"));
+    let text =
+        "echo out; while ! test -e \"$GO\"; do echo more; sleep 0.05; done; echo x > \"$MARK\"";
+    let body = json!({ "command": text, "envs": { "MARK": &mark, "GO": &go } }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    assert!(response.body_mut().frame().await.is_some());
+    drop(response);
+    std::fs::write(&go, "").unwrap();
+    eventually("the command went on", async || mark.exists().then_some(())).await;
+}

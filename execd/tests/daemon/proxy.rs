@@ -1,0 +1,56 @@
+//! Reaching the user's own servers through the daemon (contract: execd §12).
+
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+use crate::support::Daemon;
+
+#[tokio::test]
+async fn requests_reach_the_loopback_without_our_token() {
+    let daemon = Daemon::start(&["--port", "0", "--access-token", "secret"], |_| {})
+        .with_header("x-execd-access-token", "secret");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let path = format!("/proxy/{port}/a%2Fb?x=%20");
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        stream
+            .write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno")
+            .await
+            .unwrap();
+        String::from_utf8(head).unwrap().to_ascii_lowercase()
+    };
+    let (head, answer) = tokio::join!(serve, daemon.get(&path));
+    assert!(head.starts_with("get /a%2fb?x=%20 http/1.1\r\n"), "{head}");
+    assert!(!head.contains("secret"), "{head}");
+    assert_eq!((answer.status.as_u16(), answer.text()), (403, "no"));
+    drop(listener);
+    let gone = daemon.get(&path).await;
+    assert_eq!((gone.status.as_u16(), gone.text()), (502, "Bad Gateway"));
+    for bad in [
+        "/proxy",
+        "/proxy/",
+        "/proxy/0/x",
+        "/proxy/x/y",
+        "/proxy/65536",
+    ] {
+        assert_eq!(daemon.get(bad).await.status, 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn the_daemon_reaches_itself() {
+    let daemon = Daemon::start(&["--port", "0"], |_| {});
+    let path = format!("/proxy/{}/command", daemon.port());
+    let answer = daemon
+        .post(&path, json!({ "command": "echo through" }))
+        .await;
+    assert!(answer.text().contains("through"));
+}

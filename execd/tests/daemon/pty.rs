@@ -1,0 +1,312 @@
+//! Terminals over a real WebSocket (contract: execd §9, A10).
+
+use futures::{SinkExt, StreamExt};
+use osb_protocol::execd::pty::{REPLAY, STDERR, STDIN, STDOUT, ServerFrame};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{Error, Message},
+};
+
+use crate::support::{Daemon, LONG, daemon, eventually};
+
+/// A client of a session.
+struct Terminal {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    /// Live output and replays, without offsets.
+    seen: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// What is no output.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Frame(ServerFrame),
+    Replay(u64),
+    Closed(u16),
+}
+
+impl Terminal {
+    async fn open(daemon: &Daemon, id: &str, query: &str) -> Result<Self, u16> {
+        let address = format!("ws://127.0.0.1:{}/pty/{id}/ws?{query}", daemon.port());
+        match connect_async(address).await {
+            Ok((socket, _)) => Ok(Self {
+                socket,
+                seen: Vec::new(),
+                stderr: Vec::new(),
+            }),
+            Err(Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Opens and reads up to `connected`.
+    async fn attach(daemon: &Daemon, id: &str, query: &str) -> Self {
+        let mut terminal = Self::open(daemon, id, query).await.unwrap();
+        loop {
+            match terminal.next().await {
+                Told::Frame(ServerFrame::Connected { session_id, .. }) => {
+                    assert_eq!(session_id, id);
+                    return terminal;
+                }
+                Told::Replay(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The next that is no live output.
+    async fn next(&mut self) -> Told {
+        loop {
+            if let Some(told) = self.step().await {
+                return told;
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Option<Told> {
+        let message = tokio::time::timeout(LONG, self.socket.next())
+            .await
+            .unwrap();
+        match message.unwrap().unwrap() {
+            Message::Text(text) => {
+                assert!(text.ends_with('\n'));
+                Some(Told::Frame(serde_json::from_str(&text).unwrap()))
+            }
+            Message::Binary(bytes) => match bytes[0] {
+                STDOUT => {
+                    self.seen.extend_from_slice(&bytes[1..]);
+                    None
+                }
+                STDERR => {
+                    self.stderr.extend_from_slice(&bytes[1..]);
+                    None
+                }
+                REPLAY => {
+                    self.seen.extend_from_slice(&bytes[9..]);
+                    Some(Told::Replay(u64::from_be_bytes(
+                        bytes[1..9].try_into().unwrap(),
+                    )))
+                }
+                other => panic!("tag {other}"),
+            },
+            Message::Close(frame) => Some(Told::Closed(frame.unwrap().code.into())),
+            _ => None,
+        }
+    }
+
+    async fn until(&mut self, text: &str) {
+        while !String::from_utf8_lossy(&self.seen).contains(text) {
+            if let Some(Told::Closed(code)) = self.step().await {
+                panic!(
+                    "closed with {code} before {text:?}: {}",
+                    String::from_utf8_lossy(&self.seen)
+                );
+            }
+        }
+    }
+
+    async fn type_in(&mut self, text: &str) {
+        let frame = [&[STDIN], text.as_bytes()].concat();
+        self.socket
+            .send(Message::Binary(frame.into()))
+            .await
+            .unwrap();
+    }
+
+    async fn tell(&mut self, frame: serde_json::Value) {
+        self.socket
+            .send(Message::Text(frame.to_string().into()))
+            .await
+            .unwrap();
+    }
+}
+
+async fn session(daemon: &Daemon, body: serde_json::Value) -> String {
+    let made = daemon.post("/pty", body).await;
+    assert_eq!(made.status, 201);
+    made.json()["session_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_terminal_with_size_signals_and_replay() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let id = session(&daemon, json!({ "cwd": place.path().join("made") })).await;
+    assert_eq!(
+        daemon.get(&format!("/pty/{id}")).await.json()["running"],
+        false
+    );
+    let mut terminal = Terminal::attach(&daemon, &id, "").await;
+    terminal
+        .tell(json!({ "type": "resize", "cols": 120, "rows": 40 }))
+        .await;
+    terminal
+        .type_in("stty size; echo $TERM; basename \"$PWD\"\n")
+        .await;
+    terminal.until("40 120\r\n").await;
+    terminal.until("xterm").await;
+    terminal.until("made\r\n").await;
+    terminal
+        .type_in("(echo go''ing; exec sleep 1000); echo sta''tus=$?\n")
+        .await;
+    terminal.until("going").await;
+    terminal
+        .tell(json!({ "type": "signal", "signal": "SIGINT" }))
+        .await;
+    terminal.until("status=130").await;
+    terminal.tell(json!({ "type": "ping" })).await;
+    assert_eq!(terminal.next().await, Told::Frame(ServerFrame::Pong));
+    terminal.tell(json!({ "type": "dance" })).await;
+    assert!(
+        matches!(terminal.next().await, Told::Frame(ServerFrame::Error { code, .. }) if code == "INVALID_FRAME")
+    );
+
+    // Another client reads all of it, also what comes later, and may not write.
+    let mut viewer = Terminal::attach(&daemon, &id, "mode=viewer").await;
+    viewer.until("status=130").await;
+    terminal.type_in("echo fo''r all\n").await;
+    viewer.until("for all").await;
+    viewer.type_in("echo no\n").await;
+    loop {
+        match viewer.next().await {
+            Told::Replay(_) => {}
+            Told::Frame(ServerFrame::Error { code, .. }) => break assert_eq!(code, "READ_ONLY"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    // The same shell after a reconnect, and its output from where the client was.
+    drop(terminal);
+    let offset = daemon.get(&format!("/pty/{id}")).await.json()["output_offset"]
+        .as_u64()
+        .unwrap();
+    let mut again = eventually("the session is free", async || {
+        Terminal::open(&daemon, &id, &format!("since={}", offset - 5))
+            .await
+            .ok()
+    })
+    .await;
+    assert_eq!(again.next().await, Told::Replay(offset - 5));
+    assert!(matches!(
+        again.next().await,
+        Told::Frame(ServerFrame::Connected { .. })
+    ));
+    again.type_in("exit 42\n").await;
+    assert_eq!(
+        again.next().await,
+        Told::Frame(ServerFrame::Exit { exit_code: 42 })
+    );
+    assert_eq!(again.next().await, Told::Closed(1000));
+}
+
+#[tokio::test]
+async fn the_exit_comes_after_the_last_byte() {
+    let daemon = daemon();
+    let id = session(
+        &daemon,
+        json!({ "command": "seq 1 20000; echo the end; exit 3" }),
+    )
+    .await;
+    let mut terminal = Terminal::attach(&daemon, &id, "").await;
+    assert_eq!(
+        terminal.next().await,
+        Told::Frame(ServerFrame::Exit { exit_code: 3 })
+    );
+    let seen = String::from_utf8_lossy(&terminal.seen).into_owned();
+    assert!(
+        seen.ends_with("20000\r\nthe end\r\n"),
+        "{}",
+        &seen[seen.len().saturating_sub(100)..]
+    );
+    assert_eq!(terminal.next().await, Told::Closed(1000));
+    let refused = Terminal::open(&daemon, &id, "mode=viewer").await;
+    assert_eq!(refused.err(), Some(409));
+}
+
+#[tokio::test]
+async fn pipes_keep_the_streams_apart() {
+    let daemon = daemon();
+    let id = session(
+        &daemon,
+        json!({ "command": "read line; echo got $line; echo err >&2" }),
+    )
+    .await;
+    let mut terminal = Terminal::attach(&daemon, &id, "pty=0").await;
+    terminal
+        .tell(json!({ "type": "stdin", "data": "this\n" }))
+        .await;
+    assert_eq!(
+        terminal.next().await,
+        Told::Frame(ServerFrame::Exit { exit_code: 0 })
+    );
+    assert_eq!(
+        (&terminal.seen[..], &terminal.stderr[..]),
+        (&b"got this\n"[..], &b"err\n"[..])
+    );
+}
+
+#[tokio::test]
+async fn one_holder_at_a_time_and_takeover() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    let mut first = Terminal::attach(&daemon, &id, "takeover=1").await;
+    first.type_in("MARK=kept\n").await;
+    assert_eq!(Terminal::open(&daemon, &id, "").await.err(), Some(409));
+    let plain = daemon.get(&format!("/pty/{id}/ws?takeover=1")).await;
+    assert_eq!(
+        (plain.status.as_u16(), plain.code().as_str()),
+        (409, "ALREADY_CONNECTED")
+    );
+    let mut second = Terminal::attach(&daemon, &id, "takeover=1").await;
+    loop {
+        match first.next().await {
+            Told::Closed(code) => break assert_eq!(code, 4001),
+            other => panic!("{other:?}"),
+        }
+    }
+    second.type_in("echo still $MARK\n").await;
+    second.until("still kept").await;
+    let many = (0..6).map(|_| Terminal::attach(&daemon, &id, "takeover=1"));
+    let mut many = futures::future::join_all(many).await;
+    let mut answers = 0;
+    for terminal in &mut many {
+        terminal.tell(json!({ "type": "ping" })).await;
+        match terminal.next().await {
+            Told::Frame(ServerFrame::Pong) => answers += 1,
+            Told::Closed(4001) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(answers, 1, "one of them holds it");
+}
+
+#[tokio::test]
+async fn deleting_ends_everything() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    let mut terminal = Terminal::attach(&daemon, &id, "").await;
+    assert_eq!(daemon.delete(&format!("/pty/{id}")).await.status, 200);
+    let told = terminal.next().await;
+    assert!(
+        matches!(
+            told,
+            Told::Closed(_) | Told::Frame(ServerFrame::Exit { .. })
+        ),
+        "{told:?}"
+    );
+    let again = daemon.delete(&format!("/pty/{id}")).await;
+    assert_eq!(
+        (again.status.as_u16(), again.code().as_str()),
+        (404, "CONTEXT_NOT_FOUND")
+    );
+    assert_eq!(Terminal::open(&daemon, &id, "").await.err(), Some(404));
+    assert_eq!(
+        daemon
+            .post("/pty", json!({ "cwd": "/dev/null/x" }))
+            .await
+            .status,
+        500
+    );
+}

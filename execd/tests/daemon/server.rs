@@ -1,0 +1,145 @@
+//! Tokens, request ids, unknown routes, metrics (contract: execd §2, §11).
+
+use std::process::Command;
+
+use http::Method;
+use http_body_util::BodyExt;
+use osb_protocol::execd::event::EventKind;
+use serde_json::{Value, json};
+
+use crate::support::{Daemon, daemon, texts};
+
+const TOKEN: &str = "a-token-of-this-test";
+
+fn guarded() -> Daemon {
+    Daemon::start(&["--port", "0"], |command| {
+        command.env("EXECD_ACCESS_TOKEN", TOKEN);
+    })
+}
+
+#[tokio::test]
+async fn every_route_but_ping_wants_the_token() {
+    let daemon = guarded();
+    assert_eq!(daemon.get("/ping").await.status, 200);
+    let through_itself = format!("/proxy/{}", daemon.port());
+    assert_eq!(
+        daemon.get(&format!("{through_itself}/ping")).await.status,
+        200
+    );
+    for path in [
+        "/metrics",
+        "/unknown",
+        "/proxy/1/ping",
+        "/files/info",
+        &format!("{through_itself}/metrics"),
+    ] {
+        for headers in [[].as_slice(), &[("x-execd-access-token", "wrong")]] {
+            let refused = daemon.get_with(path, headers).await;
+            assert_eq!(
+                (refused.status.as_u16(), refused.code().as_str()),
+                (401, "UNAUTHORIZED"),
+                "{path}"
+            );
+            assert!(
+                refused.json()["error"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("Unauthorized")
+            );
+        }
+    }
+    let headers = [("x-execd-access-token", TOKEN)];
+    assert_eq!(daemon.get_with("/metrics", &headers).await.status, 200);
+    assert_eq!(daemon.get_with("/unknown", &headers).await.status, 404);
+    assert_eq!(
+        daemon
+            .get_with(&format!("{through_itself}/metrics"), &headers)
+            .await
+            .status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn no_process_sees_the_token() {
+    let daemon = guarded().with_header("x-execd-access-token", TOKEN);
+    let text = "env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/$PPID/environ 2>&1";
+    let events = daemon.run(json!({ "command": text })).await;
+    let seen = texts(&events, EventKind::Stdout).join("\n");
+    assert!(seen.contains("PATH="));
+    if !rustix::process::geteuid().is_root() {
+        assert!(!seen.contains(TOKEN));
+    }
+    let events = daemon
+        .run(json!({ "command": "env; tr '\\0' '\\n' < /proc/self/environ" }))
+        .await;
+    assert!(!texts(&events, EventKind::Stdout).join("\n").contains(TOKEN));
+}
+
+#[tokio::test]
+async fn request_ids_and_unknown_routes() {
+    let daemon = daemon();
+    let echoed = daemon.get_with("/ping", &[("x-request-id", "mine")]).await;
+    assert_eq!(echoed.headers["x-request-id"], "mine");
+    assert_eq!(echoed.headers["content-length"], "0");
+    for (method, path) in [
+        (Method::GET, "/none"),
+        (Method::PUT, "/command"),
+        (Method::HEAD, "/ping"),
+        (Method::GET, "/ping/"),
+    ] {
+        let response = daemon.send(method.clone(), path, &[], "").await;
+        assert_eq!(response.status(), 404, "{method} {path}");
+        assert_eq!(response.headers()["x-request-id"].len(), 32);
+    }
+    assert_eq!(daemon.get("/none").await.text(), "404 page not found");
+}
+
+#[tokio::test]
+async fn metrics_answer_at_once_and_are_watched_line_by_line() {
+    let daemon = daemon();
+    let metrics = daemon.get("/metrics").await.json();
+    assert!(metrics["cpu_count"].as_u64().unwrap() > 0);
+    let number = |name: &str| metrics[name].as_f64().unwrap();
+    assert!((0.0..=100.0).contains(&number("cpu_used_pct")));
+    assert!((0.0..=number("mem_total_mib")).contains(&number("mem_used_mib")));
+    let mut response = daemon.send(Method::GET, "/metrics/watch", &[], "").await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    for _ in 0..2 {
+        let line = response
+            .body_mut()
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_data()
+            .unwrap();
+        let sample: Value = serde_json::from_slice(line.strip_suffix(b"\n\n").unwrap()).unwrap();
+        assert_eq!(sample["cpu_used_pct"], sample["cpu_used_percentage"]);
+    }
+}
+
+#[test]
+fn wrong_flags_and_taken_ports_end_the_daemon() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_execd"))
+            .args(args)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned()
+            + &String::from_utf8_lossy(&output.stdout);
+        (output.status.code(), told)
+    };
+    let (code, told) = run(&["--no-such-flag"]);
+    assert_eq!(code, Some(2));
+    assert!(told.contains("usage:") && told.contains("no-such-flag"));
+    assert_eq!(run(&["-version"]).0, Some(0));
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let (code, told) = run(&["init", &format!("--port={port}"), "--", "sleep", "1000"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        told.contains(&format!("cannot listen on port {port}")),
+        "{told}"
+    );
+}

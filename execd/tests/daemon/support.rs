@@ -1,0 +1,245 @@
+//! Starting daemons and talking to them.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use osb_protocol::execd::event::{Event, EventKind};
+use serde_json::Value;
+
+/// Guards against hanging, on machines that are slow and busy.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// A daemon; it is killed when this is dropped.
+pub(crate) struct Daemon {
+    child: Child,
+    port: u16,
+    headers: HeaderMap,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+/// A daemon that runs alone.
+pub(crate) fn daemon() -> Daemon {
+    Daemon::start(&["--port", "0"], |_| {})
+}
+
+impl Daemon {
+    /// Starts one and waits until it tells its address.
+    pub(crate) fn start(args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_execd"));
+        command
+            .args(args)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+            .env_remove("EXECD_ACCESS_TOKEN")
+            .env_remove("EXECD_ENVS");
+        prepare(&mut command);
+        let mut child = command.spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let (sender, receiver) = mpsc::sync_channel(1);
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                let port = serde_json::from_str::<Value>(&line).ok().and_then(|line| {
+                    line["address"]
+                        .as_str()?
+                        .rsplit(':')
+                        .next()?
+                        .parse::<u16>()
+                        .ok()
+                });
+                if let Some(port) = port {
+                    // Nobody asks twice.
+                    let _told = sender.try_send(port);
+                }
+                eprintln!("{line}");
+            }
+        });
+        let port = receiver
+            .recv_timeout(LONG)
+            .expect("the daemon tells its address");
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self {
+            child,
+            port,
+            headers: HeaderMap::new(),
+            client,
+        }
+    }
+
+    /// Sends a header with every request.
+    pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// Sends a request; the body of the answer is still to come.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Response<Incoming> {
+        let uri = format!("http://127.0.0.1:{}{path}", self.port);
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body.into())).unwrap();
+        tokio::time::timeout(LONG, self.client.request(request))
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.send(Method::GET, path, &[], "").await).await
+    }
+
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        Answer::of(self.send(Method::GET, path, headers, "").await).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        Answer::of(self.send(Method::DELETE, path, &[], "").await).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        Answer::of(self.send(Method::POST, path, &[], body.to_string()).await).await
+    }
+
+    /// Runs a command to its end.
+    pub(crate) async fn run(&self, request: Value) -> Vec<Event> {
+        let answer = self.post("/command", request).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.headers["content-type"], "text/event-stream");
+        events(&answer.body)
+    }
+
+    /// Waits for a process that ends by itself.
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        let deadline = Instant::now() + LONG;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the daemon still runs");
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            self.signal(rustix::process::Signal::TERM);
+            self.child.wait().unwrap();
+        }
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) async fn of(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        let body = tokio::time::timeout(LONG, body.collect())
+            .await
+            .unwrap()
+            .unwrap()
+            .to_bytes();
+        Self {
+            status: head.status,
+            headers: head.headers,
+            body,
+        }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// The code of an error, which always has a message too.
+    pub(crate) fn code(&self) -> String {
+        let body = self.json();
+        assert!(!body["message"].as_str().unwrap().is_empty());
+        body["code"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Events as the official SDK cuts them: bare JSON between two newlines.
+pub(crate) fn events(body: &[u8]) -> Vec<Event> {
+    let text = std::str::from_utf8(body).unwrap();
+    let frames = text.split_terminator("\n\n");
+    frames
+        .map(|frame| serde_json::from_str(frame).unwrap_or_else(|error| panic!("{error}: {frame}")))
+        .collect()
+}
+
+/// Texts of one kind of event.
+pub(crate) fn texts(events: &[Event], kind: EventKind) -> Vec<&str> {
+    events
+        .iter()
+        .filter(|event| event.kind == kind)
+        .map(|event| event.text.as_str())
+        .collect()
+}
+
+/// Waits for a condition that another process makes true.
+pub(crate) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LONG;
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Whether a process is there and no zombie.
+pub(crate) fn alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
