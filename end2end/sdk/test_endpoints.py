@@ -31,7 +31,7 @@ def test_endpoints_do_not_change_while_the_sandbox_lives(sdk, box):
 
 def test_a_web_server_in_the_sandbox_is_reached(box):
     box.files.write_file("/tmp/www/index.html", "hello from inside")
-    serve = "exec python3 -m http.server 3000 --bind 127.0.0.1 --directory /tmp/www"
+    serve = "exec python3 -m http.server 3000 --directory /tmp/www"
     execution = box.commands.run(serve, opts=RunCommandOpts(background=True))
     try:
         endpoint = box.get_endpoint(3000)
