@@ -40,6 +40,19 @@ impl App {
     pub async fn build(config: &Config, tasks: &Supervisor) -> anyhow::Result<Self> {
         let store = SqliteStore::open(&config.store.path).await?;
         let runtime = runtime(config, &store).await?;
+        Self::assemble(config, store, runtime, tasks).await
+    }
+
+    /// Builds the routes over a store and a runtime.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn assemble(
+        config: &Config,
+        store: SqliteStore,
+        runtime: Arc<dyn Runtime>,
+        tasks: &Supervisor,
+    ) -> anyhow::Result<Self> {
         let server = &config.server;
         let limits = Limits {
             max_timeout_seconds: server.max_sandbox_timeout_seconds,

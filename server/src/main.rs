@@ -52,7 +52,9 @@ fn init_config(path: PathBuf, force: bool) -> anyhow::Result<()> {
 
 fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {
     let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
-    telemetry::init(&loaded.config.log.filter(), telemetry::LogFormat::Auto)?;
+    // The library that serves static files tells each of them at start.
+    let filter = format!("{},memory_serve=warn", loaded.config.log.filter());
+    telemetry::init(&filter, telemetry::LogFormat::Auto)?;
     // One TLS provider for the whole process, before anything can ask for one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tokio::runtime::Builder::new_multi_thread()

@@ -178,9 +178,10 @@ fn path(field: &str) -> Vec<osb_protocol::error::Loc> {
 }
 
 fn summary(fields: &[FieldError]) -> String {
-    let each = fields
-        .iter()
-        .map(|error| format!("{}: {}", error.field(), error.msg));
+    let each = fields.iter().map(|error| match error.field().as_str() {
+        "" => error.msg.clone(),
+        field => format!("{field}: {}", error.msg),
+    });
     let text = each.collect::<Vec<_>>().join("; ");
     if text.is_empty() {
         "the request is not valid".to_owned()

@@ -55,9 +55,17 @@ impl DockerRuntime {
     /// # Errors
     /// When `DOCKER_HOST` makes no sense or execd's binary cannot be read.
     pub fn new(config: DockerConfig) -> Result<Self, RuntimeError> {
-        let docker = Docker::connect_with_defaults()
-            .map_err(|error| error::other("connect", &error))?
-            .with_timeout(config.api_timeout);
+        let docker =
+            Docker::connect_with_defaults().map_err(|error| error::other("connect", &error))?;
+        Self::over(docker, config)
+    }
+
+    /// The same over a given connection.
+    ///
+    /// # Errors
+    /// When execd's binary cannot be read.
+    pub fn over(docker: Docker, config: DockerConfig) -> Result<Self, RuntimeError> {
+        let docker = docker.with_timeout(config.api_timeout);
         let execd = execd_volume::ExecdVolume::load(&config.execd, &config.instance)?;
         Ok(Self {
             ports: ports::PortPool::new(config.publish_host, config.port_min, config.port_max),

@@ -1,0 +1,122 @@
+//! The real server in the test's own process.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use osb_client::LifecycleClient;
+use osb_runtime::{Runtime, sim::SimRuntime};
+use osb_server::{app::App, config::Config, http::serve, sandbox::Service};
+use osb_service::Supervisor;
+use osb_store::SqliteStore;
+use reqwest::RequestBuilder;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Key of every test server.
+pub const API_KEY: &str = "test-key";
+/// Guards against hanging.
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// A server on a port of its own, with a store in a folder of its own.
+#[derive(Debug)]
+pub struct TestServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its domain.
+    pub service: Service,
+    tasks: Supervisor,
+    serving: Supervisor,
+    http: reqwest::Client,
+    _folder: Option<TempDir>,
+}
+
+impl TestServer {
+    /// A server over the simulated runtime.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn sim() -> anyhow::Result<(Self, Arc<SimRuntime>)> {
+        let sim = Arc::new(SimRuntime::new());
+        let folder = tempfile::tempdir()?;
+        let mut server = Self::over(Arc::clone(&sim) as _, folder.path(), "").await?;
+        server._folder = Some(folder);
+        Ok((server, sim))
+    }
+
+    /// A server over a runtime, with its store in `folder` and further lines of configuration.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn over(
+        runtime: Arc<dyn Runtime>,
+        folder: &Path,
+        more: &str,
+    ) -> anyhow::Result<Self> {
+        let text = format!(
+            "[server]\nhost = '127.0.0.1'\nport = 1\napi_key = '{API_KEY}'\n\
+             max_sandbox_timeout_seconds = 86400\n{more}\n[runtime]\ntype = 'sim'\n"
+        );
+        let config: Config = toml::from_str(&text).context("test configuration")?;
+        let store = SqliteStore::open(&folder.join("store.db")).await?;
+        let tasks = Supervisor::new();
+        let app = App::assemble(&config, store, runtime, &tasks).await?;
+        let listener = serve::bind("127.0.0.1", 0, 128).await?;
+        let address = listener.local_addr()?;
+        let service = app.service.clone();
+        let serving = Supervisor::new();
+        serving.spawn("test server", async move { app.serve(listener).await });
+        let http = osb_client::default_http()?;
+        Ok(Self {
+            address,
+            service,
+            tasks,
+            serving,
+            http,
+            _folder: None,
+        })
+    }
+
+    /// A typed client with the key.
+    ///
+    /// # Errors
+    /// When the address makes no sense.
+    pub fn client(&self) -> anyhow::Result<LifecycleClient> {
+        let key = Some(SecretString::from(API_KEY));
+        Ok(LifecycleClient::new(
+            &format!("http://{}", self.address),
+            key,
+        )?)
+    }
+
+    /// A bare request with the key; `path` begins with a slash.
+    #[must_use]
+    pub fn request(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
+        self.bare(method, path)
+            .header(osb_protocol::headers::API_KEY, API_KEY)
+    }
+
+    /// A bare request without the key.
+    #[must_use]
+    pub fn bare(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
+        self.http
+            .request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// Body of a create that passes every rule.
+    #[must_use]
+    pub fn good_create() -> Value {
+        json!({
+            "image": {"uri": "debian:12"},
+            "entrypoint": ["sleep", "infinity"],
+            "resourceLimits": {"cpu": "500m", "memory": "256Mi"},
+            "timeout": 600,
+        })
+    }
+
+    /// Ends the server in order and waits for its tasks.
+    pub async fn stop(&self) {
+        self.tasks.drain(DRAIN).await;
+        self.serving.drain(DRAIN).await;
+    }
+}
