@@ -63,15 +63,18 @@ fn first_value(text: &[u8]) -> ApiResult<Value> {
         .map_err(refuse)
 }
 
-fn typed<T: DeserializeOwned>(mut value: Value) -> ApiResult<T> {
-    if let Value::Object(map) = &mut value {
-        *map = std::mem::take(map)
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name.to_ascii_lowercase(), value))
-            .collect();
-    }
-    exact(value)
+fn typed<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
+    let Value::Object(map) = value else {
+        return Err(ApiError::invalid(
+            "error parsing request: expected an object",
+        ));
+    };
+    let map = map
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .collect();
+    exact(Value::Object(map))
 }
 
 fn exact<T: DeserializeOwned>(value: Value) -> ApiResult<T> {

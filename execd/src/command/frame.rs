@@ -162,7 +162,8 @@ mod tests {
         fn every_text_survives(value in "\\PC{0,20}[\0-\u{2030}]{0,20}") {
             let frame = shown(|out| text(out, "stderr", value.as_bytes(), -7));
             let json = frame.strip_suffix("\n\n").unwrap();
-            prop_assert!(!json.contains(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']));
+            let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+            prop_assert!(!json.contains(breaks));
             let event: Event = serde_json::from_str(json).unwrap();
             prop_assert_eq!(event.kind, EventKind::Stderr);
             prop_assert_eq!(event.text, value);
