@@ -59,7 +59,7 @@ fn first_value(text: &[u8]) -> ApiResult<Value> {
     serde_json::Deserializer::from_slice(text)
         .into_iter()
         .next()
-        .unwrap_or_else(|| Ok(Value::Null))
+        .unwrap_or(Ok(Value::Null))
         .map_err(refuse)
 }
 

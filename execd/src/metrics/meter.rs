@@ -111,7 +111,7 @@ impl Meter {
             .map_or(host.total, |limit| limit.min(host.total));
         let used = self.cgroup.memory_used();
         let used = used
-            .unwrap_or(host.total.saturating_sub(host.available))
+            .unwrap_or_else(|| host.total.saturating_sub(host.available))
             .min(total);
         let metrics = Metrics {
             cpu_count: whole(cpus),

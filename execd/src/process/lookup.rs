@@ -28,7 +28,7 @@ pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: Option<&Path>) -> io::Resul
         io::ErrorKind::NotFound,
         "executable file not found in $PATH",
     );
-    for place in std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH))) {
+    for place in std::env::split_paths(path.unwrap_or_else(|| DEFAULT_PATH.as_ref())) {
         if !place.is_absolute() {
             continue;
         }

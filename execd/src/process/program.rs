@@ -60,7 +60,7 @@ impl Program {
             .arg0(
                 self.argv
                     .first()
-                    .map_or(OsStr::new(""), OsString::as_os_str),
+                    .map_or_else(|| OsStr::new(""), OsString::as_os_str),
             )
             .args(self.argv.iter().skip(1))
             .env_clear()

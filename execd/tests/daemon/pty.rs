@@ -259,12 +259,7 @@ async fn one_holder_at_a_time_and_takeover() {
         (409, "ALREADY_CONNECTED")
     );
     let mut second = Terminal::attach(&daemon, &id, "takeover=1").await;
-    loop {
-        match first.next().await {
-            Told::Closed(code) => break assert_eq!(code, 4001),
-            other => panic!("{other:?}"),
-        }
-    }
+    assert_eq!(first.next().await, Told::Closed(4001));
     second.type_in("echo still $MARK\n").await;
     second.until("still kept").await;
     let many = (0..6).map(|_| Terminal::attach(&daemon, &id, "takeover=1"));
