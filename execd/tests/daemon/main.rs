@@ -1,5 +1,8 @@
 //! The real daemon, started as a child process, spoken to over real HTTP and WebSockets.
-#![expect(clippy::unwrap_used, reason = "a test that fails shall panic, helpers included")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that fails shall panic, helpers included"
+)]
 
 mod command;
 mod file;
