@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "opensandbox-server", version = osb_service::build_info::summary())]
 pub struct Cli {
-    /// Configuration file [default: $SANDBOX_CONFIG_PATH, else ~/.sandbox.toml]
+    /// Configuration file; `$SANDBOX_CONFIG_PATH` or ~/.sandbox.toml when absent
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
     /// What to do instead of serving.

@@ -90,14 +90,12 @@ impl TestServer {
     }
 
     /// A bare request with the key; `path` begins with a slash.
-    #[must_use]
     pub fn request(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
         self.bare(method, path)
             .header(osb_protocol::headers::API_KEY, API_KEY)
     }
 
     /// A bare request without the key.
-    #[must_use]
     pub fn bare(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
         self.http
             .request(method, format!("http://{}{path}", self.address))

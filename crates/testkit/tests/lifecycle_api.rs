@@ -1,4 +1,8 @@
 //! The REST API over the simulated runtime: what clients see.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test helper that cannot go on fails the test"
+)]
 
 use osb_runtime::sim::Faults;
 use osb_testkit::{API_KEY, TestServer, wait_until};

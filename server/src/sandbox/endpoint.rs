@@ -70,7 +70,7 @@ impl PublicHost {
         let wildcard = matches!(host, "" | "0.0.0.0" | "::");
         let loopback = matches!(host, "127.0.0.1" | "::1" | "localhost");
         let host_ip = given(docker_host_ip).filter(|_| in_container);
-        let own = (!wildcard && !(loopback && host_ip.is_some())).then(|| host.to_owned());
+        let own = (!(wildcard || loopback && host_ip.is_some())).then(|| host.to_owned());
         let internal = own
             .clone()
             .or_else(|| host_ip.clone())

@@ -32,7 +32,7 @@ impl DockerRuntime {
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError> {
         let _under_way = self.creating.enter(&spec.id);
-        self.network.ensure(&self.docker).await?;
+        self.network.ensure(self.docker()?).await?;
         let staged = Staged {
             progress,
             image_seen: Arc::default(),
@@ -53,7 +53,7 @@ impl DockerRuntime {
                     attempt += 1;
                 }
                 Failure::NoExecd(_) if attempt < PORT_ATTEMPTS => {
-                    self.execd.refill(&self.docker, &spec.image).await?;
+                    self.execd.refill(self.docker()?, &spec.image).await?;
                     attempt = PORT_ATTEMPTS;
                 }
                 failure => return Err(failure.into_error(&spec)),
@@ -88,17 +88,17 @@ impl DockerRuntime {
         spec: &CreateSpec,
         staged: &Staged<'_>,
     ) -> Result<(), RuntimeError> {
-        match self.docker.inspect_image(&spec.image).await {
+        match self.docker()?.inspect_image(&spec.image).await {
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
             Err(error) => return Err(error::other("look for the image", &error)),
         }
-        self.execd.ensure(&self.docker, &spec.image).await
+        self.execd.ensure(self.docker()?, &spec.image).await
     }
 
     async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
         let (auth, platform) = (spec.auth.as_ref(), spec.platform.as_ref());
-        image::pull(&self.docker, &spec.image, auth, platform, staged.progress).await
+        image::pull(self.docker()?, &spec.image, auth, platform, staged.progress).await
     }
 
     fn reserve_ports(&self) -> Result<(Ports, Option<(Reserved, Reserved)>), RuntimeError> {
@@ -128,17 +128,15 @@ impl DockerRuntime {
             options = options.platform(wanted);
         }
         let options = options.build();
-        let create = || {
-            self.docker
-                .create_container(Some(options.clone()), body.clone())
-        };
+        let docker = self.docker()?;
+        let create = || docker.create_container(Some(options.clone()), body.clone());
         match create().await {
             Ok(_) => {
                 staged.image_is_here();
                 return Ok(());
             }
             Err(error) if is_missing_network(&error) => {
-                self.network.remake(&self.docker).await?;
+                self.network.remake(self.docker()?).await?;
             }
             Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
             Err(error) => return Err(Failure::from_create(error)),
@@ -148,15 +146,13 @@ impl DockerRuntime {
     }
 
     async fn start_container(&self, name: &str) -> Result<(), Failure> {
-        let start = || {
-            self.docker
-                .start_container(name, None::<StartContainerOptions>)
-        };
+        let docker = self.docker()?;
+        let start = || docker.start_container(name, None::<StartContainerOptions>);
         let Err(error) = start().await else {
             return Ok(());
         };
         if is_missing_network(&error) {
-            self.network.remake(&self.docker).await?;
+            self.network.remake(self.docker()?).await?;
             return start().await.map_err(Failure::from_start);
         }
         Err(Failure::from_start(error))

@@ -12,6 +12,7 @@
 mod config;
 mod container;
 mod create;
+mod engine;
 mod error;
 mod execd_volume;
 mod image;
@@ -40,7 +41,7 @@ const KIND: &str = "docker";
 /// One Docker engine.
 #[derive(Debug)]
 pub struct DockerRuntime {
-    docker: Docker,
+    engine: engine::Engine,
     config: DockerConfig,
     ports: ports::PortPool,
     network: network::SandboxNetwork,
@@ -53,28 +54,35 @@ impl DockerRuntime {
     /// yet: an engine that is down is told by the watch, and waited for.
     ///
     /// # Errors
-    /// When `DOCKER_HOST` makes no sense or execd's binary cannot be read.
+    /// When execd's binary cannot be read.
     pub fn new(config: DockerConfig) -> Result<Self, RuntimeError> {
-        let docker =
-            Docker::connect_with_defaults().map_err(|error| error::other("connect", &error))?;
-        Self::over(docker, config)
+        Self::over(config, Docker::connect_with_defaults)
     }
 
-    /// The same over a given connection.
+    /// The same, connecting in another way.
     ///
     /// # Errors
     /// When execd's binary cannot be read.
-    pub fn over(docker: Docker, config: DockerConfig) -> Result<Self, RuntimeError> {
-        let docker = docker.with_timeout(config.api_timeout);
+    pub fn over(
+        config: DockerConfig,
+        connect: impl Fn() -> Result<Docker, bollard::errors::Error> + Send + Sync + 'static,
+    ) -> Result<Self, RuntimeError> {
+        let timeout = config.api_timeout;
+        let connect = move || Ok(connect()?.with_timeout(timeout));
         let execd = execd_volume::ExecdVolume::load(&config.execd, &config.instance)?;
         Ok(Self {
+            engine: engine::Engine::new(Box::new(connect)),
             ports: ports::PortPool::new(config.publish_host, config.port_min, config.port_max),
             network: network::SandboxNetwork::new(config.network.clone()),
-            docker,
             config,
             execd,
             creating: create::Creating::default(),
         })
+    }
+
+    /// The client of the engine.
+    fn docker(&self) -> Result<&Docker, RuntimeError> {
+        self.engine.client()
     }
 
     /// Name of the sandbox's container.

@@ -21,7 +21,7 @@ impl DockerRuntime {
     /// Reads one container of ours.
     pub(super) async fn observe(&self, name: &str) -> Result<Observed, RuntimeError> {
         let container = self
-            .docker
+            .docker()?
             .inspect_container(name, None::<InspectContainerOptions>)
             .await
             .map_err(|error| error::other("inspect the sandbox", &error))?;
@@ -42,7 +42,7 @@ impl DockerRuntime {
             .filters(&filter)
             .build();
         let list = self
-            .docker
+            .docker()?
             .list_containers(Some(options))
             .await
             .map_err(|error| error::other("list the sandboxes", &error))?;
@@ -181,7 +181,9 @@ impl DockerRuntime {
             .stderr(true)
             .tail(&lines.to_string())
             .build();
-        let mut output = self.docker.logs(&Self::container_name(id), Some(options));
+        let mut output = self
+            .docker()?
+            .logs(&Self::container_name(id), Some(options));
         let mut text = Vec::new();
         while let Some(chunk) = output.next().await {
             match chunk {

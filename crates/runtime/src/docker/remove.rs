@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bollard::{
+    Docker,
     models::ContainerSummaryStateEnum,
     query_parameters::{ListContainersOptionsBuilder, RemoveContainerOptionsBuilder},
 };
@@ -14,7 +15,8 @@ use crate::RuntimeError;
 
 impl DockerRuntime {
     pub(super) async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
-        self.remove_container(&Self::container_name(id))
+        let docker = self.docker()?;
+        remove_container(docker, &Self::container_name(id))
             .await
             .map_err(|error| {
                 error::unavailable(&error).unwrap_or_else(|| RuntimeError::Remove {
@@ -24,29 +26,10 @@ impl DockerRuntime {
             })
     }
 
-    /// Kills and removes in one call, with the anonymous volumes that the image declared: nobody
-    /// else knows them.
-    async fn remove_container(&self, name: &str) -> Result<(), bollard::errors::Error> {
-        let options = RemoveContainerOptionsBuilder::default()
-            .force(true)
-            .v(true)
-            .build();
-        match self.docker.remove_container(name, Some(options)).await {
-            Err(error) if error::is_missing(&error) => Ok(()),
-            // Somebody else is removing it right now; the destroy event will tell.
-            Err(error)
-                if error::status(&error) == Some(409)
-                    && error::reason(&error).contains("already in progress") =>
-            {
-                Ok(())
-            }
-            result => result,
-        }
-    }
-
     /// Containers of ours that were made but never started, helpers of a server that died, and
     /// execd volumes of older builds.
     pub(super) async fn sweep_leftovers(&self) -> Result<(), RuntimeError> {
+        let docker = self.docker()?;
         let ours = format!("{}={}", labels::SERVER, self.config.instance);
         let helpers = format!("{}={}", labels::HELPER, self.config.instance);
         for label in [ours, helpers] {
@@ -57,8 +40,7 @@ impl DockerRuntime {
                 .all(true)
                 .filters(&filter)
                 .build();
-            let list = self
-                .docker
+            let list = docker
                 .list_containers(Some(options))
                 .await
                 .map_err(|error| error::other("look for left-over containers", &error))?;
@@ -74,7 +56,7 @@ impl DockerRuntime {
                 let Some(name) = container.id.filter(|_| never_started && !busy) else {
                     continue;
                 };
-                match self.remove_container(&name).await {
+                match remove_container(docker, &name).await {
                     Ok(()) => info!(container = name, "removed a container that never started"),
                     Err(error) => {
                         warn!(
@@ -86,6 +68,26 @@ impl DockerRuntime {
                 }
             }
         }
-        self.execd.sweep_other_builds(&self.docker).await
+        self.execd.sweep_other_builds(docker).await
+    }
+}
+
+/// Kills and removes in one call, with the anonymous volumes that the image declared: nobody else
+/// knows them.
+async fn remove_container(docker: &Docker, name: &str) -> Result<(), bollard::errors::Error> {
+    let options = RemoveContainerOptionsBuilder::default()
+        .force(true)
+        .v(true)
+        .build();
+    match docker.remove_container(name, Some(options)).await {
+        Err(error) if error::is_missing(&error) => Ok(()),
+        // Somebody else is removing it right now; the destroy event will tell.
+        Err(error)
+            if error::status(&error) == Some(409)
+                && error::reason(&error).contains("already in progress") =>
+        {
+            Ok(())
+        }
+        result => result,
     }
 }

@@ -12,6 +12,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bollard::{
+    Docker,
     models::{EventMessage, EventMessageTypeEnum},
     query_parameters::EventsOptionsBuilder,
 };
@@ -77,10 +78,15 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
         was_synced: false,
     };
     // Required before the first call with newer releases of the client library, harmless now.
-    if let Err(error) = runtime.docker.clone().negotiate_version().await {
+    let docker = match runtime.docker() {
+        Ok(docker) => docker,
+        Err(RuntimeError::Unavailable { reason, .. }) => return lost(reason),
+        Err(error) => return lost(error.to_string()),
+    };
+    if let Err(error) = docker.clone().negotiate_version().await {
         return lost(error::reason(&error));
     }
-    let mut events = std::pin::pin!(subscribe(runtime));
+    let mut events = std::pin::pin!(subscribe(docker));
     let at = WireTime::new(jiff::Timestamp::now());
     let all = match runtime.observe_all().await {
         Ok(all) => all,
@@ -98,7 +104,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
     loop {
         let event = tokio::select! {
             event = events.next() => event,
-            () = tokio::time::sleep(HEARTBEAT) => match runtime.docker.ping().await {
+            () = tokio::time::sleep(HEARTBEAT) => match docker.ping().await {
                 Ok(_) => continue,
                 Err(error) => return Ended::Lost { reason: error::reason(&error), was_synced: true },
             },
@@ -125,7 +131,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
 /// The events from now on. The request goes out when the stream is first polled; `since` makes the
 /// engine repeat what happens until then.
 fn subscribe(
-    runtime: &DockerRuntime,
+    docker: &Docker,
 ) -> impl Stream<Item = Result<EventMessage, bollard::errors::Error>> + use<> {
     let filter = std::collections::HashMap::from([
         ("type", vec!["container"]),
@@ -137,7 +143,7 @@ fn subscribe(
         .since(&now)
         .filters(&filter)
         .build();
-    runtime.docker.events(Some(options))
+    docker.events(Some(options))
 }
 
 async fn translate(runtime: &DockerRuntime, event: EventMessage) -> Option<RuntimeEvent> {

@@ -95,7 +95,7 @@ fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
         })?;
     let time = |us| {
         WireTime::from_unix_us(us)
-            .or(WireTime::from_unix_us(0))
+            .or_else(|| WireTime::from_unix_us(0))
             .expect(EPOCH)
     };
     Ok(HistoryEntry {

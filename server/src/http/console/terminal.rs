@@ -140,7 +140,11 @@ async fn attach(
     let execd = execd(&state.service, state.http.clone(), sandbox)?;
     let pty = match &wanted.pty {
         Some(pty) => pty.clone(),
-        None => execd.create_pty(&NewPty::default()).await?,
+        // A 404 here is an execd without terminals, not a terminal that is gone.
+        None => execd
+            .create_pty(&NewPty::default())
+            .await
+            .map_err(|error| Refusal::other(error.to_string()))?,
     };
     let how = Attach {
         since: wanted.since,

@@ -1,0 +1,375 @@
+//! The server over the real Docker engine: what only a real engine can show.
+//!
+//! Needs the engine's socket, an execd binary and one image; says so when it cannot run.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test helper that cannot go on fails the test"
+)]
+
+use std::{
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+
+use bollard::{API_DEFAULT_VERSION, Docker};
+use osb_runtime::docker::{DockerConfig, DockerRuntime, NetworkMode};
+use osb_testkit::{EngineProxy, TestServer, wait_until};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+/// Any image with a shell; the base image of the sandboxes has one.
+const IMAGE: &str = "opensandbox/base:latest";
+
+/// Where a built execd may lie.
+fn execd() -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let named = std::env::var_os("OPENSANDBOX_EXECD_PATH").map(PathBuf::from);
+    let built = ["dist-test/execd", "dist/execd"].map(|name| target.join(name));
+    named.into_iter().chain(built).find(|path| path.is_file())
+}
+
+fn docker(arguments: &[&str]) -> String {
+    let output = Command::new("docker").args(arguments).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// A server, its engine's socket and its store, all of one test.
+struct Stage {
+    folder: tempfile::TempDir,
+    engine: EngineProxy,
+    instance: String,
+}
+
+impl Stage {
+    /// `None` where the engine or what it needs is missing.
+    fn set() -> Option<Self> {
+        let image = docker(&["image", "inspect", "--format", "{{.Id}}", IMAGE]);
+        if image.is_empty() || execd().is_none() {
+            eprintln!("SKIPPED: needs Docker, the image {IMAGE} and execd; run `cargo xtask test`");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let engine = EngineProxy::down(folder.path());
+        let instance = format!(
+            "test-{}",
+            folder.path().file_name().unwrap().to_string_lossy()
+        );
+        Some(Self {
+            folder,
+            engine,
+            instance,
+        })
+    }
+
+    async fn server(&self) -> TestServer {
+        let timeout = 120;
+        let config = DockerConfig {
+            instance: self.instance.clone(),
+            execd: execd().unwrap(),
+            network: NetworkMode::Bridge,
+            api_timeout: Duration::from_secs(timeout),
+            drop_capabilities: vec!["NET_RAW".into(), "SYS_ADMIN".into()],
+            apparmor_profile: None,
+            seccomp_profile: None,
+            no_new_privileges: true,
+            pids_limit: 256,
+            port_min: 40000,
+            port_max: 60000,
+            publish_host: Ipv4Addr::LOCALHOST,
+            sandbox_env: [("FLEET".to_owned(), "1".to_owned())].into(),
+            sandbox_binds: Vec::new(),
+            oci_runtime: None,
+        };
+        let address = self.engine.address();
+        let connect = move || Docker::connect_with_unix(&address, timeout, API_DEFAULT_VERSION);
+        let runtime = DockerRuntime::over(config, connect).unwrap();
+        TestServer::over(Arc::new(runtime), self.folder.path(), "")
+            .await
+            .unwrap()
+    }
+
+    fn containers(&self) -> Vec<String> {
+        let filter = format!("label=opensandbox.io/server={}", self.instance);
+        let list = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
+        list.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Only after a failed test is there anything to remove.
+        for container in self.containers() {
+            docker(&["rm", "--force", "--volumes", &container]);
+        }
+    }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
+    let response = request.send().await.unwrap();
+    let (status, text) = (response.status(), response.text().await.unwrap());
+    (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+}
+
+async fn ready(server: &TestServer) {
+    let look = || answer(server.bare(Method::GET, "/ready"));
+    wait_until("a ready server", look, |seen| seen.0 == 200).await;
+}
+
+fn body() -> Value {
+    let mut body = TestServer::good_create();
+    body["image"]["uri"] = IMAGE.into();
+    body
+}
+
+async fn create(server: &TestServer, body: &Value) -> String {
+    let request = server.request(Method::POST, "/v1/sandboxes").json(body);
+    let (status, answer) = answer(request).await;
+    assert_eq!(status, 202, "{answer}");
+    answer["id"].as_str().unwrap().to_owned()
+}
+
+async fn get(server: &TestServer, id: &str) -> (StatusCode, Value) {
+    answer(server.request(Method::GET, &format!("/v1/sandboxes/{id}"))).await
+}
+
+async fn delete(server: &TestServer, id: &str) {
+    let request = server.request(Method::DELETE, &format!("/v1/sandboxes/{id}"));
+    assert_eq!(answer(request.header("Prefer", "wait")).await.0, 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_is_away_is_told_and_waited_for() {
+    let Some(mut stage) = Stage::set() else {
+        return;
+    };
+    let server = stage.server().await;
+    let list = || answer(server.request(Method::GET, "/v1/sandboxes"));
+    let (status, _) = list().await;
+    assert_eq!(status, 503, "an empty list would be a lie");
+    stage.engine.up().unwrap();
+    ready(&server).await;
+    let id = create(&server, &body()).await;
+    stage.engine.cut().unwrap();
+    let lost = |seen: &(StatusCode, Value)| seen.0 == 503;
+    let (_, told) = wait_until("the loss", list, lost).await;
+    assert_eq!(told["code"], "GENERAL::RUNTIME_UNAVAILABLE");
+    // What happens meanwhile is seen afterwards.
+    docker(&["rm", "--force", &format!("sandbox-{id}")]);
+    stage.engine.up().unwrap();
+    ready(&server).await;
+    assert_eq!(get(&server, &id).await.0, 404);
+    server.stop().await;
+    assert_eq!(stage.containers(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_keeps_what_was_and_ends_what_is_due() {
+    let Some(mut stage) = Stage::set() else {
+        return;
+    };
+    stage.engine.up().unwrap();
+    let first = stage.server().await;
+    ready(&first).await;
+    let (stays, due, deleted) = (
+        create(&first, &body()).await,
+        create(&first, &body()).await,
+        create(&first, &body()).await,
+    );
+    let renew = async |id: &str, at: Value| {
+        let path = format!("/v1/sandboxes/{id}/renew-expiration");
+        let request = first
+            .request(Method::POST, &path)
+            .json(&json!({"expiresAt": at}));
+        assert_eq!(answer(request).await.0, 200);
+    };
+    renew(&stays, json!("2099-01-01T00:00:00Z")).await;
+    let path = format!("/v1/sandboxes/{stays}/metadata");
+    let patch = first
+        .request(Method::PATCH, &path)
+        .json(&json!({"kept": "yes"}));
+    assert_eq!(answer(patch).await.0, 200);
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let soon = Duration::from_secs(1);
+    renew(&due, json!((now + soon).as_secs_f64())).await;
+    // As if it died right after the intent was kept: the engine is cut off before it can remove.
+    stage.engine.cut().unwrap();
+    let intent = first.request(Method::DELETE, &format!("/v1/sandboxes/{deleted}"));
+    let (status, _) = answer(intent).await;
+    drop(first);
+    // Its time passes while no server runs.
+    tokio::time::sleep(soon).await;
+    stage.engine.up().unwrap();
+    let second = stage.server().await;
+    ready(&second).await;
+    let (_, kept) = get(&second, &stays).await;
+    assert_eq!(kept["expiresAt"], "2099-01-01T00:00:00Z");
+    assert_eq!(kept["metadata"], json!({"kept": "yes"}));
+    assert_eq!(kept["status"]["state"], "Running");
+    wait_until(
+        "the overdue one",
+        || get(&second, &due),
+        |seen| seen.0 == 404,
+    )
+    .await;
+    if status == 204 {
+        wait_until(
+            "the deleted one",
+            || get(&second, &deleted),
+            |seen| seen.0 == 404,
+        )
+        .await;
+    } else {
+        delete(&second, &deleted).await;
+    }
+    let command = second.request(
+        Method::POST,
+        &format!("/sandboxes/{stays}/proxy/44772/command"),
+    );
+    let output = command
+        .json(&json!({"command": "echo $FLEET-$EXECD_ACCESS_TOKEN-"}))
+        .send()
+        .await;
+    assert!(
+        output
+            .unwrap()
+            .text()
+            .await
+            .unwrap()
+            .contains("\"text\":\"1--\"")
+    );
+    delete(&second, &stays).await;
+    second.stop().await;
+    assert_eq!(stage.containers(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn others_are_left_alone_and_leftovers_are_swept() {
+    let Some(mut stage) = Stage::set() else {
+        return;
+    };
+    stage.engine.up().unwrap();
+    let foreign = "label=opensandbox.io/server=somebody-else";
+    let other = docker(&[
+        "run",
+        "--detach",
+        "--label",
+        "opensandbox.io/id=foreign-1",
+        "--label",
+        "opensandbox.io/server=somebody-else",
+        IMAGE,
+        "sleep",
+        "300",
+    ]);
+    let ours = format!("opensandbox.io/server={}", stage.instance);
+    let never_started = docker(&[
+        "create",
+        "--label",
+        "opensandbox.io/id=half-made-1",
+        "--label",
+        &ours,
+        IMAGE,
+        "true",
+    ]);
+    assert!(!other.is_empty() && !never_started.is_empty());
+    let server = stage.server().await;
+    ready(&server).await;
+    let look = || async { stage.containers() };
+    wait_until("the sweep", look, Vec::is_empty).await;
+    let (_, list) = answer(server.request(Method::GET, "/v1/sandboxes")).await;
+    assert_eq!(list["items"], json!([]));
+    let left = docker(&["ps", "--quiet", "--filter", foreign]);
+    docker(&["rm", "--force", &other]);
+    assert!(
+        !left.is_empty(),
+        "another installation's sandbox was touched"
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_have_reasons_and_leave_nothing() {
+    let Some(mut stage) = Stage::set() else {
+        return;
+    };
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    let mut no_image = body();
+    no_image["image"]["uri"] = "no-such-registry.invalid/no/such:image".into();
+    let request = server
+        .request(Method::POST, "/v1/sandboxes")
+        .json(&no_image);
+    let (status, told) = answer(request).await;
+    assert_eq!(
+        (status.as_u16(), &told["code"]),
+        (500, &json!("DOCKER::SANDBOX_IMAGE_PULL_FAILED"))
+    );
+    assert!(
+        told["message"]
+            .as_str()
+            .unwrap()
+            .contains("no-such-registry.invalid/no/such:image")
+    );
+    assert_eq!(stage.containers(), [""; 0]);
+    let mut too_small = body();
+    too_small["resourceLimits"]["memory"] = "1Ki".into();
+    let request = server
+        .request(Method::POST, "/v1/sandboxes")
+        .json(&too_small);
+    let (status, told) = answer(request).await;
+    assert_eq!(
+        (status.as_u16(), &told["code"]),
+        (400, &json!("SANDBOX::INVALID_PARAMETER")),
+        "{told}"
+    );
+    let mut no_command = body();
+    no_command["entrypoint"] = json!(["/no/such/command"]);
+    let id = create(&server, &no_command).await;
+    let failed = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
+    let (_, seen) = wait_until("the failure", || get(&server, &id), failed).await;
+    assert!(
+        seen["status"]["message"].as_str().unwrap().contains("127"),
+        "{seen}"
+    );
+    delete(&server, &id).await;
+    assert_eq!(stage.containers(), [""; 0]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_reach_the_container_and_parallel_creates_do_not_collide() {
+    let Some(mut stage) = Stage::set() else {
+        return;
+    };
+    stage.engine.up().unwrap();
+    let server = Arc::new(stage.server().await);
+    ready(&server).await;
+    let creates = (0..8).map(|_| {
+        let server = Arc::clone(&server);
+        async move { create(&server, &body()).await }
+    });
+    let ids = futures::future::join_all(creates).await;
+    let name = format!("sandbox-{}", ids[0]);
+    let format = "{{.HostConfig.Memory}} {{.HostConfig.NanoCpus}} {{.HostConfig.PidsLimit}} \
+                  {{.HostConfig.SecurityOpt}} {{.HostConfig.NetworkMode}}";
+    let seen = docker(&["inspect", "--format", format, &name]);
+    assert_eq!(
+        seen,
+        "268435456 500000000 256 [no-new-privileges=true] opensandbox"
+    );
+    let icc = r#"{{index .Options "com.docker.network.bridge.enable_icc"}}"#;
+    assert_eq!(
+        docker(&["network", "inspect", "--format", icc, "opensandbox"]),
+        "false"
+    );
+    for id in &ids {
+        delete(&server, id).await;
+    }
+    assert_eq!(stage.containers(), [""; 0]);
+    server.stop().await;
+}
