@@ -66,7 +66,7 @@ impl Lines {
             chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
             self.after_return = false;
         }
-        while let Some(at) = chunk.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', chunk) {
             let (text, ended) = chunk.split_at(at);
             if self.partial.is_empty() {
                 line(if text.is_empty() { BLANK } else { text });
