@@ -1,10 +1,11 @@
 """Terminals: attach, type, resize, leave, come back, see everything again."""
 
+import contextlib
 import json
 import time
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from conftest import PATIENCE
@@ -16,7 +17,10 @@ class Terminal:
     def __init__(self, box, session, query=""):
         endpoint = box.endpoint(44772)
         url = f"ws://{endpoint['endpoint']}/pty/{session}/ws{query}"
-        self.socket = connect(url, additional_headers=endpoint.get("headers", {}), open_timeout=PATIENCE, max_size=None)
+        self.open = contextlib.ExitStack()
+        self.socket = self.open.enter_context(
+            connect(url, additional_headers=endpoint.get("headers", {}), open_timeout=PATIENCE, max_size=None)
+        )
         self.output = b""
         self.replayed_from = None
         self.events = []
@@ -49,7 +53,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_):
-        self.socket.close()
+        self.open.close()
 
 
 @pytest.fixture
@@ -97,8 +101,9 @@ def test_everything_is_there_again_after_a_reconnect(box, session):
 def test_a_second_client_is_refused_unless_it_takes_over(box, session):
     with Terminal(box, session) as first:
         endpoint = box.endpoint(44772)
-        with pytest.raises(Exception) as refused:
-            connect(f"ws://{endpoint['endpoint']}/pty/{session}/ws", additional_headers=endpoint.get("headers", {}))
+        url = f"ws://{endpoint['endpoint']}/pty/{session}/ws"
+        with pytest.raises(InvalidStatus) as refused, connect(url, additional_headers=endpoint.get("headers", {})):
+            pass
         assert refused.value.response.status_code == 409
         with Terminal(box, session, "?takeover=1") as second:
             with pytest.raises(ConnectionClosed) as evicted:

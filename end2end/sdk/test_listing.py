@@ -1,5 +1,6 @@
 """Lists with filters and pages."""
 
+import opensandbox
 import pytest
 from opensandbox.models.sandboxes import SandboxFilter
 
@@ -53,7 +54,10 @@ def test_all_are_listed_newest_first(listed, three):
         ({"k=1&list": "x"}, []),
     ],
 )
-def test_metadata_filters_match_exactly(listed, three, metadata, expected):
+def test_metadata_filters_match_exactly(sdk, listed, three, metadata, expected):
+    unencoded = opensandbox.__version__.startswith("0.") and sdk.flavour.name == "async"
+    if unencoded and any("&" in text for pair in metadata.items() for text in pair):
+        pytest.skip("the asyncio SDK of generation 0.1 cannot send such a filter: it does not encode it")
     assert ids(listed(**metadata)) == [three[index].id for index in expected]
 
 

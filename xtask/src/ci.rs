@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::{
     build::wasm,
     host::{Installer, wasm::Toolchain},
-    process::{find_program, run},
+    process::{self, find_program, run},
     repo::Repo,
     step::{notice, step},
     test::{self, Options, tally::Tally},
@@ -50,7 +50,7 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
 }
 
 fn cargo(repo: &Repo) -> Command {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = process::cargo();
     cargo.current_dir(repo.root());
     cargo
 }

@@ -14,6 +14,35 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+/// What `cargo run` tells us about ourselves. Build scripts that watch these variables would run
+/// anew each time a build comes from here instead of from a shell.
+const ABOUT_US: [&str; 6] = [
+    "CARGO_BIN_NAME",
+    "CARGO_CRATE_NAME",
+    "CARGO_MANIFEST_DIR",
+    "CARGO_MANIFEST_PATH",
+    "CARGO_PRIMARY_PACKAGE",
+    "OUT_DIR",
+];
+
+/// `cargo`, as it would run from a shell.
+pub(crate) fn cargo() -> Command {
+    without_our_names(Command::new("cargo"))
+}
+
+/// The command without what Cargo told us about ourselves.
+pub(crate) fn without_our_names(mut command: Command) -> Command {
+    for name in ABOUT_US {
+        command.env_remove(name);
+    }
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// Longest time for a question such as `docker version`, which hangs when its daemon does.
 pub(crate) const QUESTION: Duration = Duration::from_secs(20);
 /// Lines of output that may wait for the watcher.

@@ -55,9 +55,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response_only(status)
         for name, value in headers:
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command != "HEAD":
+        if self.command != "HEAD" and status != 204:
             self.wfile.write(body)
 
     def slow(self):

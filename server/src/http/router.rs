@@ -47,6 +47,7 @@ pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Route
         .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require));
     let proxied = Router::new()
         .route("/sandboxes/{id}/proxy/{port}", any(proxy::proxy))
+        .route("/sandboxes/{id}/proxy/{port}/", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/{*path}", any(proxy::proxy));
     let api = keyed
         .merge(openapi::open().split_for_parts().0)

@@ -1,11 +1,15 @@
 //! execd: one static binary, because it runs in images that have nothing else.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 
 use super::{Profile, publish::publish};
-use crate::{process::run, repo::Repo, step::step};
+use crate::{
+    process::{cargo, run},
+    repo::Repo,
+    step::step,
+};
 
 /// Builds execd into `dist/execd`.
 pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
@@ -15,7 +19,7 @@ pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
         other => bail!("execd is not built on {other} yet"),
     };
     step("execd: static build", || {
-        let mut cargo = Command::new("cargo");
+        let mut cargo = cargo();
         cargo
             .args(["build", "--package", "osb-execd", "--target", target])
             .env("RUSTFLAGS", "-C target-feature=+crt-static")

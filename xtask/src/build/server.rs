@@ -1,16 +1,20 @@
 //! The server, which carries the site that was built before it.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
 use anyhow::Result;
 
 use super::{Profile, publish::publish};
-use crate::{process::run, repo::Repo, step::step};
+use crate::{
+    process::{cargo, run},
+    repo::Repo,
+    step::step,
+};
 
 /// Builds the server into `dist/opensandbox-server`.
 pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
     step("server: build with the console", || {
-        let mut cargo = Command::new("cargo");
+        let mut cargo = cargo();
         cargo.arg("build").current_dir(repo.root());
         match profile {
             Profile::Release => cargo.args(["--package", "osb-server"]),

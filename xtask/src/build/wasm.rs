@@ -21,17 +21,14 @@ const PROFILE: &str = "wasm-release";
 
 /// Builds `target/site/pkg`.
 pub(crate) fn build(repo: &Repo, toolchain: Toolchain) -> Result<()> {
-    step(
-        &format!("console: wasm with the {}", toolchain.name()),
-        || {
-            run(toolchain
-                .cargo()
-                .args(["build", "--package", "osb-frontend", "--profile", PROFILE])
-                .args(["--target", TARGET, "--target-dir"])
-                .arg(repo.wasm_target())
-                .current_dir(repo.root()))
-        },
-    )?;
+    step(&format!("console: wasm with {}", toolchain.name()), || {
+        run(toolchain
+            .cargo()
+            .args(["build", "--package", "osb-frontend", "--profile", PROFILE])
+            .args(["--target", TARGET, "--target-dir"])
+            .arg(repo.wasm_target())
+            .current_dir(repo.root()))
+    })?;
     let built = repo
         .wasm_target()
         .join(TARGET)
@@ -62,7 +59,9 @@ fn bind(module: &Path, pkg: &Path) -> Result<()> {
     bindgen
         .input_path(module)
         .out_name(OUT_NAME)
-        .typescript(false);
+        .typescript(false)
+        .remove_name_section(true)
+        .remove_producers_section(true);
     bindgen.web(true)?.generate(pkg)
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::Installer;
 use crate::{
-    process::{ask, find_program, run},
+    process::{ask, cargo, find_program, run, without_our_names},
     step::step,
 };
 
@@ -57,9 +57,9 @@ impl Toolchain {
     /// `cargo` with everything in its environment that the wasm build needs.
     pub(crate) fn cargo(self) -> Command {
         match self {
-            Self::Own => Command::new("cargo"),
+            Self::Own => cargo(),
             Self::Debian => {
-                let mut cargo = Command::new("/usr/bin/cargo");
+                let mut cargo = without_our_names(Command::new("/usr/bin/cargo"));
                 cargo
                     .env("PATH", "/usr/bin:/bin")
                     .env("RUSTC", "/usr/bin/rustc")
@@ -78,7 +78,7 @@ impl Toolchain {
     /// For the reader and for stamps.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Own => "installed toolchain",
+            Self::Own => "the installed toolchain",
             Self::Debian => "Debian's rustc-web",
         }
     }

@@ -1,15 +1,16 @@
 //! The Rust tests of every crate but the browser's.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use super::{Context, suite::Suite, tally::Tally};
+use crate::process;
 
 /// Longest time, building from nothing included.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
 /// Runs `cargo test`. Tests that need Docker find it, or say that they were ignored.
 pub(super) fn run(context: &Context<'_>) -> Tally {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = process::cargo();
     cargo
         .args(["test", "--no-fail-fast"])
         .current_dir(context.repo.root());
