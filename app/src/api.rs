@@ -8,7 +8,7 @@ use crate::{
     create::CreateForm,
     error::ConsoleError,
     sandboxes::ListQuery,
-    view::{PortAddress, SandboxDetail, SandboxList},
+    view::{Creation, PortAddress, SandboxDetail, SandboxList},
 };
 
 /// One page of the list.
@@ -37,10 +37,15 @@ pub async fn check(form: CreateForm) -> Result<Vec<FieldError>, ConsoleError> {
     Ok(problems)
 }
 
-/// Makes a sandbox.
+/// Makes a sandbox. A form with mistakes is no error of the call: browsers would log it as one.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/create")]
-pub async fn create(form: CreateForm) -> Result<SandboxId, ConsoleError> {
-    form.submit(&*crate::backend::backend()).await
+pub async fn create(form: CreateForm) -> Result<Creation, ConsoleError> {
+    match form.submit(&*crate::backend::backend()).await {
+        Ok(id) => Ok(Creation::Made(id)),
+        Err(ConsoleError::Invalid { problems }) => Ok(Creation::Invalid(problems)),
+        Err(ConsoleError::Refused { message }) => Ok(Creation::Refused(message)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Lets a sandbox live for that many seconds from now.

@@ -10,7 +10,9 @@ pub fn now_ms() -> i64 {
     #[cfg(not(target_arch = "wasm32"))]
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        .map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
 }
 
 /// `data-<name>` of the document element: where the server leaves constants for the page.
@@ -101,7 +103,10 @@ pub fn focus(id: &str) {
 /// Whether the page has such an element.
 #[must_use]
 pub fn exists(selector: &str) -> bool {
-    matches!(leptos::prelude::document().query_selector(selector), Ok(Some(_)))
+    matches!(
+        leptos::prelude::document().query_selector(selector),
+        Ok(Some(_))
+    )
 }
 
 /// Moves the keyboard to the next (`1`) or previous (`-1`) of these elements; to the first when
@@ -113,7 +118,9 @@ pub fn focus_step(selector: &str, step: i32) {
     };
     let count = i32::try_from(all.length()).unwrap_or(i32::MAX);
     let at = |index: i32| element(all.get(u32::try_from(index).ok()?)?);
-    let row = document.active_element().and_then(|it| it.closest("tr").ok()?);
+    let row = document
+        .active_element()
+        .and_then(|it| it.closest("tr").ok()?);
     let here = row.and_then(|row| {
         (0..count).find(|index| at(*index).is_some_and(|it| row.contains(Some(&it))))
     });
@@ -126,7 +133,9 @@ pub fn focus_step(selector: &str, step: i32) {
 /// Follows a link: the one in the row that has the keyboard, else the first of the page.
 pub fn click_near_focus(selector: &str) {
     let document = leptos::prelude::document();
-    let row = document.active_element().and_then(|it| it.closest("tr").ok()?);
+    let row = document
+        .active_element()
+        .and_then(|it| it.closest("tr").ok()?);
     let found = match row {
         Some(row) => row.query_selector(selector),
         None => document.query_selector(selector),

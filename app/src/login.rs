@@ -16,7 +16,11 @@ pub fn LoginPage() -> impl IntoView {
     let info = SharedValue::new(crate::frame::server_info).into_inner();
     let notice = SharedValue::new(use_context::<Notice>).into_inner();
     let next = move || use_query_map().read().get("next").unwrap_or_default();
-    let ServerInfo { version, runtime, key_required } = info;
+    let ServerInfo {
+        version,
+        runtime,
+        key_required,
+    } = info;
     view! {
         <Title text="Sign in" />
         <main class="login">

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use osb_protocol::{
-    SandboxId, WireTime,
+    FieldError, SandboxId, WireTime,
     lifecycle::{Sandbox, SandboxState},
 };
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,18 @@ pub struct PortAddress {
     pub direct: String,
     /// Path on this server that reaches the port through it.
     pub proxied: String,
+}
+
+/// What came of a create form.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Creation {
+    /// A sandbox.
+    Made(SandboxId),
+    /// Nothing: these rules are broken.
+    Invalid(Vec<FieldError>),
+    /// Nothing, for this reason.
+    Refused(String),
 }
 
 /// What happened to the last form that was sent without script; shown once.

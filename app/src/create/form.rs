@@ -178,7 +178,10 @@ impl CreateForm {
         }
         let limits = [("cpu", &self.cpu), ("memory", &self.memory)];
         let limits = limits.map(|(name, text)| (name, text.trim()));
-        let limits: BTreeMap<_, _> = limits.into_iter().filter(|(_, it)| !it.is_empty()).collect();
+        let limits: BTreeMap<_, _> = limits
+            .into_iter()
+            .filter(|(_, it)| !it.is_empty())
+            .collect();
         body.insert("resourceLimits".to_owned(), json!(limits));
         if self.lifetime == Lifetime::Limited {
             match words::seconds(&self.ttl) {

@@ -20,6 +20,8 @@ pub(super) fn curl(origin: &str, body: &Value) -> String {
 /// The request through the official Python SDK.
 #[must_use]
 pub(super) fn python(host: &str, body: &Value) -> String {
+    let image = body.pointer("/image/uri").cloned();
+    let image = image.unwrap_or_else(|| Value::from(""));
     let mut code = format!(
         "import asyncio, os\n\
          from datetime import timedelta\n\
@@ -30,14 +32,16 @@ pub(super) fn python(host: &str, body: &Value) -> String {
          async def main():\n    \
              sandbox = await Sandbox.create(\n        {},\n        connection_config=config,\n",
         literal(&Value::from(host)),
-        literal(body.pointer("/image/uri").unwrap_or(&Value::from("")))
+        literal(&image)
     );
     let timeout = match body.get("timeout") {
         Some(seconds) => format!("timedelta(seconds={seconds})"),
         None => "None".to_owned(),
     };
     let arguments = [("entrypoint", "entrypoint"), ("resource", "resourceLimits")];
-    let arguments = arguments.into_iter().chain([("env", "env"), ("metadata", "metadata")]);
+    let arguments = arguments
+        .into_iter()
+        .chain([("env", "env"), ("metadata", "metadata")]);
     // Writing to a string cannot fail.
     let _ = writeln!(code, "        timeout={timeout},");
     for (argument, member) in arguments {

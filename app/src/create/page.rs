@@ -13,7 +13,12 @@ use osb_protocol::FieldError;
 use serde::{Deserialize, Serialize};
 
 use super::{CreateForm, Field, Lifetime, mirror};
-use crate::{api, browser, error::ConsoleError, frame::Toasts, ui::{CodeBlock, Icon}};
+use crate::{
+    api, browser,
+    frame::Toasts,
+    ui::{CodeBlock, Icon},
+    view::Creation,
+};
 
 /// How long typing has to rest before the server is asked.
 const REST: Duration = Duration::from_millis(300);
@@ -57,7 +62,11 @@ const ALL: [Field; 8] = [
 #[component]
 pub fn CreatePage() -> impl IntoView {
     let draft = SharedValue::new(use_context::<Draft>).into_inner();
-    let touched = if draft.is_some() { ALL.to_vec() } else { Vec::new() };
+    let touched = if draft.is_some() {
+        ALL.to_vec()
+    } else {
+        Vec::new()
+    };
     let draft = draft.unwrap_or_default();
     let state = State {
         form: RwSignal::new(draft.form),
@@ -77,14 +86,15 @@ pub fn CreatePage() -> impl IntoView {
         state.busy.set(true);
         spawn_local(async move {
             match api::create(state.form.get_untracked()).await {
-                Ok(id) => {
+                Ok(Creation::Made(id)) => {
                     toasts.good(format!("{} is running", id.short()));
                     navigate(&format!("/console/sandboxes/{id}"), Default::default());
                 }
-                Err(ConsoleError::Invalid { problems }) => {
+                Ok(Creation::Invalid(problems)) => {
                     state.problems.set(problems);
                     state.focus_first_problem();
                 }
+                Ok(Creation::Refused(why)) => state.refusal.set(Some(why)),
                 Err(error) => state.refusal.set(Some(error.to_string())),
             }
             state.busy.try_set(false);
@@ -145,14 +155,16 @@ fn TextField(
     #[prop(default = 1)]
     lines: u32,
 ) -> impl IntoView {
-    let initial = state.form.with_untracked(|form| form.text(field).to_owned());
+    let initial = state
+        .form
+        .with_untracked(|form| form.text(field).to_owned());
     let on_input = move |event: ev::Event| state.edit(field, event_target_value(&event));
     let invalid = move || state.problem(field).is_some().then_some("true");
     let described = format!("{name}-help {name}-problem");
     let input = if lines > 1 {
         view! {
             <textarea id=name name=name rows=lines spellcheck="false" aria-invalid=invalid
-                aria-describedby=described on:input=on_input>{initial}</textarea>
+                aria-describedby=described on:input=on_input>{raw_text(&initial)}</textarea>
         }
         .into_any()
     } else {
@@ -171,6 +183,15 @@ fn TextField(
         </div>
     }
     .into_any()
+}
+
+/// Text inside a `<textarea>`: the server's renderer writes it as it is, so it has to be escaped
+/// there, while the browser makes a text node of it.
+fn raw_text(text: &str) -> String {
+    if cfg!(target_arch = "wasm32") {
+        return text.to_owned();
+    }
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[component]
@@ -206,7 +227,10 @@ fn LifetimeField(state: State) -> impl IntoView {
 /// The request as code, following the form.
 #[component]
 fn Mirror(state: State) -> impl IntoView {
-    let origin = RwSignal::new(("http://127.0.0.1:8080".to_owned(), "127.0.0.1:8080".to_owned()));
+    let origin = RwSignal::new((
+        "http://127.0.0.1:8080".to_owned(),
+        "127.0.0.1:8080".to_owned(),
+    ));
     Effect::new(move |_| {
         let location = window().location();
         if let (Ok(base), Ok(host)) = (location.origin(), location.host()) {
@@ -273,7 +297,9 @@ impl State {
             return None;
         }
         let problems = self.problems.read();
-        let of_field = problems.iter().filter(|problem| Field::of(problem) == field);
+        let of_field = problems
+            .iter()
+            .filter(|problem| Field::of(problem) == field);
         let texts: Vec<_> = of_field.map(|problem| problem.msg.clone()).collect();
         (!texts.is_empty()).then(|| texts.join(" "))
     }
@@ -294,7 +320,6 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::browser as _;
 
     #[test]
     fn every_field_of_the_form_can_be_focused() {

@@ -50,7 +50,10 @@ pub(super) fn pairs(text: &str) -> Result<BTreeMap<String, String>, usize> {
         }
         match line.split_once('=') {
             Some((name, value)) if !name.trim().is_empty() => {
-                pairs.insert(name.trim().to_owned(), value.trim_end_matches('\r').to_owned());
+                pairs.insert(
+                    name.trim().to_owned(),
+                    value.trim_end_matches('\r').to_owned(),
+                );
             }
             _ => return Err(number + 1),
         }

@@ -49,9 +49,14 @@ pub(super) fn listen(help_open: RwSignal<bool>) {
 
 /// Whether the key belongs to a field, a terminal or an open dialog.
 fn is_typing(event: &ev::KeyboardEvent) -> bool {
-    let target = event.target().and_then(|it| it.dyn_into::<web_sys::Element>().ok());
+    let target = event
+        .target()
+        .and_then(|it| it.dyn_into::<web_sys::Element>().ok());
     target.is_some_and(|it| {
-        matches!(it.closest("input, textarea, select, dialog, .terminal"), Ok(Some(_)))
+        matches!(
+            it.closest("input, textarea, select, dialog, .terminal"),
+            Ok(Some(_))
+        )
     })
 }
 

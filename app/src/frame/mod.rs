@@ -36,7 +36,9 @@ pub fn Frame() -> impl IntoView {
     let info = SharedValue::new(server_info).into_inner();
     let notice = SharedValue::new(use_context::<Notice>).into_inner();
     // Both sides begin with the server's clock, so that the browser takes over the same text.
-    let clock = Clock(RwSignal::new(SharedValue::new(browser::now_ms).into_inner()));
+    let clock = Clock(RwSignal::new(
+        SharedValue::new(browser::now_ms).into_inner(),
+    ));
     let live = Live::new();
     let toasts = Toasts::new(notice);
     provide_context(clock);

@@ -65,7 +65,8 @@ impl Toasts {
     }
 
     fn dismiss(&self, key: u64) {
-        self.list.update(|list| list.retain(|(known, _)| *known != key));
+        self.list
+            .update(|list| list.retain(|(known, _)| *known != key));
     }
 }
 

@@ -139,7 +139,12 @@ mod tests {
 
     #[test]
     fn the_breadcrumb_follows_the_path() {
-        let names = |path| steps(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let names = |path| {
+            steps(path)
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names("/console/sandboxes"), ["Sandboxes"]);
         assert_eq!(
             names("/console/sandboxes/0b6c1f2e-aaaa/terminal"),

@@ -60,7 +60,8 @@ struct Watch {
 struct Socket {
     raw: WebSocket,
     /// Kept for as long as the socket calls them.
-    _callbacks: (Closure<dyn FnMut(MessageEvent)>, Closure<dyn FnMut(CloseEvent)>),
+    _on_message: Closure<dyn FnMut(MessageEvent)>,
+    _on_close: Closure<dyn FnMut(CloseEvent)>,
 }
 
 impl Drop for Socket {
@@ -101,7 +102,8 @@ impl Live {
         raw.set_onclose(Some(on_close.as_ref().unchecked_ref()));
         let socket = Socket {
             raw,
-            _callbacks: (on_message, on_close),
+            _on_message: on_message,
+            _on_close: on_close,
         };
         TAB.with_borrow_mut(|tab| tab.socket = Some(socket));
     }
@@ -265,4 +267,3 @@ impl Tab {
         Some(Rc::clone(&watch.on_update))
     }
 }
-

@@ -168,7 +168,13 @@ mod tests {
             epoch: "e".to_owned(),
             seq: 4,
         });
-        assert_eq!(command, Command::Subscribe { topic: Topic::Sandboxes, since });
+        assert_eq!(
+            command,
+            Command::Subscribe {
+                topic: Topic::Sandboxes,
+                since
+            }
+        );
     }
 
     #[test]

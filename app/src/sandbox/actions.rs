@@ -82,7 +82,11 @@ fn renewal(id: SandboxId) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSign
         busy.set(true);
         spawn_local(async move {
             match api::renew(id.clone(), seconds).await {
-                Ok(_) => toasts.good(format!("{} lives {} from now", id.short(), duration(seconds))),
+                Ok(_) => toasts.good(format!(
+                    "{} lives {} from now",
+                    id.short(),
+                    duration(seconds)
+                )),
                 Err(error) => toasts.bad(error.to_string()),
             }
             busy.set(false);

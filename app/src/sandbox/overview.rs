@@ -125,9 +125,15 @@ fn Identity(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let origin = move || {
         let sandbox = sandbox();
         let image = sandbox.image.map(|image| image.uri);
-        image.or(sandbox.snapshot_id).unwrap_or_else(|| "none".to_owned())
+        image
+            .or(sandbox.snapshot_id)
+            .unwrap_or_else(|| "none".to_owned())
     };
-    let platform = move || sandbox().platform.map(|it| format!("{}/{}", it.os, it.arch));
+    let platform = move || {
+        sandbox()
+            .platform
+            .map(|it| format!("{}/{}", it.os, it.arch))
+    };
     view! {
         <dl class="facts">
             <dt>"Id"</dt>
@@ -175,7 +181,13 @@ fn Resources(current: RwSignal<SandboxDetail>) -> impl IntoView {
         if labels.is_empty() {
             return view! { <p class="help">"No labels."</p> }.into_any();
         }
-        let label = |(key, value)| view! { <li><span class="label">{key}"="{value}</span></li> };
+        let label = |(key, value)| {
+            view! {
+                <li>
+                    <span class="label">{format!("{key}={value}")}</span>
+                </li>
+            }
+        };
         view! { <ul class="labels">{labels.into_iter().map(label).collect_view()}</ul> }.into_any()
     };
     view! {

@@ -20,17 +20,27 @@ pub(super) fn Ports(
 ) -> impl IntoView {
     let params = use_query_map();
     let port = Memo::new(move |_| {
-        let port = params.read().get("port").and_then(|port| port.parse::<u16>().ok());
+        let port = params
+            .read()
+            .get("port")
+            .and_then(|port| port.parse::<u16>().ok());
         port.unwrap_or(EXECD)
     });
     let asked = id.clone();
-    let address = Resource::new_blocking(move || port.get(), move |port| api::port(asked.clone(), port));
+    let address = Resource::new_blocking(
+        move || port.get(),
+        move |port| api::port(asked.clone(), port),
+    );
     let navigate = use_navigate();
     let here = format!("/console/sandboxes/{id}");
     let action = here.clone();
     let on_port = move |event: ev::Event| {
         if let Ok(port @ 1..) = event_target_value(&event).parse::<u16>() {
-            let options = NavigateOptions { replace: true, scroll: false, ..Default::default() };
+            let options = NavigateOptions {
+                replace: true,
+                scroll: false,
+                ..Default::default()
+            };
             navigate(&format!("{here}?port={port}"), options);
         }
     };
@@ -63,7 +73,9 @@ pub(super) fn Ports(
 
 #[component]
 fn Addresses(address: PortAddress) -> impl IntoView {
-    let PortAddress { direct, proxied, .. } = address;
+    let PortAddress {
+        direct, proxied, ..
+    } = address;
     view! {
         <dl class="facts">
             <dt>"Direct"</dt>

@@ -51,7 +51,12 @@ pub(super) fn StageBar(
                 </li>
             }
         };
-        stages.into_iter().zip(took).enumerate().map(step).collect_view()
+        stages
+            .into_iter()
+            .zip(took)
+            .enumerate()
+            .map(step)
+            .collect_view()
     };
     view! { <ol class="stages" aria-label="Stages">{steps}</ol> }
 }
@@ -80,7 +85,12 @@ mod tests {
             name: String::new(),
             at: ms.and_then(WireTime::from_unix_ms),
         };
-        let stages = [stage(Some(1_000)), stage(Some(1_250)), stage(None), stage(Some(1_300))];
+        let stages = [
+            stage(Some(1_000)),
+            stage(Some(1_250)),
+            stage(None),
+            stage(Some(1_300)),
+        ];
         assert_eq!(times(&stages), [None, Some(250), None, Some(50)]);
     }
 }

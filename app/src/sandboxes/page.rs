@@ -6,12 +6,7 @@ use leptos_router::hooks::{use_navigate, use_query_map};
 use osb_protocol::lifecycle::SandboxState;
 
 use super::{ListQuery, PAGE_ROWS, Rows, row::Row};
-use crate::{
-    api,
-    live::Live,
-    ui::Icon,
-    view::SandboxList,
-};
+use crate::{api, live::Live, ui::Icon, view::SandboxList};
 
 /// States worth a filter: those a sandbox stays in for a while.
 const STATES: [SandboxState; 6] = [
@@ -28,10 +23,7 @@ const STATES: [SandboxState; 6] = [
 pub fn SandboxesPage() -> impl IntoView {
     let params = use_query_map();
     let query = Memo::new(move |_| ListQuery::from_url(|name| params.read().get(name)));
-    let first = Resource::new_blocking(
-        || (),
-        move |()| api::list(query.get_untracked()),
-    );
+    let first = Resource::new_blocking(|| (), move |()| api::list(query.get_untracked()));
     view! {
         <Title text="Sandboxes" />
         <div class="page-head">
@@ -71,11 +63,19 @@ fn Filter(query: Memo<ListQuery>) -> impl IntoView {
     let go_q = go.clone();
     let on_text = move |event: ev::Event| {
         let q = event_target_value(&event);
-        go_q(ListQuery { q, page: 1, ..query.get_untracked() });
+        go_q(ListQuery {
+            q,
+            page: 1,
+            ..query.get_untracked()
+        });
     };
     let on_state = move |event: ev::Event| {
         let state = event_target_value(&event);
-        go(ListQuery { state, page: 1, ..query.get_untracked() });
+        go(ListQuery {
+            state,
+            page: 1,
+            ..query.get_untracked()
+        });
     };
     let options = STATES.into_iter().map(|state| {
         let name = state.to_string();
@@ -121,7 +121,10 @@ fn Table(list: SandboxList, query: Memo<ListQuery>) -> impl IntoView {
     let live = use_context::<Live>();
     Effect::new(move |_| {
         if let Some(live) = live {
-            live.watch_list(move |list| rows.replace(list), move |change| rows.apply(change));
+            live.watch_list(
+                move |list| rows.replace(list),
+                move |change| rows.apply(change),
+            );
         }
     });
     let shown = Memo::new(move |_| rows.select(&query.read()));
@@ -183,7 +186,8 @@ fn PageLinks(query: Memo<ListQuery>, matching: Signal<usize>) -> impl IntoView {
             let last = matching.get().div_ceil(PAGE_ROWS);
             let page = here.page.saturating_add_signed(step);
             let to = ListQuery { page, ..here };
-            ((1..=last).contains(&page)).then(|| view! { <a class="button" href=to.url()>{label}</a> })
+            ((1..=last).contains(&page))
+                .then(|| view! { <a class="button" href=to.url()>{label}</a> })
         }
     };
     view! {

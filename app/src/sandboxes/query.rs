@@ -66,7 +66,9 @@ impl ListQuery {
             contains(row.id().as_str(), word)
                 || contains(row.origin(), word)
                 || contains(state.as_str(), word)
-                || labels.into_iter().any(|(key, value)| contains_label(key, value, word))
+                || labels
+                    .into_iter()
+                    .any(|(key, value)| contains_label(key, value, word))
         })
     }
 
@@ -122,7 +124,9 @@ mod tests {
     #[test]
     fn every_word_has_to_match_somewhere() {
         let mut one = row("0b6c1f2e", "Running");
-        one.sandbox.metadata.insert("team".to_owned(), "Search".to_owned());
+        one.sandbox
+            .metadata
+            .insert("team".to_owned(), "Search".to_owned());
         for (q, state, shown) in [
             ("", "", true),
             ("0B6C", "", true),
@@ -141,8 +145,16 @@ mod tests {
 
     #[test]
     fn pages_cut_what_matches_not_what_exists() {
-        let rows: Vec<_> = (0..250).map(|n| row(&format!("id-{n}"), "Running")).collect();
-        let page = |page| ListQuery { page, ..query("id-", "") }.select(rows.clone());
+        let rows: Vec<_> = (0..250)
+            .map(|n| row(&format!("id-{n}"), "Running"))
+            .collect();
+        let page = |page| {
+            ListQuery {
+                page,
+                ..query("id-", "")
+            }
+            .select(rows.clone())
+        };
         assert_eq!(page(1).rows.len(), 100);
         assert_eq!(page(3).rows.len(), 50);
         assert_eq!(page(3).rows[0].id().as_str(), "id-200");

@@ -19,7 +19,13 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
     let terminal = format!("{address}/terminal");
     let labels = move || {
         let labels = row.read().sandbox.metadata.clone();
-        let label = |(key, value)| view! { <li><span class="label">{key}"="{value}</span></li> };
+        let label = |(key, value)| {
+            view! {
+                <li>
+                    <span class="label">{format!("{key}={value}")}</span>
+                </li>
+            }
+        };
         labels.into_iter().map(label).collect_view()
     };
     view! {

@@ -38,7 +38,13 @@ pub struct Shown {
 
 impl PartialEq for Shown {
     fn eq(&self, other: &Self) -> bool {
-        let ids = |shown: &Self| shown.rows.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>();
+        let ids = |shown: &Self| {
+            shown
+                .rows
+                .iter()
+                .map(|(id, _)| id.clone())
+                .collect::<Vec<_>>()
+        };
         (self.matching, self.total) == (other.matching, other.total) && ids(self) == ids(other)
     }
 }
@@ -92,7 +98,8 @@ impl Rows {
             RowChange::Put(row) => self.put(*row),
             RowChange::Gone(id) => {
                 self.index.update_value(|index| drop(index.remove(&id)));
-                self.order.update(|order| order.retain(|(known, _)| *known != id));
+                self.order
+                    .update(|order| order.retain(|(known, _)| *known != id));
             }
         }
         self.revision.update(|revision| *revision += 1);
@@ -107,7 +114,8 @@ impl Rows {
         }
         let created = row.sandbox.created_at;
         let entry = (id.clone(), ArcRwSignal::new(row));
-        self.index.update_value(|index| drop(index.insert(id, entry.1.clone())));
+        self.index
+            .update_value(|index| drop(index.insert(id, entry.1.clone())));
         self.order.update(|order| {
             let created_of = |signal: &ArcRwSignal<SandboxRow>| {
                 signal.with_untracked(|row| row.sandbox.created_at)
@@ -130,12 +138,18 @@ impl Rows {
                     total: rendered.total,
                 };
             }
-            let matching = order.iter().filter(|(_, row)| row.with_untracked(|it| query.matches(it)));
+            let matching = order
+                .iter()
+                .filter(|(_, row)| row.with_untracked(|it| query.matches(it)));
             let matching: Vec<_> = matching.cloned().collect();
             Shown {
                 matching: matching.len(),
                 total: order.len(),
-                rows: matching.into_iter().skip(query.first()).take(PAGE_ROWS).collect(),
+                rows: matching
+                    .into_iter()
+                    .skip(query.first())
+                    .take(PAGE_ROWS)
+                    .collect(),
             }
         })
     }

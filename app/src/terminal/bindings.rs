@@ -5,10 +5,7 @@
 
 use js_sys::{Object, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
-use xterm_js_rs::{
-    Terminal,
-    addons::fit::FitAddon,
-};
+use xterm_js_rs::{Terminal, addons::fit::FitAddon};
 
 #[wasm_bindgen(module = "xterm")]
 extern "C" {
@@ -52,6 +49,8 @@ impl Xterm {
         set(&options, "lineHeight", 1.25.into());
         set(&options, "scrollback", 100_000.into());
         set(&options, "screenReaderMode", JsValue::TRUE);
+        // Programs choose colours for a theme they do not know; WCAG AA wants this much.
+        set(&options, "minimumContrastRatio", 4.5.into());
         let font = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
         set(&options, "fontFamily", font.into());
         set(&options, "theme", colours(theme).into());

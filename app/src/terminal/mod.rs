@@ -23,7 +23,10 @@ use osb_protocol::SandboxId;
 
 /// What stands between the user and the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(not(feature = "hydrate"), expect(dead_code, reason = "set in the browser"))]
+#[cfg_attr(
+    not(feature = "hydrate"),
+    expect(dead_code, reason = "set in the browser")
+)]
 pub(crate) enum Phase {
     /// On the way.
     #[default]
@@ -85,9 +88,6 @@ pub fn Terminal(
             }
         })
     };
-    let command = format!(
-        "curl -N -H \"X-EXECD-ACCESS-TOKEN: $TOKEN\" http://$EXECD/command -d '{{\"command\":\"ls\"}}'"
-    );
     view! {
         <section class="terminal-card" aria-label=format!("Terminal of {}", id.short())>
             <div
@@ -102,7 +102,7 @@ pub fn Terminal(
             <noscript>
                 <p class="banner">
                     "A terminal needs script. Without it, run commands through the API: "
-                    <code>{command}</code>
+                    <code>"POST /command"</code>
                 </p>
             </noscript>
             <Show when=move || !alive.get()>

@@ -100,13 +100,17 @@ fn start(session: &Shared, place: &web_sys::HtmlElement) {
         place,
         &colours(place),
         move |text| {
-            let Some(session) = typed.upgrade() else { return };
+            let Some(session) = typed.upgrade() else {
+                return;
+            };
             if let Some(socket) = &session.borrow().socket {
                 socket.send_bytes(&frames::input(&text));
             }
         },
         move |columns, rows| {
-            let Some(session) = resized.upgrade() else { return };
+            let Some(session) = resized.upgrade() else {
+                return;
+            };
             // A resize that xterm makes while this module holds the session is sent by its caller.
             if let Ok(session) = session.try_borrow()
                 && let Some(socket) = &session.socket
@@ -125,7 +129,9 @@ fn start(session: &Shared, place: &web_sys::HtmlElement) {
 fn observe(session: &Shared, place: &web_sys::HtmlElement) {
     let (seen, at) = (Rc::downgrade(session), place.clone());
     let on_change = Closure::<dyn FnMut()>::new(move || {
-        let Some(session) = seen.upgrade() else { return };
+        let Some(session) = seen.upgrade() else {
+            return;
+        };
         let session = session.borrow();
         if let Some(xterm) = &session.xterm {
             xterm.set_theme(&colours(&at));
@@ -164,14 +170,21 @@ fn colours(place: &web_sys::HtmlElement) -> Vec<(&'static str, String)> {
     ];
     let style = window().get_computed_style(place).ok().flatten();
     let read = |property| style.as_ref()?.get_property_value(property).ok();
-    let named = NAMES.into_iter().filter_map(|(name, property)| Some((name, read(property)?)));
-    named.map(|(name, colour)| (name, colour.trim().to_owned())).collect()
+    let named = NAMES
+        .into_iter()
+        .filter_map(|(name, property)| Some((name, read(property)?)));
+    named
+        .map(|(name, colour)| (name, colour.trim().to_owned()))
+        .collect()
 }
 
 fn connect(session: &Shared, take_over: bool) {
     let url = {
         let session = session.borrow();
-        let mut path = format!("/console/terminal/{}?since={}", session.sandbox, session.offset);
+        let mut path = format!(
+            "/console/terminal/{}?since={}",
+            session.sandbox, session.offset
+        );
         if let Some(pty) = &session.pty {
             path = format!("{path}&pty={pty}");
         }
@@ -243,7 +256,9 @@ fn retry(session: &Shared, meanwhile: Phase) {
         session.attempts
     };
     let again = Rc::downgrade(session);
-    let pause = RETRY.saturating_mul(1 << (attempts / 3).min(6)).min(RETRY_MOST);
+    let pause = RETRY
+        .saturating_mul(1 << (attempts / 3).min(6))
+        .min(RETRY_MOST);
     set_timeout(
         move || {
             if let Some(session) = again.upgrade()

@@ -33,10 +33,11 @@ impl Keys for OneKey {
     }
 }
 
-struct Console {
-    router: Router,
-    service: Service,
-    cookie: String,
+pub(super) struct Console {
+    pub(super) router: Router,
+    pub(super) service: Service,
+    pub(super) tasks: Supervisor,
+    pub(super) cookie: String,
     _dir: tempfile::TempDir,
 }
 
@@ -65,19 +66,20 @@ impl Console {
             service: service.clone(),
             store,
             keys: Arc::new(OneKey),
-            tasks,
+            tasks: tasks.clone(),
             https: false,
         });
         Self {
             router: router.unwrap(),
             service,
+            tasks,
             cookie: String::new(),
             _dir: dir,
         }
     }
 
     /// With somebody logged in.
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let mut console = Self::start().await;
         let answer = console.post("/console/login", &format!("key={KEY}")).await;
         assert_eq!(answer.location(), "/console/sandboxes");
@@ -110,7 +112,7 @@ impl Console {
             .await
     }
 
-    async fn post(&self, path: &str, form: &str) -> Answer {
+    pub(super) async fn post(&self, path: &str, form: &str) -> Answer {
         let request = Request::post(path)
             .header(header::ACCEPT, "text/html")
             .header("sec-fetch-site", "same-origin")
@@ -118,7 +120,7 @@ impl Console {
         self.send(request, form).await
     }
 
-    async fn sandbox(&self, label: &str) -> SandboxId {
+    pub(super) async fn sandbox(&self, label: &str) -> SandboxId {
         let body = json!({
             "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 600,
             "resourceLimits": { "cpu": "1" }, "metadata": { "team": label },
@@ -127,7 +129,7 @@ impl Console {
     }
 }
 
-struct Answer {
+pub(super) struct Answer {
     head: Response<()>,
     body: String,
 }

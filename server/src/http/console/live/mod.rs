@@ -9,6 +9,8 @@
 
 mod hub;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub(super) use hub::Hub;
 

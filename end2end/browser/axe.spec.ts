@@ -1,0 +1,58 @@
+// Accessibility rules (axe-core, WCAG 2.2 AA and best practices) on every page in both themes.
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Page } from "@playwright/test";
+import { expect, hydrated, logIn, test } from "./console";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+type Violation = { id: string; nodes: { html: string; failureSummary: string }[] };
+
+async function violations(page: Page): Promise<string[]> {
+  // Evaluated by the debugger, which the page's policy does not bind.
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => {
+    const { axe } = window as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
+    return (await axe.run()).violations;
+  });
+  return found.flatMap(({ id, nodes }) =>
+    nodes.map((node) => `${id}: ${node.html}\n${node.failureSummary}`),
+  );
+}
+
+for (const colorScheme of ["light", "dark"] as const) {
+  test.describe(colorScheme, () => {
+    test.use({ colorScheme });
+
+    test("login", async ({ page }) => {
+      await page.goto("/console/login");
+      expect(await violations(page)).toEqual([]);
+    });
+
+    test("every page", async ({ page, sandbox, api }) => {
+      const failed = await api.create(["sh", "-c", "echo no; exit 1"]);
+      await logIn(page);
+      for (const path of [
+        "/console/sandboxes",
+        "/console/sandboxes?q=nothing-is-called-this",
+        "/console/create",
+        `/console/sandboxes/${sandbox.id}`,
+        `/console/sandboxes/${failed.id}`,
+        `/console/sandboxes/${sandbox.id}/terminal`,
+        "/console/sandboxes/unknown",
+      ]) {
+        await page.goto(path);
+        await hydrated(page);
+        if (path.endsWith("/create")) {
+          await page.getByRole("button", { name: "Create" }).click();
+          await expect(page.locator("#image-problem")).not.toBeEmpty();
+        }
+        if (path.endsWith("/terminal")) {
+          await expect(page.locator(".terminal-bar")).toContainText("Connected");
+        }
+        expect([path, ...(await violations(page))]).toEqual([path]);
+      }
+    });
+  });
+}

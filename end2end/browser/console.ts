@@ -1,0 +1,131 @@
+// What the tests share: pages that are watched for anything that must not happen, sandboxes that
+// are removed again, and a few moves.
+
+import { test as base, expect, type BrowserContext, type Page } from "@playwright/test";
+
+export { expect };
+
+export const key = process.env.OSB_API_KEY ?? "";
+export const image = process.env.OSB_IMAGE ?? "debian:bookworm-slim";
+
+type Sandbox = { id: string; short: string };
+
+/** The lifecycle API, as far as the tests need it. */
+export class Api {
+  constructor(readonly url: string) {}
+
+  async call(method: string, path: string, body?: unknown): Promise<Response> {
+    const response = await fetch(`${this.url}/v1${path}`, {
+      method,
+      headers: { "OPEN-SANDBOX-API-KEY": key, "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    if (!response.ok && response.status !== 404) {
+      throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    }
+    return response;
+  }
+
+  async create(entrypoint: string[] = ["tail", "-f", "/dev/null"], metadata = {}): Promise<Sandbox> {
+    const response = await this.call("POST", "/sandboxes", {
+      image: { uri: image },
+      entrypoint,
+      timeout: 900,
+      resourceLimits: { cpu: "500m", memory: "256Mi" },
+      metadata: { suite: "browser", ...metadata },
+    });
+    const { id } = (await response.json()) as { id: string };
+    return { id, short: id.slice(0, 8) };
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.call("DELETE", `/sandboxes/${id}`);
+  }
+
+  async mine(): Promise<string[]> {
+    const response = await this.call("GET", "/sandboxes?metadata=suite%3Dbrowser&pageSize=200");
+    const { items } = (await response.json()) as { items: { id: string }[] };
+    return items.map((item) => item.id);
+  }
+}
+
+/** Collects what no page of the console may do. */
+function watch(context: BrowserContext, origin: string, faults: string[]): void {
+  context.on("request", (request) => {
+    const url = new URL(request.url());
+    if (!["data:", "blob:"].includes(url.protocol) && url.host !== new URL(origin).host) {
+      faults.push(`request to another origin: ${request.url()}`);
+    }
+  });
+  context.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") {
+      faults.push(`console ${message.type()}: ${message.text()}`);
+    }
+  });
+  context.on("weberror", (error) => faults.push(`uncaught: ${error.error()}`));
+}
+
+async function reportViolations(context: BrowserContext, faults: string[]): Promise<void> {
+  await context.exposeBinding("__violation", (_source, text: string) => faults.push(text));
+  await context.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      const text = `CSP: ${event.violatedDirective} blocked ${event.blockedURI}`;
+      (window as unknown as { __violation(text: string): void }).__violation(text);
+    });
+  });
+}
+
+export const test = base.extend<{ api: Api; faults: string[]; sandbox: Sandbox }>({
+  api: async ({ baseURL }, use) => {
+    const api = new Api(baseURL!);
+    const before = new Set(await api.mine());
+    await use(api);
+    for (const id of await api.mine()) {
+      if (!before.has(id)) await api.remove(id);
+    }
+  },
+  // Faults of the pages of this test; it fails on any.
+  faults: [
+    async ({ context, baseURL }, use) => {
+      const faults: string[] = [];
+      watch(context, baseURL!, faults);
+      await reportViolations(context, faults);
+      await use(faults);
+      expect(faults).toEqual([]);
+    },
+    { auto: true },
+  ],
+  sandbox: async ({ api }, use) => {
+    await use(await api.create());
+  },
+});
+
+export async function logIn(page: Page, next = "/console/sandboxes"): Promise<void> {
+  await page.goto(`/console/login?next=${encodeURIComponent(next)}`);
+  const field = page.getByLabel("API key");
+  if (await field.isVisible()) await field.fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page).toHaveURL(new RegExp(`${next.split("?")[0]}`));
+}
+
+/** Waits until script has taken over: the connection is live. */
+export async function hydrated(page: Page): Promise<void> {
+  await expect(page.locator(".link-state[data-state=live]")).toBeVisible();
+}
+
+/** The row of a sandbox in the list. */
+export function row(page: Page, sandbox: Sandbox) {
+  return page.getByRole("row").filter({ hasText: sandbox.short });
+}
+
+/** Everything the terminal shows, with its lines joined as a person reads them. */
+export async function screen(page: Page): Promise<string> {
+  const rows = await page.locator(".xterm-rows > div").allInnerTexts();
+  return rows.join("\n").replaceAll("\u00a0", " ");
+}
+
+export async function type(page: Page, line: string): Promise<void> {
+  await page.locator(".terminal .xterm").click();
+  await page.keyboard.type(line);
+  await page.keyboard.press("Enter");
+}

@@ -1,0 +1,111 @@
+// What an operator does all day: log in, create, see it everywhere at once, renew, delete.
+
+import { expect, hydrated, image, key, logIn, row, test } from "./console";
+
+test("a wrong key is refused, the right one opens, logging out closes", async ({ page }) => {
+  test.skip(!key, "this server has no key");
+  await page.goto("/console/sandboxes");
+  await expect(page).toHaveURL(/\/console\/login\?next=/);
+  await page.getByLabel("API key").fill("wrong");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("alert")).toContainText("not a key of this server");
+  await page.getByLabel("API key").fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes$/);
+  await page.getByRole("button", { name: "Log out" }).click();
+  await expect(page).toHaveURL(/\/console\/login/);
+  await page.goto("/console/create");
+  await expect(page).toHaveURL(/\/console\/login/);
+});
+
+test("a sandbox made in one tab is seen in another without a reload", async ({
+  page,
+  context,
+  api,
+}) => {
+  await logIn(page);
+  const other = await context.newPage();
+  await other.goto("/console/sandboxes?q=browser");
+  await hydrated(other);
+  await other.evaluate(() => Object.assign(window, { mark: "not reloaded" }));
+
+  await page.getByRole("link", { name: "Create", exact: true }).first().click();
+  await hydrated(page);
+  await page.getByLabel("Image").fill(image);
+  await page.getByLabel("Memory").fill("256Mi");
+  await page.getByLabel("Labels").fill("suite=browser");
+  await expect(page.locator(".mirror")).toContainText("suite");
+  await page.getByRole("button", { name: "Create" }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  const id = page.url().split("/").pop()!;
+  const sandbox = { id, short: id.slice(0, 8) };
+
+  await expect(row(other, sandbox)).toContainText("Running");
+  expect(await other.evaluate(() => (window as unknown as { mark: string }).mark)).toBe("not reloaded");
+
+  await expect(page.getByRole("list", { name: "Stages" })).toContainText("execd");
+  const left = page.locator(".head-fact .countdown");
+  await page.getByLabel("Live from now for").selectOption("86400");
+  await page.getByRole("button", { name: "Renew" }).click();
+  await expect(left).toContainText("23 h");
+
+  await page.locator("summary").filter({ hasText: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete it" }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes$/);
+  await expect(row(other, sandbox)).toHaveCount(0);
+  expect(await api.mine()).not.toContain(id);
+});
+
+test("the form says what is wrong while one types, in the server's words", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  await page.getByLabel("Time to live").fill("5s");
+  await expect(page.locator("#ttl-problem")).toContainText("60");
+  await page.getByLabel("Time to live").fill("10m");
+  await expect(page.locator("#ttl-problem")).toBeEmpty();
+  // Rules about meaning are looked at once every field has the right form.
+  await page.getByLabel("Image").fill(image);
+  await page.getByLabel("Labels").fill("bad key!=x");
+  await expect(page.locator("#metadata-problem")).not.toBeEmpty();
+  await page.getByLabel("Labels").fill("");
+  await expect(page.locator("#metadata-problem")).toBeEmpty();
+  await page.getByLabel("Image").fill("");
+  await page.getByRole("button", { name: "Create" }).click();
+  await expect(page.locator("#image-problem")).not.toBeEmpty();
+  await expect(page.getByLabel("Image")).toBeFocused();
+  await expect(page).toHaveURL(/\/console\/create$/);
+});
+
+test("the filter stands in the URL and keys move through the list", async ({ page, api }) => {
+  const first = await api.create(undefined, { which: "first" });
+  const second = await api.create(undefined, { which: "second" });
+  await logIn(page);
+  await hydrated(page);
+  await page.keyboard.press("/");
+  await page.keyboard.type("which=first");
+  await expect(page).toHaveURL(/q=which/);
+  await expect(row(page, first)).toBeVisible();
+  await expect(row(page, second)).toHaveCount(0);
+  await page.reload();
+  await hydrated(page);
+  await expect(page.getByRole("searchbox")).toHaveValue("which=first");
+  await expect(row(page, second)).toHaveCount(0);
+  await page.goto("/console/sandboxes?q=suite=browser");
+  await hydrated(page);
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await expect(page.locator("[data-row-link]").nth(1)).toBeFocused();
+  await page.keyboard.press("k");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await page.keyboard.press("?");
+  await expect(page.getByRole("dialog")).toContainText("Keyboard");
+});
+
+test("a sandbox whose command failed says why", async ({ page, api }) => {
+  const failed = await api.create(["sh", "-c", "echo the disk is on fire; sleep 2; exit 3"]);
+  await logIn(page, `/console/sandboxes/${failed.id}`);
+  await expect(page.locator(".page-head")).toContainText("Failed");
+  await expect(page.getByRole("region", { name: "Last output" })).toContainText("the disk is on fire");
+  await expect(page.locator("#main")).toContainText("3");
+});

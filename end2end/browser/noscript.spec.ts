@@ -1,0 +1,43 @@
+// Without script every list and page reads, and the main actions work.
+
+import { expect, image, logIn, row, test } from "./console";
+
+test.use({ javaScriptEnabled: false });
+
+test("list, page and actions without script", async ({ page, sandbox, api }) => {
+  await logIn(page);
+  await expect(row(page, sandbox)).toContainText("Running");
+  await page.goto("/console/sandboxes?q=nothing-is-called-this");
+  await expect(page.locator("#main")).toContainText("Nothing matches");
+  await page.goto("/console/sandboxes");
+  await row(page, sandbox).getByRole("link").first().click();
+  await expect(page.locator("#main")).toContainText(image);
+  await expect(page.getByRole("list", { name: "Stages" })).toContainText("ready");
+  await page.getByLabel("Live from now for").selectOption("14400");
+  await page.getByRole("button", { name: "Renew" }).click();
+  await expect(page.locator(".toasts")).toContainText("lives until");
+  await page.getByLabel("Port").fill("8000");
+  await page.getByRole("button", { name: "Show" }).click();
+  await expect(page.locator("#main")).toContainText("/proxy/8000");
+  await page.locator("summary").filter({ hasText: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete it" }).click();
+  await expect(page.locator(".toasts")).toContainText("being removed");
+  await expect.poll(() => api.mine()).not.toContain(sandbox.id);
+});
+
+test("creating without script, with a mistake first", async ({ page, api, faults }) => {
+  await logIn(page, "/console/create");
+  await page.getByLabel("Image").fill(image);
+  await page.getByLabel("Time to live").fill("1s");
+  await page.getByLabel("Labels").fill("suite=browser");
+  await page.getByRole("button", { name: "Create" }).click();
+  await expect(page.locator("#ttl-problem")).toContainText("60");
+  await expect(page.getByLabel("Image")).toHaveValue(image);
+  // The page with the mistake is a 422, which the browser logs.
+  expect(faults.splice(0)).toEqual([expect.stringContaining("422")]);
+  await page.getByLabel("Time to live").fill("10m");
+  await page.getByRole("button", { name: "Create" }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.locator(".page-head")).toContainText("Running");
+  expect(await api.mine()).toContain(page.url().split("/").pop());
+});

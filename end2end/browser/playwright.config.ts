@@ -1,0 +1,39 @@
+// Browser tests of the console against a running server:
+//   OSB_URL      its address (http://127.0.0.1:8080)
+//   OSB_API_KEY  its API key
+//   OSB_IMAGE    an image with bash and python3 that is on the host
+//   OSB_CHROMIUM the browser (/usr/bin/chromium)
+
+import { defineConfig } from "@playwright/test";
+
+export default defineConfig({
+  testDir: ".",
+  outputDir: "../test-results",
+  timeout: 90_000,
+  expect: { timeout: 20_000 },
+  // Sandboxes are real: two at a time are what a small machine holds.
+  workers: Number(process.env.OSB_WORKERS ?? 1),
+  retries: 0,
+  forbidOnly: !!process.env.CI,
+  reporter: [["list"]],
+  use: {
+    baseURL: process.env.OSB_URL ?? "http://127.0.0.1:8080",
+    trace: "retain-on-failure",
+    launchOptions: {
+      executablePath: process.env.OSB_CHROMIUM ?? "/usr/bin/chromium",
+      args: [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+      ],
+    },
+  },
+  projects: [
+    { name: "chromium", testMatch: "*.spec.ts" },
+    { name: "screenshots", testMatch: "screenshots.ts" },
+  ],
+});

@@ -1,0 +1,72 @@
+// Pictures of every page for docs/console: both themes, wide and narrow. `npm run screenshots`.
+
+import { expect, hydrated, image, logIn, screen, test, type } from "./console";
+
+const out = new URL("../../docs/console/", import.meta.url).pathname;
+const sizes = { 1440: { width: 1440, height: 900 }, 390: { width: 390, height: 844 } };
+
+test.describe.configure({ mode: "serial" });
+
+for (const colorScheme of ["light", "dark"] as const) {
+  for (const [name, viewport] of Object.entries(sizes)) {
+    test(`${colorScheme} ${name}`, async ({ browser, api, baseURL }) => {
+      test.setTimeout(180_000);
+      const context = await browser.newContext({ baseURL, colorScheme, viewport });
+      const page = await context.newPage();
+      const shot = (what: string) =>
+        page.screenshot({
+          path: `${out}${what}-${colorScheme}-${name}.png`,
+          fullPage: name === "390",
+          // A bar that sticks to the window would stand in the middle of a picture of the page.
+          style: ".rail { position: static !important; }",
+        });
+
+      await page.goto("/console/login");
+      await shot("login");
+      await logIn(page);
+      const list = "/console/sandboxes?q=suite%3Dbrowser";
+      await page.goto(`${list}+team%3Dnobody`);
+      await hydrated(page);
+      await shot("empty");
+
+      const failed = await api.create(
+        ["sh", "-c", "echo 'cannot open /data/model.bin: no such file'; sleep 1; exit 2"],
+        { team: "vision", step: "eval" },
+      );
+      for (const team of ["search", "vision", "agents", "search"]) {
+        await api.create(undefined, { team });
+      }
+      const sandbox = await api.create(undefined, { team: "agents", step: "train" });
+      await page.goto(list);
+      await hydrated(page);
+      await expect(page.locator("#main")).toContainText("Failed");
+      await shot("sandboxes");
+      await page.keyboard.press("?");
+      await shot("keys");
+      await page.keyboard.press("Escape");
+
+      await page.goto("/console/create");
+      await hydrated(page);
+      await page.getByLabel("Image").fill(image);
+      await page.getByLabel("Environment").fill("MODEL=small\nSEED=7");
+      await page.getByLabel("Time to live").fill("5s");
+      await expect(page.locator("#ttl-problem")).not.toBeEmpty();
+      await shot("create");
+
+      await page.goto(`/console/sandboxes/${sandbox.id}`);
+      await hydrated(page);
+      await shot("overview");
+      await page.goto(`/console/sandboxes/${failed.id}`);
+      await hydrated(page);
+      await shot("failed");
+
+      await page.goto(`/console/sandboxes/${sandbox.id}/terminal`);
+      await expect(page.locator(".terminal-bar")).toContainText("Connected");
+      await type(page, "ls --color /");
+      await type(page, "uname -sr; nproc");
+      await expect.poll(() => screen(page)).toContain("Linux");
+      await shot("terminal");
+      await context.close();
+    });
+  }
+}

@@ -1,0 +1,150 @@
+//! The tab's WebSocket, over a real connection.
+
+use futures::{SinkExt, StreamExt};
+use osb_app::live::{Command, Frame, Position, Topic};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{Message, client::IntoClientRequest},
+};
+
+use super::super::tests::Console;
+
+struct Page(WebSocketStream<MaybeTlsStream<TcpStream>>);
+
+impl Page {
+    /// Opens the WebSocket of a page and takes the greeting.
+    async fn open(console: &Console) -> (Self, String) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = console.router.clone();
+        console.tasks.spawn_abortable("test server", async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        let mut request = format!("ws://{address}/console/live")
+            .into_client_request()
+            .unwrap();
+        let origin = format!("http://{address}").parse().unwrap();
+        request.headers_mut().insert("origin", origin);
+        request
+            .headers_mut()
+            .insert("cookie", console.cookie.parse().unwrap());
+        let mut page = Self(connect_async(request).await.unwrap().0);
+        match page.hear().await {
+            Frame::Hello { epoch } => (page, epoch),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn say(&mut self, command: &Command) {
+        let text = serde_json::to_string(command).unwrap();
+        self.0.send(Message::text(text)).await.unwrap();
+    }
+
+    async fn subscribe(&mut self, topic: Topic, since: Option<Position>) {
+        self.say(&Command::Subscribe { topic, since }).await;
+    }
+
+    async fn hear(&mut self) -> Frame {
+        let message = self.0.next().await.unwrap().unwrap();
+        serde_json::from_str(message.to_text().unwrap()).unwrap()
+    }
+
+    async fn snapshot(&mut self) -> (u64, Value) {
+        match self.hear().await {
+            Frame::Snapshot { seq, data, .. } => (seq, data),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn delta(&mut self) -> (u64, Value) {
+        match self.hear().await {
+            Frame::Delta { seq, data, .. } => (seq, data),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_is_followed_by_every_change_in_order() {
+    let console = Console::open().await;
+    console.sandbox("before").await;
+    let (mut page, _) = Page::open(&console).await;
+    page.subscribe(Topic::Sandboxes, None).await;
+    let (mut last, list) = page.snapshot().await;
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    assert_eq!(list[0]["metadata"], json!({ "team": "before" }));
+    let id = console.sandbox("after").await;
+    loop {
+        let (seq, change) = page.delta().await;
+        assert_eq!(seq, last + 1);
+        last = seq;
+        assert_eq!(change["put"]["id"], id.as_str());
+        if change["put"]["status"]["state"] == "Running" {
+            break;
+        }
+    }
+    console.service.delete(&id, true).await.unwrap();
+    loop {
+        let (seq, change) = page.delta().await;
+        assert_eq!(seq, last + 1);
+        last = seq;
+        if change["gone"] == id.as_str() {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_comes_back_gets_what_it_missed_or_everything() {
+    let console = Console::open().await;
+    let (mut page, epoch) = Page::open(&console).await;
+    page.subscribe(Topic::Sandboxes, None).await;
+    let (seq, _) = page.snapshot().await;
+    console.sandbox("missed").await;
+    let newest = console.service.registry().snapshot().1;
+
+    let (mut back, _) = Page::open(&console).await;
+    back.subscribe(Topic::Sandboxes, Some(Position { epoch, seq }))
+        .await;
+    for wanted in seq + 1..=newest {
+        assert_eq!(back.delta().await.0, wanted);
+    }
+    let other = Position {
+        epoch: "of another process".to_owned(),
+        seq,
+    };
+    let (mut stranger, _) = Page::open(&console).await;
+    stranger.subscribe(Topic::Sandboxes, Some(other)).await;
+    assert_eq!(stranger.snapshot().await.0, newest);
+}
+
+#[tokio::test]
+async fn a_sandbox_is_followed_to_its_end() {
+    let console = Console::open().await;
+    let id = console.sandbox("a").await;
+    let (mut page, _) = Page::open(&console).await;
+    page.subscribe(Topic::Sandbox(id.clone()), None).await;
+    let (_, detail) = page.snapshot().await;
+    assert_eq!(detail["sandbox"]["id"], id.as_str());
+    assert_eq!(detail["stages"][0]["name"], "accepted");
+    console.service.delete(&id, true).await.unwrap();
+    while !page.snapshot().await.1.is_null() {}
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_passed_over() {
+    let console = Console::open().await;
+    let (mut page, _) = Page::open(&console).await;
+    for text in [
+        "",
+        "no json",
+        r#"{"op":"dance"}"#,
+        r#"{"op":"subscribe","topic":"moon"}"#,
+    ] {
+        page.0.send(Message::text(text)).await.unwrap();
+    }
+    page.subscribe(Topic::Sandboxes, None).await;
+    assert_eq!(page.snapshot().await.1, json!([]));
+}
