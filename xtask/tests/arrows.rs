@@ -38,7 +38,12 @@ struct Dependency {
     name: String,
     /// Set for crates of the workspace only.
     path: Option<String>,
+    /// `dev` for tests, `build` for build scripts.
+    kind: Option<String>,
 }
+
+/// Mark of an arrow that only tests may follow.
+const FOR_TESTS: &str = " (tests)";
 
 /// Reads the fenced block: `crate -> crate, crate (later)`, one line for each crate.
 fn listed(text: &str) -> Result<Listed> {
@@ -69,7 +74,7 @@ fn listed(text: &str) -> Result<Listed> {
     Ok(listed)
 }
 
-/// What Cargo knows, development and build dependencies included.
+/// What Cargo knows; what only tests use is marked so.
 fn actual(root: &Path) -> Result<Arrows> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -84,17 +89,22 @@ fn actual(root: &Path) -> Result<Arrows> {
         .output()?;
     let metadata: Metadata = serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    let ours = |package: Package| {
-        let used = package
-            .dependencies
-            .into_iter()
-            .filter(|dependency| dependency.path.is_some());
-        (
-            package.name,
-            used.map(|dependency| dependency.name).collect(),
-        )
-    };
-    Ok(metadata.packages.into_iter().map(ours).collect())
+    Ok(metadata.packages.into_iter().map(arrows_of).collect())
+}
+
+fn arrows_of(package: Package) -> (String, BTreeSet<String>) {
+    let (tests, product): (Vec<_>, Vec<_>) = package
+        .dependencies
+        .into_iter()
+        .filter(|dependency| dependency.path.is_some())
+        .partition(|dependency| dependency.kind.as_deref() == Some("dev"));
+    let mut used: BTreeSet<String> = product.into_iter().map(|to| to.name).collect();
+    for to in tests {
+        if !used.contains(&to.name) {
+            used.insert(to.name + FOR_TESTS);
+        }
+    }
+    (package.name, used)
 }
 
 /// Every difference, as a sentence.
@@ -106,10 +116,14 @@ fn differences(listed: &Listed, actual: &Arrows) -> Vec<String> {
             told.push(format!("{from} is not listed"));
             continue;
         };
-        told.extend(
-            used.difference(allowed)
-                .map(|to| format!("{from} must not use {to}")),
-        );
+        let permitted = |to: &&String| {
+            allowed.contains(*to)
+                || to
+                    .strip_suffix(FOR_TESTS)
+                    .is_some_and(|to| allowed.contains(to))
+        };
+        let wrong = used.iter().filter(|to| !permitted(to));
+        told.extend(wrong.map(|to| format!("{from} must not use {to}")));
     }
     for (from, allowed) in &listed.allowed {
         let Some(used) = actual.get(from) else {
@@ -137,7 +151,7 @@ fn arrows_between_crates_are_those_of_architecture_md() {
 
 #[test]
 fn every_kind_of_difference_is_found() {
-    let text = "x\n```arrows\na -> b, c (later)\nb ->\ngone -> a\n```\n";
+    let text = "x\n```arrows\na -> b, c (later), e (tests)\nb -> e (tests)\ngone -> a\n```\n";
     let listed = listed(text).unwrap();
     let arrows = |pairs: &[(&str, &[&str])]| -> Arrows {
         pairs
@@ -150,13 +164,19 @@ fn every_kind_of_difference_is_found() {
             })
             .collect()
     };
-    let actual = arrows(&[("a", &["c"]), ("b", &["a"]), ("new", &[])]);
+    let actual = arrows(&[
+        ("a", &["c (tests)", "e (tests)"]),
+        ("b", &["a", "e"]),
+        ("new", &[]),
+    ]);
     assert_eq!(
         differences(&listed, &actual),
         [
             "b must not use a",
+            "b must not use e",
             "new is not listed",
             "a does not use b",
+            "b does not use e (tests)",
             "gone is listed but is no crate",
         ]
     );

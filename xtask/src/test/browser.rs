@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use super::{Context, server::TestServer, suite::Suite, tally::Tally};
-use crate::host::node;
+use crate::{host::node, up::BASE_IMAGE};
 
 /// Name of the suite.
 pub(super) const NAME: &str = "console in the browser";
@@ -43,12 +43,14 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
         ])
         .args(["--reporter", "list,json"])
         .env("PLAYWRIGHT_JSON_OUTPUT_NAME", &report)
-        .env("OPENSANDBOX_TEST_CHROMIUM", chromium)
+        .env("OSB_URL", server.url())
+        .env("OSB_API_KEY", server.api_key())
+        .env("OSB_IMAGE", BASE_IMAGE)
+        .env("OSB_CHROMIUM", chromium)
         .current_dir(context.repo.root());
     if let Some(filter) = &context.options.filter {
         playwright.args(["--grep", filter, "--pass-with-no-tests"]);
     }
-    server.describe_to(&mut playwright);
     let suite = Suite {
         name: NAME,
         limit: LIMIT,

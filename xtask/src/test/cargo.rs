@@ -13,6 +13,10 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
     let mut cargo = process::cargo();
     cargo
         .args(["test", "--no-fail-fast"])
+        .env(
+            "OPENSANDBOX_EXECD_PATH",
+            context.repo.dist_for_tests().join("execd"),
+        )
         .current_dir(context.repo.root());
     if let Some(filter) = &context.options.filter {
         cargo.arg(filter);

@@ -43,17 +43,21 @@ impl TestServer {
         })
     }
 
-    /// Tells a suite where the server is, so that it could as well be any other.
+    /// Address with its scheme.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.settings.address)
+    }
+
+    /// Its key.
+    pub(super) fn api_key(&self) -> &str {
+        self.settings.api_key.as_deref().unwrap_or_default()
+    }
+
+    /// Tells a suite in Python where the server is, so that it could as well be any other.
     pub(super) fn describe_to(&self, command: &mut Command) {
         command
-            .env(
-                "OPENSANDBOX_TEST_URL",
-                format!("http://{}", self.settings.address),
-            )
-            .env(
-                "OPENSANDBOX_TEST_API_KEY",
-                self.settings.api_key.as_deref().unwrap_or_default(),
-            )
+            .env("OPENSANDBOX_TEST_URL", self.url())
+            .env("OPENSANDBOX_TEST_API_KEY", self.api_key())
             .env("OPENSANDBOX_TEST_IMAGE", crate::up::BASE_IMAGE)
             .env("OPENSANDBOX_TEST_SERVER_BINARY", &self.program)
             .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file);
