@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -78,7 +77,6 @@ fn spawn_daemon(log: &Path) -> Result<u32> {
         .stdin(Stdio::null())
         .stdout(out.try_clone()?)
         .stderr(out)
-        .process_group(0)
         .spawn()
         .context("cannot run dockerd")?;
     Ok(child.id())

@@ -4,7 +4,6 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     net::TcpStream,
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     time::Duration,
@@ -88,7 +87,6 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)
-            .process_group(0)
             .spawn()
             .with_context(|| format!("cannot run {}", program.display()))?;
         let pid_file = state.join("server.pid");
