@@ -54,7 +54,7 @@ pub const GROUP_POLL: Duration = Duration::from_millis(20);
 /// Children reaped in one go, so that a storm of orphans cannot starve the requests.
 pub const REAP_BATCH: usize = 64;
 /// From SIGTERM to the end of the user's entry point: under the ten seconds of `docker stop`.
-pub const ENTRYPOINT_GRACE: Duration = Duration::from_secs(8);
+pub const ENTRYPOINT_GRACE: Duration = Duration::from_secs(7);
 /// What is left after the entry point gets this long between SIGTERM and SIGKILL.
 pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Streams and connections get this long to end after the last process did.
