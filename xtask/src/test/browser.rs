@@ -26,21 +26,16 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
 fn suite(context: &Context<'_>) -> Result<Tally> {
     node::packages(context.repo, &context.installer)?;
     let chromium = node::chromium(&context.installer)?;
+    let node = node::for_browser_tests(context.repo)?;
     let server = TestServer::start(context, "browser-server")?;
     let report = context.repo.reports().join("playwright.json");
     if report.exists() {
         fs::remove_file(&report)?;
     }
-    let mut playwright = Command::new("npx");
+    let mut playwright = Command::new(node);
     playwright
-        .args([
-            "playwright",
-            "test",
-            "--config",
-            CONFIG,
-            "--project",
-            "chromium",
-        ])
+        .arg("node_modules/@playwright/test/cli.js")
+        .args(["test", "--config", CONFIG, "--project", "chromium"])
         .args(["--reporter", "list,json"])
         .env("PLAYWRIGHT_JSON_OUTPUT_NAME", &report)
         .env("OSB_URL", server.url())

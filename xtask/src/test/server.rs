@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::Context;
-use crate::up::{Server, Settings, free_port, random_key, render, write_private};
+use crate::{
+    step::notice,
+    up::{Server, Settings, free_port, random_key, render, write_private},
+};
 
 /// A dev-built server on a free port with a store of its own; stopped when dropped.
 pub(super) struct TestServer {
@@ -71,5 +74,14 @@ impl TestServer {
     /// Stops it, and says whether that worked.
     pub(super) fn stop(mut self) -> Result<()> {
         self.server.end()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        // Whatever went wrong before, no server stays behind.
+        if let Err(error) = self.server.end() {
+            notice(&format!("a server may still run: {error:#}"));
+        }
     }
 }
