@@ -221,9 +221,14 @@ mod tests {
             }
         });
         assert!(matches!(ended, Ok(Ended::Killed)));
-        // The pipe only closed because the sleeper, which held it, is gone or a zombie.
-        let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        let gone = || {
+            let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            state.is_empty() || state.contains(") Z ")
+        };
+        assert!(
+            crate::up::wait::until(QUESTION, gone),
+            "process {child} lives on"
+        );
     }
 
     #[test]
