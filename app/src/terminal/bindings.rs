@@ -39,7 +39,7 @@ impl Xterm {
     pub(super) fn open(
         place: &web_sys::HtmlElement,
         theme: &[(&str, String)],
-        mut on_data: impl FnMut(String) + 'static,
+        on_data: impl FnMut(String) + 'static,
         mut on_resize: impl FnMut(u32, u32) + 'static,
     ) -> Self {
         let options = Object::new();
@@ -58,7 +58,7 @@ impl Xterm {
         let fit = FitAddon::new();
         raw.load_addon(AsRef::<JsValue>::as_ref(&fit).clone().unchecked_into());
         raw.open(place.clone());
-        let on_data = Closure::new(move |text| on_data(text));
+        let on_data = Closure::new(on_data);
         let on_resize = Closure::new(move |size: JsValue| {
             on_resize(number(&size, "cols"), number(&size, "rows"));
         });
