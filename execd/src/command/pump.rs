@@ -8,6 +8,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures::future::join_all;
 use jiff::Timestamp;
+use rustix::io::retry_on_intr;
 use tokio::{net::unix::pipe::Receiver, time::sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -98,6 +99,17 @@ impl Pipe {
             .and_then(|receiver| rustix::io::ioctl_fionread(receiver).ok())
             .unwrap_or(0)
     }
+
+    /// Up to `most` bytes of what is in the pipe. Asks the kernel: what the runtime knows of the
+    /// pipe may be older than the end of the process, and would say that nothing is there.
+    fn take_waiting(&self, most: u64) -> Option<Bytes> {
+        let receiver = self.receiver.as_ref()?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut piece = vec![0; most.min(limits::READ_CHUNK)];
+        let len = retry_on_intr(|| rustix::io::read(receiver, piece.as_mut_slice())).ok()?;
+        piece.truncate(len);
+        (len > 0).then(|| Bytes::from(piece))
+    }
 }
 
 /// The task of one command.
@@ -120,7 +132,7 @@ impl Pump {
         for pipe in &mut self.pipes {
             let mut left = pipe.waiting();
             while left > 0 {
-                let Some(bytes) = pipe.read_now().filter(|bytes| !bytes.is_empty()) else {
+                let Some(bytes) = pipe.take_waiting(left) else {
                     break;
                 };
                 left = left.saturating_sub(bytes.len() as u64);

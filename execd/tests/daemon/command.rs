@@ -210,7 +210,8 @@ async fn a_request_that_breaks_a_rule_is_refused() {
 #[tokio::test]
 async fn many_at_once() {
     let daemon = daemon();
-    let runs = (0..50).map(|index| daemon.run(json!({ "command": format!("exit {index}") })));
+    let text = |index| format!("echo {index}; echo error {index} >&2; exit {index}");
+    let runs = (0..50).map(|index| daemon.run(json!({ "command": text(index) })));
     for (index, events) in futures::future::join_all(runs)
         .await
         .into_iter()
@@ -220,5 +221,8 @@ async fn many_at_once() {
             events.last().unwrap().exit_code(),
             Some(i32::try_from(index).unwrap())
         );
+        assert_eq!(texts(&events, EventKind::Stdout), [index.to_string()]);
+        let error = format!("error {index}");
+        assert_eq!(texts(&events, EventKind::Stderr), [error]);
     }
 }
