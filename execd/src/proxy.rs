@@ -12,15 +12,17 @@ use http::{HeaderName, StatusCode, Uri, header::HOST, uri::Scheme};
 use osb_forward::{
     Forwarded, Forwarder, HeaderRules, Host, Limits, Origin, Peer, Target, after_segments,
 };
-use osb_protocol::headers::EXECD_ACCESS_TOKEN;
+use osb_protocol::headers::{API_KEY, EXECD_ACCESS_TOKEN};
 use osb_service::Supervisor;
 use tracing::debug;
 
 use crate::app::App;
 
-/// What a user's server must not learn: our token, and a host name that another proxy made up.
-static HIDDEN: [HeaderName; 2] = [
+/// What a user's server must not learn: our token, the key of the platform, which clients send to
+/// every endpoint (contract: clients §0, rule 17), and a host name that another proxy made up.
+static HIDDEN: [HeaderName; 3] = [
     HeaderName::from_static(EXECD_ACCESS_TOKEN),
+    HeaderName::from_static(API_KEY),
     HeaderName::from_static("x-forwarded-host"),
 ];
 

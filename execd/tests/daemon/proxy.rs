@@ -9,9 +9,11 @@ use tokio::{
 use crate::support::Daemon;
 
 #[tokio::test]
-async fn requests_reach_the_loopback_without_our_token() {
+async fn requests_reach_the_loopback_without_our_secrets() {
     let daemon = Daemon::start(&["--port", "0", "--access-token", "secret"], |_| {})
-        .with_header("x-execd-access-token", "secret");
+        .with_header("x-execd-access-token", "secret")
+        .with_header("open-sandbox-api-key", "secret-of-the-platform")
+        .with_header("x-of-the-user", "kept");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let path = format!("/proxy/{port}/a%2Fb?x=%20");
@@ -30,6 +32,8 @@ async fn requests_reach_the_loopback_without_our_token() {
     let (head, answer) = tokio::join!(serve, daemon.get(&path));
     assert!(head.starts_with("get /a%2fb?x=%20 http/1.1\r\n"), "{head}");
     assert!(!head.contains("secret"), "{head}");
+    assert!(!head.contains("open-sandbox-api-key"), "{head}");
+    assert!(head.contains("x-of-the-user: kept"), "{head}");
     assert_eq!((answer.status.as_u16(), answer.text()), (403, "no"));
     drop(listener);
     let gone = daemon.get(&path).await;
