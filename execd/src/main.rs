@@ -40,7 +40,8 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     // The token lies in our memory and environment; nobody in the sandbox may look there.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
-    telemetry::init(config.log_level, telemetry::LogFormat::Json)?;
+    // The environment is the user's, also its `RUST_LOG`.
+    telemetry::init_exact(config.log_level, telemetry::LogFormat::Json)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .thread_stack_size(STACK)

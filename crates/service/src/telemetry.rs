@@ -33,11 +33,22 @@ pub enum TelemetryError {
 /// # Errors
 /// When the level is unknown or a log exists already.
 pub fn init(level: &str, format: LogFormat) -> Result<(), TelemetryError> {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(filter) if !filter.is_empty() => EnvFilter::try_new(filter),
-        _ => EnvFilter::try_new(level.to_ascii_lowercase()),
+    match std::env::var("RUST_LOG") {
+        Ok(filter) if !filter.is_empty() => start(EnvFilter::try_new(filter), format),
+        _ => init_exact(level, format),
     }
-    .map_err(TelemetryError::Level)?;
+}
+
+/// The same with `level` alone: for a process whose environment belongs to somebody else.
+///
+/// # Errors
+/// When the level is unknown or a log exists already.
+pub fn init_exact(level: &str, format: LogFormat) -> Result<(), TelemetryError> {
+    start(EnvFilter::try_new(level.to_ascii_lowercase()), format)
+}
+
+fn start(filter: Result<EnvFilter, ParseError>, format: LogFormat) -> Result<(), TelemetryError> {
+    let filter = filter.map_err(TelemetryError::Level)?;
     let text = match format {
         LogFormat::Auto => std::io::stderr().is_terminal(),
         LogFormat::Text => true,

@@ -77,6 +77,18 @@ async fn no_process_sees_the_token() {
 }
 
 #[tokio::test]
+async fn the_log_is_not_that_of_the_user() {
+    for filter in ["off", "no=such=filter"] {
+        // To start it waits for a line of the log.
+        let daemon = Daemon::start(&["--port", "0"], |command| {
+            command.env("RUST_LOG", filter);
+        });
+        let events = daemon.run(json!({ "command": "echo $RUST_LOG" })).await;
+        assert_eq!(texts(&events, EventKind::Stdout), [filter]);
+    }
+}
+
+#[tokio::test]
 async fn request_ids_and_unknown_routes() {
     let daemon = daemon();
     let echoed = daemon.get_with("/ping", &[("x-request-id", "mine")]).await;
