@@ -34,17 +34,21 @@ async fn written(path: &Path) -> String {
 async fn the_status_of_the_entry_point_is_the_daemon_s() {
     let place = tempfile::tempdir().unwrap();
     assert_eq!(
-        init(place.path(), &["sh", "-c", "exit 7"]).wait().code(),
+        init(place.path(), &["sh", "-c", "exit 7"])
+            .wait()
+            .await
+            .code(),
         Some(7)
     );
     assert_eq!(
         init(place.path(), &["sh", "-c", "kill -KILL $$"])
             .wait()
+            .await
             .code(),
         Some(137)
     );
     assert_eq!(
-        init(place.path(), &["-c", "exit", "9"]).wait().code(),
+        init(place.path(), &["-c", "exit", "9"]).wait().await.code(),
         Some(9)
     );
     assert!(place.path().join("new/.env").exists());
@@ -82,7 +86,7 @@ async fn signals_are_passed_on_and_the_rest_is_ended() {
     daemon.signal(Signal::USR1);
     written(&at("usr1")).await;
     daemon.signal(Signal::TERM);
-    let status = daemon.wait();
+    let status = daemon.wait().await;
     assert_eq!((status.code(), status.signal()), (Some(5), None));
     assert_eq!(written(&at("term")).await, "term\n");
     assert!(!alive(stubborn), "what ignores SIGTERM is killed");

@@ -140,15 +140,8 @@ impl Daemon {
     }
 
     /// Waits for a process that ends by itself.
-    pub(crate) fn wait(mut self) -> ExitStatus {
-        let deadline = Instant::now() + LONG;
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "the daemon still runs");
-            std::thread::yield_now();
-        }
+    pub(crate) async fn wait(mut self) -> ExitStatus {
+        eventually("the daemon ended", async || self.child.try_wait().unwrap()).await
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
