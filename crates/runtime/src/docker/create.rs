@@ -98,7 +98,15 @@ impl DockerRuntime {
 
     async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
         let (auth, platform) = (spec.auth.as_ref(), spec.platform.as_ref());
-        image::pull(self.docker()?, &spec.image, auth, platform, staged.progress).await
+        image::pull(
+            self.docker()?,
+            &spec.image,
+            auth,
+            platform,
+            staged.progress,
+            self.config.api_timeout,
+        )
+        .await
     }
 
     fn reserve_ports(&self) -> Result<(Ports, Option<(Reserved, Reserved)>), RuntimeError> {

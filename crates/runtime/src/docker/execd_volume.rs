@@ -20,7 +20,7 @@ use bollard::{
 use bytes::Bytes;
 use rand::RngExt;
 use sha2::{Digest, Sha256};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tracing::{debug, info};
 
 use super::{error, labels};
@@ -39,6 +39,8 @@ pub(super) struct ExecdVolume {
     instance: String,
     binary: Bytes,
     filled: OnceCell<()>,
+    /// One at a time: making anew begins with removing.
+    refilling: Mutex<()>,
 }
 
 impl ExecdVolume {
@@ -58,6 +60,7 @@ impl ExecdVolume {
             instance: instance.to_owned(),
             binary: binary.into(),
             filled: OnceCell::new(),
+            refilling: Mutex::new(()),
         })
     }
 
@@ -82,6 +85,7 @@ impl ExecdVolume {
     /// The volume turned out to be empty: somebody removed it and the engine made another one by
     /// that name, without our label. It is made anew.
     pub(super) async fn refill(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
+        let _one_at_a_time = self.refilling.lock().await;
         if let Err(error) = docker
             .remove_volume(&self.name, None::<RemoveVolumeOptions>)
             .await
@@ -96,7 +100,10 @@ impl ExecdVolume {
     }
 
     async fn fill(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
-        let label = HashMap::from([(labels::EXECD_BUILD.to_owned(), self.build.clone())]);
+        let label = HashMap::from([
+            (labels::EXECD_BUILD.to_owned(), self.build.clone()),
+            (labels::SERVER.to_owned(), self.instance.clone()),
+        ]);
         let request = VolumeCreateRequest {
             name: Some(self.name.clone()),
             labels: Some(label),
@@ -131,7 +138,7 @@ impl ExecdVolume {
         let written = self.write_if_needed(docker, &helper).await;
         let options = RemoveContainerOptionsBuilder::default()
             .force(true)
-            .v(false)
+            .v(true)
             .build();
         if let Err(error) = docker.remove_container(&helper, Some(options)).await {
             // The sweep removes it later.
@@ -175,7 +182,9 @@ impl ExecdVolume {
 
     /// Removes the volumes of other execd builds that nobody uses any more.
     pub(super) async fn sweep_other_builds(&self, docker: &Docker) -> Result<(), RuntimeError> {
-        let filter = HashMap::from([("label", vec![labels::EXECD_BUILD])]);
+        // Another installation may be about to use its own.
+        let ours = format!("{}={}", labels::SERVER, self.instance);
+        let filter = HashMap::from([("label", vec![labels::EXECD_BUILD, ours.as_str()])]);
         let options = ListVolumesOptionsBuilder::default()
             .filters(&filter)
             .build();

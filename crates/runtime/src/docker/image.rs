@@ -1,5 +1,7 @@
 //! Pulling images (contract: lifecycle §17.3).
 
+use std::time::Duration;
+
 use bollard::{Docker, auth::DockerCredentials, query_parameters::CreateImageOptionsBuilder};
 use futures::StreamExt;
 use osb_protocol::lifecycle::{ImageAuth, Platform};
@@ -7,13 +9,14 @@ use osb_protocol::lifecycle::{ImageAuth, Platform};
 use super::error;
 use crate::{Progress, RuntimeError};
 
-/// Pulls an image. Progress of the layers is passed on as notes.
+/// Pulls an image. Progress of the layers is passed on as notes; `patience` is the longest silence.
 pub(super) async fn pull(
     docker: &Docker,
     image: &str,
     auth: Option<&ImageAuth>,
     platform: Option<&Platform>,
     progress: &dyn Progress,
+    patience: Duration,
 ) -> Result<(), RuntimeError> {
     let (name, tag) = split_reference(image);
     let mut options = CreateImageOptionsBuilder::default()
@@ -30,7 +33,18 @@ pub(super) async fn pull(
     });
     let mut steps = docker.create_image(Some(options.build()), None, credentials);
     // The engine answers 200 before it pulls; a failure is a later item of the stream.
-    while let Some(step) = steps.next().await {
+    loop {
+        let step = match tokio::time::timeout(patience, steps.next()).await {
+            Ok(Some(step)) => step,
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                let reason = format!("nothing came for {} seconds", patience.as_secs());
+                return Err(RuntimeError::ImagePull {
+                    image: image.to_owned(),
+                    reason,
+                });
+            }
+        };
         let step = step.map_err(|error| {
             let failed = || RuntimeError::ImagePull {
                 image: image.to_owned(),
@@ -51,7 +65,6 @@ pub(super) async fn pull(
             progress.note(format!("{status} {id}").trim());
         }
     }
-    Ok(())
 }
 
 /// Splits a reference into name and tag or digest. Without a tag it is `latest`: an empty tag would

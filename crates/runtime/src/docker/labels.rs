@@ -32,6 +32,11 @@ pub(super) const IMAGE: &str = "opensandbox.io/image";
 pub(super) const ENTRYPOINT: &str = "opensandbox.io/entrypoint";
 /// Ours: the requested limits as a JSON object.
 pub(super) const RESOURCES: &str = "opensandbox.io/resource-limits";
+/// Ours: the user's labels as a JSON object. Docker mixes them with the image's, and some of their
+/// prefixes belong to Docker tooling.
+pub(super) const METADATA: &str = "opensandbox.io/metadata";
+/// Ours: all extensions as a JSON object; an image may carry further ones one by one.
+pub(super) const EXTENSIONS: &str = "opensandbox.io/extensions";
 /// Ours: token of the sandbox's execd. Who can read labels can also enter the container.
 pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";
 /// Ours, on helper containers: which installation made it.
@@ -56,6 +61,22 @@ pub(super) fn of(spec: &CreateSpec, instance: &str, ports: Ports) -> HashMap<Str
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     let mut put = |key: &str, value: String| labels.insert(key.to_owned(), value);
+    for inherited in [
+        EXPIRES_AT,
+        MANUAL_CLEANUP,
+        PLATFORM_OS,
+        PLATFORM_ARCH,
+        SNAPSHOT_ID,
+        EXECD_PORT,
+        HTTP_PORT,
+        RENEW_EXTEND,
+        EXECD_TOKEN,
+        HELPER,
+    ] {
+        put(inherited, String::new());
+    }
+    put(METADATA, json(&spec.metadata));
+    put(EXTENSIONS, json(&spec.extensions));
     put(ID, spec.id.to_string());
     put(SERVER, instance.to_owned());
     put(CREATED_AT, spec.created_at.to_string());
@@ -128,9 +149,7 @@ impl Read<'_> {
     }
 
     pub(super) fn resources(&self) -> BTreeMap<String, String> {
-        self.get(RESOURCES)
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+        self.object(RESOURCES).unwrap_or_default()
     }
 
     /// An unreadable expiry is not "now", as the reference has it: that would destroy the sandbox.
@@ -163,6 +182,10 @@ impl Read<'_> {
     }
 
     pub(super) fn extensions(&self) -> BTreeMap<String, String> {
+        if let Some(ours) = self.object(EXTENSIONS) {
+            let named = |(suffix, value)| (format!("{EXTENSION_KEY_PREFIX}{suffix}"), value);
+            return ours.into_iter().map(named).collect();
+        }
         let pairs = self.0.iter().filter_map(|(key, value)| {
             let suffix = key.strip_prefix(EXTENSION_PREFIX)?;
             Some((format!("{EXTENSION_KEY_PREFIX}{suffix}"), value.clone()))
@@ -170,7 +193,15 @@ impl Read<'_> {
         pairs.collect()
     }
 
+    fn object(&self, key: &str) -> Option<BTreeMap<String, String>> {
+        serde_json::from_str(self.get(key)?).ok()
+    }
+
     pub(super) fn metadata(&self) -> BTreeMap<String, String> {
+        if let Some(ours) = self.object(METADATA) {
+            return ours;
+        }
+        // The reference's containers.
         let user = |key: &str| {
             !key.starts_with(RESERVED_PREFIX)
                 && !FOREIGN.iter().any(|prefix| key.starts_with(prefix))
@@ -263,6 +294,28 @@ mod tests {
             panic!("expiry not read")
         };
         assert_eq!(at.to_string(), "2031-05-01T10:00:00.123456Z");
+    }
+
+    #[test]
+    fn labels_of_an_image_do_not_become_the_sandboxs() {
+        let image = [
+            (EXPIRES_AT, "2001-01-01T00:00:00Z"),
+            (SNAPSHOT_ID, "s"),
+            ("opensandbox.io/extensions.old", "1"),
+            ("maintainer", "somebody"),
+        ];
+        let mut merged: HashMap<String, String> = image
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into();
+        let mut spec = spec();
+        spec.expires_at = None;
+        spec.metadata.insert("com.docker.x".into(), "kept".into());
+        merged.extend(of(&spec, "srv", Ports::default()));
+        let read = Read(&merged);
+        assert_eq!(read.expiry(), Expiry::Manual);
+        assert_eq!(read.snapshot_id(), None);
+        assert_eq!(read.metadata(), spec.metadata);
+        assert_eq!(read.extensions().len(), 1);
     }
 
     #[test]

@@ -2,12 +2,18 @@
 
 use std::collections::HashMap;
 
-use bollard::{Docker, models::NetworkCreateRequest, query_parameters::InspectNetworkOptions};
+use bollard::{
+    Docker,
+    models::{NetworkCreateRequest, NetworkInspect},
+    query_parameters::InspectNetworkOptions,
+};
 use tokio::sync::OnceCell;
 
-use super::{NetworkMode, error};
+use super::{KIND, NetworkMode, error};
 use crate::RuntimeError;
 
+/// Option of a bridge network: whether containers on it reach each other.
+const ICC: &str = "com.docker.network.bridge.enable_icc";
 /// Our own bridge network.
 pub(super) const OWN_NETWORK: &str = "opensandbox";
 
@@ -66,15 +72,14 @@ async fn make(docker: &Docker) -> Result<(), RuntimeError> {
         .inspect_network(OWN_NETWORK, None::<InspectNetworkOptions>)
         .await
     {
-        Ok(_) => return Ok(()),
+        Ok(network) => return keeps_apart(&network),
         Err(error) if error::is_missing(&error) => {}
         Err(error) => return Err(error::other(OP, &error)),
     }
-    let off = "com.docker.network.bridge.enable_icc".to_owned();
     let request = NetworkCreateRequest {
         name: OWN_NETWORK.to_owned(),
         driver: Some("bridge".to_owned()),
-        options: Some(HashMap::from([(off, "false".to_owned())])),
+        options: Some(HashMap::from([(ICC.to_owned(), "false".to_owned())])),
         labels: Some(HashMap::from([(
             "opensandbox.io/network".to_owned(),
             "true".to_owned(),
@@ -87,4 +92,23 @@ async fn make(docker: &Docker) -> Result<(), RuntimeError> {
         Err(error) if error::status(&error) == Some(409) => Ok(()),
         Err(error) => Err(error::other(OP, &error)),
     }
+}
+
+/// A network of that name may be somebody else's.
+fn keeps_apart(network: &NetworkInspect) -> Result<(), RuntimeError> {
+    let icc = network
+        .options
+        .as_ref()
+        .and_then(|options| options.get(ICC));
+    if network.driver.as_deref() == Some("bridge") && icc.is_some_and(|icc| icc == "false") {
+        return Ok(());
+    }
+    Err(RuntimeError::Other {
+        runtime: KIND,
+        op: "use the sandbox network",
+        reason: format!(
+            "a network named {OWN_NETWORK} exists on which containers can reach each other; \
+             remove it, or name another one in docker.network_mode"
+        ),
+    })
 }

@@ -24,7 +24,10 @@ impl DockerRuntime {
             .docker()?
             .inspect_container(name, None::<InspectContainerOptions>)
             .await
-            .map_err(|error| error::other("inspect the sandbox", &error))?;
+            .map_err(|error| match error::is_missing(&error) {
+                true => RuntimeError::NotFound(SandboxId::new(name)),
+                false => error::other("inspect the sandbox", &error),
+            })?;
         self.read_inspect(container)
             .ok_or_else(|| RuntimeError::Other {
                 runtime: super::KIND,
@@ -58,10 +61,9 @@ impl DockerRuntime {
                     match self.observe(name).await {
                         Ok(exact) => all.push(exact),
                         // It vanished between the list and the look.
-                        Err(RuntimeError::Unavailable { runtime, reason }) => {
-                            return Err(RuntimeError::Unavailable { runtime, reason });
-                        }
-                        Err(_) => {}
+                        Err(RuntimeError::NotFound(_)) => {}
+                        // Leaving it out would mean that it is gone.
+                        Err(error) => return Err(error),
                     }
                 }
                 _ => {}

@@ -1,17 +1,23 @@
 //! Removing sandboxes and what was left behind (contract: lifecycle §17.12).
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use bollard::{
     Docker,
     models::ContainerSummaryStateEnum,
-    query_parameters::{ListContainersOptionsBuilder, RemoveContainerOptionsBuilder},
+    query_parameters::{
+        ListContainersOptionsBuilder, RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder,
+    },
 };
+use futures::StreamExt;
 use osb_protocol::SandboxId;
 use tracing::{info, warn};
 
 use super::{DockerRuntime, error, labels};
 use crate::RuntimeError;
+
+/// Longest wait for a removal that somebody else began.
+const FOREIGN_REMOVAL: Duration = Duration::from_secs(30);
 
 impl DockerRuntime {
     pub(super) async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
@@ -81,13 +87,33 @@ async fn remove_container(docker: &Docker, name: &str) -> Result<(), bollard::er
         .build();
     match docker.remove_container(name, Some(options)).await {
         Err(error) if error::is_missing(&error) => Ok(()),
-        // Somebody else is removing it right now; the destroy event will tell.
+        // Somebody else is removing it right now, which may still fail.
         Err(error)
             if error::status(&error) == Some(409)
                 && error::reason(&error).contains("already in progress") =>
         {
-            Ok(())
+            wait_until_gone(docker, name).await.unwrap_or(Err(error))
         }
         result => result,
+    }
+}
+
+/// Waits for a removal by somebody else; `None` when it takes too long.
+async fn wait_until_gone(
+    docker: &Docker,
+    name: &str,
+) -> Option<Result<(), bollard::errors::Error>> {
+    let options = WaitContainerOptionsBuilder::default()
+        .condition("removed")
+        .build();
+    let mut gone = docker.wait_container(name, Some(options));
+    match tokio::time::timeout(FOREIGN_REMOVAL, gone.next()).await {
+        // The exit status of the container comes as an error, which does not matter here.
+        Ok(Some(Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. })) | None) => {
+            Some(Ok(()))
+        }
+        Ok(Some(Err(error))) if error::is_missing(&error) => Some(Ok(())),
+        Ok(Some(Err(error))) => Some(Err(error)),
+        Err(_) => None,
     }
 }

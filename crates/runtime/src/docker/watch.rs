@@ -6,10 +6,15 @@
 //!     note the time ─▶ list ─▶ Synced ─▶ events since then … ─▶ stream ends
 //! ```
 //!
-//! Asking for the events since a moment before the list leaves no gap: an event may be told twice,
-//! never not at all.
+//! The events since a moment before the list are read while the list is: an event may be told twice,
+//! never not at all, as long as the engine keeps up. Every connection begins with the full picture,
+//! which heals what an overloaded engine dropped.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use bollard::{
     Docker,
@@ -88,7 +93,23 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
     }
     let mut events = std::pin::pin!(subscribe(docker));
     let at = WireTime::new(jiff::Timestamp::now());
-    let all = match runtime.observe_all().await {
+    let (all, mut early) = {
+        // Both at once: the events of the time that the list takes wait here.
+        let mut listing = std::pin::pin!(runtime.observe_all());
+        let mut early = VecDeque::new();
+        loop {
+            tokio::select! {
+                all = &mut listing => break (all, early),
+                event = events.next() => match event {
+                    Some(Ok(event)) if early.len() < BUFFER => early.push_back(event),
+                    Some(Ok(_)) => return lost("too many events while listing".to_owned()),
+                    Some(Err(error)) => return lost(error::reason(&error)),
+                    None => return lost("the event stream ended".to_owned()),
+                },
+            }
+        }
+    };
+    let all = match all {
         Ok(all) => all,
         Err(RuntimeError::Unavailable { reason, .. }) => return lost(reason),
         Err(error) => return lost(error.to_string()),
@@ -103,6 +124,8 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
     }
     loop {
         let event = tokio::select! {
+            biased;
+            Some(event) = std::future::ready(early.pop_front()) => Some(Ok(event)),
             event = events.next() => event,
             () = tokio::time::sleep(HEARTBEAT) => match docker.ping().await {
                 Ok(_) => continue,
@@ -111,10 +134,21 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
         };
         let reason = match event {
             Some(Ok(event)) => {
-                if let Some(event) = translate(runtime, event).await
-                    && sender.send(event).await.is_err()
-                {
-                    return Ended::ReceiverGone;
+                match translate(runtime, event).await {
+                    Ok(None) => {}
+                    Ok(Some(event)) => {
+                        if sender.send(event).await.is_err() {
+                            return Ended::ReceiverGone;
+                        }
+                    }
+                    // What happened is not known: everything is looked at again.
+                    Err(error) => {
+                        let reason = error.to_string();
+                        return Ended::Lost {
+                            reason,
+                            was_synced: true,
+                        };
+                    }
                 }
                 continue;
             }
@@ -133,7 +167,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
 fn subscribe(
     docker: &Docker,
 ) -> impl Stream<Item = Result<EventMessage, bollard::errors::Error>> + use<> {
-    let filter = std::collections::HashMap::from([
+    let filter = HashMap::from([
         ("type", vec!["container"]),
         ("label", vec![labels::ID]),
         ("event", ACTIONS.to_vec()),
@@ -146,51 +180,85 @@ fn subscribe(
     docker.events(Some(options))
 }
 
-async fn translate(runtime: &DockerRuntime, event: EventMessage) -> Option<RuntimeEvent> {
-    if event.typ != Some(EventMessageTypeEnum::CONTAINER) {
-        return None;
-    }
-    let actor = event.actor?;
-    let attributes = actor.attributes?;
-    if !runtime.is_ours(Some(&attributes)) {
-        return None;
-    }
-    let id: SandboxId = labels::Read(&attributes).id()?;
-    let at = event
-        .time_nano
-        .and_then(|nanos| WireTime::from_unix_us(nanos / 1000))
-        .unwrap_or_else(|| WireTime::new(jiff::Timestamp::now()));
-    match event.action.as_deref()? {
+/// An event of ours in the domain's terms.
+async fn translate(
+    runtime: &DockerRuntime,
+    event: EventMessage,
+) -> Result<Option<RuntimeEvent>, RuntimeError> {
+    let Some(event) = Ours::of(runtime, event) else {
+        return Ok(None);
+    };
+    let Ours {
+        id,
+        container,
+        action,
+        attributes,
+        at,
+    } = event;
+    let event = match action.as_str() {
         // A create under way looks for itself.
-        "start" if runtime.creating.contains(&id) => None,
+        "start" if runtime.creating.contains(&id) => return Ok(None),
         // Only the engine knows the address that the container got.
-        "start" => {
-            let container = actor.id?;
-            let observed = runtime.observe(&container).await.ok()?;
-            Some(RuntimeEvent::Changed(Box::new(observed)))
-        }
+        "start" => match runtime.observe(&container).await {
+            Ok(observed) => RuntimeEvent::Changed(Box::new(observed)),
+            Err(RuntimeError::NotFound(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        },
         "die" => {
             let code = attributes
                 .get("exitCode")
                 .and_then(|code| code.parse().ok());
-            Some(RuntimeEvent::Exited {
+            RuntimeEvent::Exited {
                 id,
                 code: code.unwrap_or(-1),
                 at,
-            })
+            }
         }
-        "oom" => Some(RuntimeEvent::OutOfMemory { id }),
-        "pause" => Some(RuntimeEvent::Paused {
+        "oom" => RuntimeEvent::OutOfMemory { id },
+        "pause" => RuntimeEvent::Paused {
             id,
             paused: true,
             at,
-        }),
-        "unpause" => Some(RuntimeEvent::Paused {
+        },
+        "unpause" => RuntimeEvent::Paused {
             id,
             paused: false,
             at,
-        }),
-        "destroy" => Some(RuntimeEvent::Removed { id }),
-        _ => None,
+        },
+        "destroy" => RuntimeEvent::Removed { id },
+        _ => return Ok(None),
+    };
+    Ok(Some(event))
+}
+
+/// An event about a container of this installation.
+struct Ours {
+    id: SandboxId,
+    container: String,
+    action: String,
+    attributes: HashMap<String, String>,
+    at: WireTime,
+}
+
+impl Ours {
+    fn of(runtime: &DockerRuntime, event: EventMessage) -> Option<Self> {
+        if event.typ != Some(EventMessageTypeEnum::CONTAINER) {
+            return None;
+        }
+        let actor = event.actor?;
+        let attributes = actor.attributes?;
+        if !runtime.is_ours(Some(&attributes)) {
+            return None;
+        }
+        let at = event
+            .time_nano
+            .and_then(|nanos| WireTime::from_unix_us(nanos / 1000));
+        Some(Self {
+            id: labels::Read(&attributes).id()?,
+            container: actor.id?,
+            action: event.action?,
+            at: at.unwrap_or_else(|| WireTime::new(jiff::Timestamp::now())),
+            attributes,
+        })
     }
 }
