@@ -80,7 +80,7 @@ impl ListQuery {
         let first = self.first();
         let rows = rows.into_iter().filter(|row| self.matches(row));
         let rows = rows.inspect(|_| matching += 1).enumerate();
-        let rows = rows.filter(|(at, _)| (first..first + PAGE_ROWS).contains(at));
+        let rows = rows.filter(|(at, _)| (first..first.saturating_add(PAGE_ROWS)).contains(at));
         let rows = rows.map(|(_, row)| row).collect();
         SandboxList {
             rows,
