@@ -1,42 +1,39 @@
 //! Setting mode and owner (contract: execd §10, A3.2).
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs::File, io, os::fd::AsRawFd, path::Path};
 
 use osb_protocol::execd::file::{Permission, mode_from_wire};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chmod, chownat, fchmod, fchown, openat};
 
 use crate::{
     error::{ApiError, ApiResult},
     identity::Names,
 };
 
-/// Sets what a permission names. Links are followed.
+/// Sets what a permission names. Links are followed, once: owner and mode are those of the same
+/// file, whatever happens to its name.
 pub(super) fn apply(path: &Path, wanted: &Permission, names: &Names) -> ApiResult<()> {
-    let Resolved { mode, uid, gid } = Resolved::new(wanted, names)?;
-    let failed = |what: &str, error: std::io::Error| {
+    let change = Change::new(wanted, names)?;
+    change.apply(path).map_err(|error| {
         ApiError::runtime(format!(
-            "error changing {what}: {}: {error}",
+            "error changing permissions: {}: {error}",
             path.display()
         ))
-    };
-    // The owner first: a change of owner may clear bits of the mode.
-    if uid.is_some() || gid.is_some() {
-        std::os::unix::fs::chown(path, uid, gid).map_err(|error| failed("owner", error))?;
-    }
-    if let Some(mode) = mode {
-        let mode = fs::Permissions::from_mode(mode);
-        fs::set_permissions(path, mode).map_err(|error| failed("mode", error))?;
-    }
-    Ok(())
+    })
 }
 
-struct Resolved {
-    mode: Option<u32>,
-    uid: Option<u32>,
-    gid: Option<u32>,
+/// What to change about a file. The default is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Change {
+    /// Mode, with its special bits.
+    pub(super) mode: Option<u32>,
+    pub(super) uid: Option<Uid>,
+    pub(super) gid: Option<Gid>,
 }
 
-impl Resolved {
-    fn new(wanted: &Permission, names: &Names) -> ApiResult<Self> {
+impl Change {
+    /// Resolves what a permission names.
+    pub(super) fn new(wanted: &Permission, names: &Names) -> ApiResult<Self> {
         let bits = mode_from_wire(wanted.mode).ok_or_else(|| {
             ApiError::runtime(format!("invalid mode {}: digits are octal", wanted.mode))
         })?;
@@ -50,14 +47,51 @@ impl Resolved {
             .transpose()?;
         Ok(Self {
             mode: (wanted.mode != 0).then_some(bits),
-            uid,
-            gid,
+            uid: uid.map(Uid::from_raw),
+            gid: gid.map(Gid::from_raw),
         })
     }
+
+    /// Changes an open file. The owner first: a change of owner may clear bits of the mode.
+    pub(super) fn apply_to(&self, file: &File) -> io::Result<()> {
+        if self.changes_owner() {
+            fchown(file, self.uid, self.gid).map_err(|errno| failed("owner", errno.into()))?;
+        }
+        if let Some(mode) = self.mode {
+            let mode = Mode::from_raw_mode(mode);
+            fchmod(file, mode).map_err(|errno| failed("mode", errno.into()))?;
+        }
+        Ok(())
+    }
+
+    /// The same for a file that need not be readable, nor a file: it is not opened, only held.
+    fn apply(&self, path: &Path) -> io::Result<()> {
+        let held = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        if self.changes_owner() {
+            chownat(&held, "", self.uid, self.gid, AtFlags::EMPTY_PATH)
+                .map_err(|errno| failed("owner", errno.into()))?;
+        }
+        if let Some(mode) = self.mode {
+            let name = format!("/proc/self/fd/{}", held.as_raw_fd());
+            let mode = Mode::from_raw_mode(mode);
+            chmod(name, mode).map_err(|errno| failed("mode", errno.into()))?;
+        }
+        Ok(())
+    }
+
+    fn changes_owner(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some()
+    }
+}
+
+fn failed(what: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("changing the {what}: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
     use super::*;
     use crate::identity::Accounts;
 

@@ -9,7 +9,7 @@ use std::{
 use memchr::memmem::Finder;
 use osb_protocol::execd::file::Replacement;
 
-use super::target::Target;
+use super::{permission::Change, target::Target};
 use crate::{
     error::{ApiError, ApiResult},
     limits, scratch,
@@ -44,7 +44,7 @@ pub(super) fn replace(path: &Path, wanted: &Replacement) -> ApiResult<usize> {
             changed.rewind()?;
             let mut target = Target::open(path)?;
             io::copy(&mut changed, &mut target)?;
-            target.finish(false)?;
+            target.finish(&Change::default(), false)?;
         }
         Ok(count)
     };

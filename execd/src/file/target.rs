@@ -3,19 +3,32 @@
 //! A target that is absent or a plain file with one name is replaced at once by a temporary file
 //! beside it, so that nobody sees half of it. Anything else (a link, a file with several names, a
 //! mount point, a directory that takes no new files) is written in place.
+//!
+//! Until the end only the daemon may read what is new, and owner and mode are set on what was
+//! opened, never by name: the directory may belong to somebody who exchanges names meanwhile.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Seek, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
+
+use rustix::fs::OFlags;
+
+use super::permission::Change;
+
+/// Mode of what is not finished.
+const PRIVATE: u32 = 0o600;
 
 /// A file that is being written.
 #[derive(Debug)]
 pub(super) struct Target {
     path: PathBuf,
     file: File,
+    /// Mode at the end, unless another is wanted. Absent: the one it has.
+    mode: Option<u32>,
     /// Absent when it is written in place.
     temporary: Option<Temporary>,
 }
@@ -37,52 +50,47 @@ impl Target {
         if replaceable && let Some(target) = Self::beside(path, existing.as_ref()) {
             return Ok(target);
         }
-        Self::in_place(path)
+        let (file, new) = in_place(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            mode: new.then_some(*DEFAULT_MODE),
+            temporary: None,
+        })
     }
 
     /// `None` when the directory takes no new file, or the file could not keep its owner.
     fn beside(path: &Path, existing: Option<&fs::Metadata>) -> Option<Self> {
         let name = format!(".execd-upload-{}", uuid::Uuid::new_v4().simple());
         let temporary = path.with_file_name(name);
-        let file = create(&temporary, true).ok()?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        options.mode(PRIVATE).custom_flags(flag(OFlags::NOFOLLOW));
+        let file = options.open(&temporary).ok()?;
         let temporary = Temporary(temporary);
         if let Some(meta) = existing {
             let own = file.metadata().ok()?;
             if (own.uid(), own.gid()) != (meta.uid(), meta.gid()) {
                 fchown(&file, Some(meta.uid()), Some(meta.gid())).ok()?;
             }
-            let mode = fs::Permissions::from_mode(meta.mode() & 0o7777);
-            file.set_permissions(mode).ok()?;
         }
+        let kept = existing.map(|meta| meta.mode() & 0o7777);
         Some(Self {
             path: path.to_owned(),
             file,
+            mode: Some(kept.unwrap_or(*DEFAULT_MODE)),
             temporary: Some(temporary),
         })
     }
 
-    fn in_place(path: &Path) -> io::Result<Self> {
-        if path.metadata().is_ok_and(|meta| !meta.is_file()) {
-            // Opening a pipe would wait for its reader, perhaps for ever.
-            let text = "exists and is not a regular file";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    /// Puts the content in its place, with the owner and mode that are wanted. `durable` waits
+    /// until it is on the disk.
+    pub(super) fn finish(mut self, wanted: &Change, durable: bool) -> io::Result<()> {
+        wanted.apply_to(&self.file)?;
+        if let Some(mode) = self.mode.filter(|_| wanted.mode.is_none()) {
+            let mode = fs::Permissions::from_mode(mode);
+            self.file.set_permissions(mode)?;
         }
-        Ok(Self {
-            path: path.to_owned(),
-            file: create(path, false)?,
-            temporary: None,
-        })
-    }
-
-    /// The path that has the content now: permissions are set there.
-    pub(super) fn current(&self) -> &Path {
-        self.temporary
-            .as_ref()
-            .map_or(&self.path, |temporary| &temporary.0)
-    }
-
-    /// Puts the content in its place. `durable` waits until it is on the disk.
-    pub(super) fn finish(self, durable: bool) -> io::Result<()> {
         if durable {
             self.file.sync_all()?;
         }
@@ -91,9 +99,10 @@ impl Target {
                 Ok(()) => std::mem::forget(temporary),
                 // A mount point cannot be replaced, only filled.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    let mut content = File::open(&temporary.0)?;
-                    let mut file = create(&self.path, false)?;
-                    io::copy(&mut content, &mut file)?;
+                    let (mut file, _) = in_place(&self.path)?;
+                    self.file.rewind()?;
+                    io::copy(&mut self.file, &mut file)?;
+                    wanted.apply_to(&file)?;
                     if durable {
                         file.sync_all()?;
                     }
@@ -118,16 +127,41 @@ impl Write for Target {
     }
 }
 
-fn create(path: &Path, new: bool) -> io::Result<File> {
+/// Opens and empties what is at a path, or what a link there means. Says whether it is new.
+fn in_place(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
-    options.write(true).mode(0o777);
-    if new {
-        options.create_new(true);
-    } else {
-        options.create(true).truncate(true);
+    // Opening a pipe must not wait for its reader.
+    options
+        .write(true)
+        .mode(PRIVATE)
+        .custom_flags(flag(OFlags::NONBLOCK));
+    let (file, new) = match options.open(path) {
+        Ok(file) => (file, false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            (options.create(true).truncate(false).open(path)?, true)
+        }
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        let text = "exists and is not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    options.open(path)
+    file.set_len(0)?;
+    Ok((file, new))
 }
+
+fn flag(flag: OFlags) -> i32 {
+    i32::try_from(flag.bits()).expect("a flag fits")
+}
+
+/// Mode of a new file (contract: execd §10.10): everything that the daemon's mask leaves. The mask
+/// can only be asked for by changing it, for all threads at once, so it is read from `/proc`.
+static DEFAULT_MODE: LazyLock<u32> = LazyLock::new(|| {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let mask = mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
+    0o777 & !mask.unwrap_or(0o022)
+});
 
 /// A file that vanishes unless it got its place.
 #[derive(Debug)]
@@ -149,7 +183,7 @@ mod tests {
     fn write(path: &Path, text: &str) -> io::Result<()> {
         let mut target = Target::open(path)?;
         target.write_all(text.as_bytes())?;
-        target.finish(true)
+        target.finish(&Change::default(), true)
     }
 
     #[test]
@@ -172,6 +206,36 @@ mod tests {
     }
 
     #[test]
+    fn new_content_is_private_until_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("f");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        let only = || fs::read_dir(place.path()).unwrap().next().unwrap().unwrap();
+        let target = Target::open(&path).unwrap();
+        assert_eq!(mode(&only().path()), 0o600);
+        target.finish(&Change::default(), false).unwrap();
+        assert_eq!(mode(&path), *DEFAULT_MODE);
+        let wanted = Change {
+            mode: Some(0o4750),
+            ..Change::default()
+        };
+        let target = Target::open(&path).unwrap();
+        target.finish(&wanted, false).unwrap();
+        assert_eq!(mode(&path), 0o4750);
+        // The name may be exchanged meanwhile: what is set is never set there.
+        let other = place.path().join("other");
+        fs::write(&other, "").unwrap();
+        let before = mode(&other);
+        let mut target = Target::open(&path).unwrap();
+        let temporary = target.temporary.as_ref().unwrap().0.clone();
+        fs::remove_file(&temporary).unwrap();
+        symlink(&other, &temporary).unwrap();
+        target.write_all(b"text").unwrap();
+        target.finish(&wanted, false).unwrap();
+        assert_eq!((mode(&other), fs::read(&other).unwrap()), (before, vec![]));
+    }
+
+    #[test]
     fn links_and_shared_files_are_written_in_place() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
@@ -184,5 +248,9 @@ mod tests {
         assert_eq!(fs::read(at("f")).unwrap(), b"three");
         assert!(at("soft").symlink_metadata().unwrap().is_symlink());
         assert!(write(place.path(), "x").is_err());
+        symlink("absent", at("dangling")).unwrap();
+        write(&at("dangling"), "four").unwrap();
+        let mode = fs::metadata(at("absent")).unwrap().mode() & 0o7777;
+        assert_eq!(mode, *DEFAULT_MODE);
     }
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::{
     blocking,
     multipart::{Multipart, MultipartError},
-    permission,
+    permission::Change,
     target::Target,
 };
 use crate::{
@@ -182,9 +182,9 @@ impl Upload {
         let names = self.app.accounts.names();
         let durable = self.durable;
         blocking(move || {
-            permission::apply(target.current(), &metadata.permission, &names)?;
+            let wanted = Change::new(&metadata.permission, &names)?;
             target
-                .finish(durable)
+                .finish(&wanted, durable)
                 .map_err(|error| told(&metadata.path, &error))
         })
         .await
