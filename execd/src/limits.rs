@@ -48,6 +48,8 @@ pub const FINISHED_CONTENT: usize = 16 << 20;
 pub const SWEEP: Duration = Duration::from_secs(600);
 /// From SIGTERM to SIGKILL when a command is interrupted (contract: execd §8).
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(3);
+/// From SIGKILL to the end that is told then.
+pub const KILLED: Duration = Duration::from_secs(5);
 /// How often a process group is asked whether somebody is left in it: the kernel has no event for it.
 pub const GROUP_POLL: Duration = Duration::from_millis(20);
 
@@ -96,8 +98,12 @@ pub const PTY_READ: usize = 16 << 10;
 pub const PTY_FRAME: usize = 32 << 10;
 /// How long a process waits for a holder that is half a ring behind.
 pub const PTY_PATIENCE: Duration = Duration::from_millis(250);
-/// Frames of input that wait for the process.
-pub const PTY_STDIN_QUEUE: usize = 1024;
+/// One message of a client.
+pub const PTY_MESSAGE: usize = 1 << 20;
+/// Input that waits for the process; then its client waits.
+pub const PTY_INPUT: usize = 1 << 20;
+/// The same in messages, which may be small.
+pub const PTY_INPUT_FRAMES: usize = 4096;
 /// Until a holder has let go (contract: execd §9.3, also for the four below).
 pub const PTY_TAKEOVER: Duration = Duration::from_secs(5);
 /// Between two pings to a client.

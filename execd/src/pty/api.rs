@@ -20,7 +20,7 @@ use crate::{
     app::App,
     error::{ApiError, ApiResult},
     file::blocking,
-    json, path,
+    json, limits, path,
     server::Query,
 };
 
@@ -112,6 +112,9 @@ async fn attach(
         mode,
         since,
     };
+    let upgrade = upgrade
+        .max_message_size(limits::PTY_MESSAGE)
+        .max_frame_size(limits::PTY_MESSAGE);
     Ok(upgrade.on_upgrade(move |socket| async move {
         // A task of ours, so that shutdown knows of it.
         let connection = async move {

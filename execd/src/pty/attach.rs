@@ -9,14 +9,11 @@ use osb_protocol::execd::{
     pty::{self, ClientFrame, PtyMode, PtyRole, ServerFrame},
 };
 use rustix::process::Signal;
-use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
-};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    process::write_all,
+    input::Input,
     session::{Hold, Run, Session},
     socket::{Gone, Received, Receiver, Sender, split},
 };
@@ -30,6 +27,8 @@ const CLOSE_AWAY: u16 = 1001;
 const CLOSE_POLICY: u16 = 1008;
 /// The daemon cannot go on.
 const CLOSE_ERROR: u16 = 1011;
+/// Reason of a close.
+const DELETED: &str = "session deleted";
 
 /// What a client asked for.
 pub(super) struct Attach {
@@ -62,6 +61,12 @@ impl Attach {
         let run = match self.session.started(&self.app, self.mode == PtyMode::Pty) {
             Ok(run) => run,
             Err(error) => {
+                // The next holder need not wait until this client was told.
+                drop(hold);
+                if self.session.deleted.is_cancelled() {
+                    sender.close(CLOSE_NORMAL, DELETED).await;
+                    return;
+                }
                 let text = format!("error starting pty session: {error}");
                 let _gone = sender.error(code::START_FAILED, text).await;
                 sender.close(CLOSE_ERROR, "START_FAILED").await;
@@ -105,13 +110,11 @@ struct Connection {
     /// Everything before it was sent.
     offset: u64,
     violations: u32,
-    stdin: mpsc::Sender<Bytes>,
-    stdin_queue: Option<mpsc::Receiver<Bytes>>,
+    input: Input,
 }
 
 impl Connection {
     fn new(attach: Attach, run: Arc<Run>, role: PtyRole) -> Self {
-        let (stdin, stdin_queue) = mpsc::channel(limits::PTY_STDIN_QUEUE);
         Self {
             app: attach.app,
             session: attach.session,
@@ -119,53 +122,79 @@ impl Connection {
             role,
             offset: attach.since,
             violations: 0,
-            stdin,
-            stdin_queue: Some(stdin_queue),
+            input: Input::default(),
+        }
+    }
+
+    /// Serves until one side ends, or somebody else ends it: that never waits for the client, also
+    /// not while something is being sent.
+    async fn serve(
+        self,
+        sender: &mut Sender,
+        receiver: Receiver,
+        evicted: &CancellationToken,
+    ) -> Result<Ended, Gone> {
+        let session = Arc::clone(&self.session);
+        let stopping = self.app.tasks.stopping().clone();
+        tokio::select! {
+            biased;
+            () = evicted.cancelled() => Ok(Some((pty::CLOSE_TAKEN_OVER, "TAKEN_OVER"))),
+            () = session.deleted.cancelled() => Ok(Some((CLOSE_NORMAL, DELETED))),
+            () = stopping.cancelled() => Ok(Some((CLOSE_AWAY, "execd stops"))),
+            ended = self.talk(sender, receiver) => ended,
         }
     }
 
     /// Replay, `connected`, then everything both ways until one side ends.
-    async fn serve(
-        mut self,
-        sender: &mut Sender,
-        mut receiver: Receiver,
-        evicted: &CancellationToken,
-    ) -> Result<Ended, Gone> {
+    async fn talk(mut self, sender: &mut Sender, mut receiver: Receiver) -> Result<Ended, Gone> {
         self.greet(sender).await?;
         let mut end = self.run.end.subscribe();
         let mut ping = interval_at(Instant::now() + limits::PTY_PING, limits::PTY_PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut silent_until = Instant::now() + limits::PTY_SILENCE;
         let session = Arc::clone(&self.session);
-        let stopping = self.app.tasks.stopping().clone();
-        let queue = self.stdin_queue.take().expect("served once");
         let run = Arc::clone(&self.run);
-        let mut writing = std::pin::pin!(write_stdin(&run, queue));
         loop {
             let end_offset = end.borrow_and_update().map(|(_, total)| total);
             if end_offset.is_some_and(|total| self.offset >= total) {
                 return self.exited(sender).await;
             }
+            let listening = !self.input.is_full();
             tokio::select! {
                 () = session.screen.beyond(self.offset) => self.send_output(sender, end_offset).await?,
                 changed = end.changed() => changed.map_err(|_| Gone)?,
-                received = receiver.next() => {
+                received = receiver.next(), if listening => {
                     silent_until = Instant::now() + limits::PTY_SILENCE;
                     if let Some(ended) = self.receive(received?, sender).await? {
                         return Ok(Some(ended));
                     }
                 }
-                () = &mut writing => {
-                    let _gone = sender.error(code::STDIN_WRITE_FAILED, "the process reads no more input").await;
-                    return Ok(Some((CLOSE_ERROR, "STDIN_WRITE_FAILED")));
+                written = self.input.write(&run.running.input) => {
+                    if !listening {
+                        // It could not be heard meanwhile.
+                        silent_until = Instant::now() + limits::PTY_SILENCE;
+                    }
+                    if written.is_err() {
+                        if let Some(ended) = self.input_refused(sender).await {
+                            return Ok(Some(ended));
+                        }
+                    }
                 }
                 _ = ping.tick() => sender.ping().await?,
-                () = sleep_until(silent_until) => return Err(Gone),
-                () = evicted.cancelled() => return Ok(Some((pty::CLOSE_TAKEN_OVER, "TAKEN_OVER"))),
-                () = session.deleted.cancelled() => return Ok(Some((CLOSE_NORMAL, "session deleted"))),
-                () = stopping.cancelled() => return Ok(Some((CLOSE_AWAY, "execd stops"))),
+                () = sleep_until(silent_until), if listening => return Err(Gone),
             }
         }
+    }
+
+    /// The process takes no more input. After its end there is nothing to tell: the exit frame does.
+    async fn input_refused(&mut self, sender: &mut Sender) -> Ended {
+        self.input.clear();
+        if self.run.running.ended().is_some() {
+            return None;
+        }
+        let text = "the process reads no more input";
+        let _gone = sender.error(code::STDIN_WRITE_FAILED, text).await;
+        Some((CLOSE_ERROR, "STDIN_WRITE_FAILED"))
     }
 
     async fn greet(&mut self, sender: &mut Sender) -> Result<(), Gone> {
@@ -262,16 +291,12 @@ impl Connection {
         Ok(None)
     }
 
-    /// Queues input. The queue is bounded: a client that sends more than the process reads waits.
+    /// Queues input of the holder.
     async fn input(&mut self, bytes: Bytes, sender: &mut Sender) -> Result<Ended, Gone> {
         if self.role == PtyRole::Viewer {
             return self.violation(sender).await;
         }
-        if self.stdin.try_send(bytes).is_err() {
-            let text = "the process does not read its input";
-            sender.error(code::STDIN_WRITE_FAILED, text).await?;
-            return Ok(Some((CLOSE_ERROR, "STDIN_WRITE_FAILED")));
-        }
+        self.input.push(bytes);
         Ok(None)
     }
 
@@ -282,20 +307,6 @@ impl Connection {
             .await?;
         Ok((self.violations >= limits::PTY_VIOLATIONS).then_some((CLOSE_POLICY, "READ_ONLY")))
     }
-}
-
-/// Writes queued input; ends when the process takes no more. After its end there is nothing to
-/// tell: the exit frame does.
-async fn write_stdin(run: &Run, mut queue: mpsc::Receiver<Bytes>) {
-    while let Some(bytes) = queue.recv().await {
-        if write_all(&run.running.input, &bytes).await.is_err() {
-            if run.running.ended().is_some() {
-                break;
-            }
-            return;
-        }
-    }
-    std::future::pending().await
 }
 
 fn known(signal: &str) -> Option<Signal> {

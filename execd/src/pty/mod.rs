@@ -16,6 +16,7 @@
 
 mod api;
 mod attach;
+mod input;
 mod process;
 mod screen;
 mod session;

@@ -199,16 +199,15 @@ pub(super) fn read_now(end: &End, buffer: &mut [u8]) -> Option<usize> {
         .filter(|len| *len > 0)
 }
 
-/// Writes all of it, waiting for the process to read.
+/// Writes what the process has room for; waits while it has none. Safe to cancel.
 ///
 /// # Errors
 /// When nobody reads any more.
-pub(super) async fn write_all(end: &End, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
+pub(super) async fn write(end: &End, bytes: &[u8]) -> io::Result<usize> {
+    loop {
         let mut ready = end.writable().await?;
         if let Ok(written) = ready.try_io(|fd| Ok(rustix::io::write(fd, bytes)?)) {
-            bytes = &bytes[written?..];
+            return written;
         }
     }
-    Ok(())
 }

@@ -8,7 +8,6 @@ use std::{
 };
 
 use osb_protocol::execd::pty::PtyStatus;
-use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -211,9 +210,14 @@ impl Session {
     /// The running process; started if none runs.
     ///
     /// # Errors
-    /// What the system said.
+    /// What the system said; also when the session was deleted.
     pub(super) fn started(self: &Arc<Self>, app: &App, terminal: bool) -> io::Result<Arc<Run>> {
         let mut state = self.state();
+        // Deleting ends the run that it finds under this lock: later there must be none.
+        if self.deleted.is_cancelled() {
+            let text = "the session was deleted";
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
         if let Some(run) = state.run.as_ref().filter(|run| run.end.borrow().is_none()) {
             return Ok(Arc::clone(run));
         }
@@ -255,7 +259,8 @@ impl Session {
         info!(id = self.id, %exit, "pty ended");
         run.end.send_replace(Some((exit, self.screen.total())));
         let mut state = self.state();
-        // The descriptors close here, which hangs up the terminal of whoever is left on it.
+        // The descriptors close with the last connection that has them, which hangs up the terminal
+        // of whoever is left on it.
         if state
             .run
             .as_ref()
@@ -263,8 +268,6 @@ impl Session {
         {
             state.run = None;
         }
-        drop(state);
-        run.running.process.signal_group(Signal::HUP);
     }
 
     /// Bounded by what a ring takes: more than that would be pushed out anyway.
@@ -277,5 +280,24 @@ impl Session {
             self.screen.push(stream, &buffer[..len]);
             left = left.saturating_sub(len);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_service::Supervisor;
+
+    use super::*;
+    use crate::env::{Environment, Variables};
+
+    #[tokio::test]
+    async fn nothing_starts_in_a_deleted_session() {
+        let environment = Environment::new(Variables::default());
+        let app = App::new(environment, Supervisor::new());
+        let id = app.ptys.add(None, Some("true".to_owned())).unwrap();
+        let session = app.ptys.get(&id).unwrap();
+        app.ptys.delete(&id).unwrap();
+        assert!(session.started(&app, false).is_err());
+        assert!(session.run().is_none());
     }
 }

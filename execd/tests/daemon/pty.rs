@@ -247,6 +247,27 @@ async fn pipes_keep_the_streams_apart() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_more_than_is_read_waits() {
+    const FRAMES: usize = 6000;
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let go = place.path().join("go");
+    let (go_text, line) = (go.display(), "x".repeat(199) + "\n");
+    let text = format!("while ! test -e {go_text}; do sleep 0.05; done; head -n {FRAMES} | wc -c");
+    let id = session(&daemon, json!({ "command": text })).await;
+    let mut terminal = Terminal::attach(&daemon, &id, "pty=0").await;
+    for _ in 0..FRAMES {
+        terminal.type_in(&line).await;
+    }
+    std::fs::write(go, "").unwrap();
+    terminal.until(&(FRAMES * line.len()).to_string()).await;
+    assert_eq!(
+        terminal.next().await,
+        Told::Frame(ServerFrame::Exit { exit_code: 0 })
+    );
+}
+
+#[tokio::test]
 async fn one_holder_at_a_time_and_takeover() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
