@@ -100,7 +100,7 @@ pub(crate) async fn stop(State(app): State<App>, query: Query) -> ApiResult<()> 
         .ok_or_else(|| refuse("no such session"))?;
     let not_running = || refuse(&format!("command session {id} is not running"));
     let process = record.running().ok_or_else(not_running)?;
-    match interrupt(process).await {
+    match interrupt(process, &app.tasks).await {
         true => Ok(()),
         false => Err(not_running()),
     }

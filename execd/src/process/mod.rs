@@ -23,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, RwLock},
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::watch;
 
 pub use credentials::run_as;
@@ -158,7 +158,7 @@ impl Processes {
         for pid in table.keys() {
             // A child that shares the daemon's group (an entry point on a terminal) has none.
             if kill_process_group(*pid, signal).is_err() {
-                let _gone = rustix::process::kill_process(*pid, signal);
+                let _gone = kill_process(*pid, signal);
             }
         }
     }
@@ -200,26 +200,33 @@ impl Process {
     /// Signals its group. Says whether the process was still there to be signalled.
     pub fn signal_group(&self, signal: Signal) -> bool {
         let table = self.owner.table();
-        table.contains_key(&self.pid) && kill_process_group(self.pid, signal).is_ok()
+        self.is_in(&table) && kill_process_group(self.pid, signal).is_ok()
     }
 
     /// Signals the process alone. Says whether it was still there to be signalled.
     pub fn signal(&self, signal: Signal) -> bool {
         let table = self.owner.table();
-        table.contains_key(&self.pid) && rustix::process::kill_process(self.pid, signal).is_ok()
+        self.is_in(&table) && kill_process(self.pid, signal).is_ok()
     }
 
-    /// Kills its group and all its descendants, also those that made sessions of their own.
+    /// Kills it, its group and all its descendants, also those that made sessions of their own.
     pub fn kill_tree(&self) {
         let table = self.owner.table();
-        if table.contains_key(&self.pid) {
+        if self.is_in(&table) {
             // Looked up before the parent dies: afterwards nothing ties them to it.
             let descendants = tree::descendants(self.pid);
             let _gone = kill_process_group(self.pid, Signal::KILL);
-            for pid in descendants {
-                let _gone = rustix::process::kill_process(pid, Signal::KILL);
+            // It may be in a group that is not its own.
+            for pid in descendants.into_iter().chain([self.pid]) {
+                let _gone = kill_process(pid, Signal::KILL);
             }
         }
+    }
+
+    /// Whether the number still means this process. Another child may have it by now; then this one
+    /// has ended, which was published before a new child could be registered.
+    fn is_in(&self, table: &HashMap<Pid, watch::Sender<Option<Exit>>>) -> bool {
+        table.contains_key(&self.pid) && self.ended().is_none()
     }
 }
 
@@ -237,5 +244,34 @@ mod tests {
         assert_eq!(Exit::Code(255).shell_code(), 255);
         assert_eq!(signal(15, false).shell_code(), 143);
         assert_eq!(signal(15, false).wire_code(), -1);
+    }
+
+    #[test]
+    fn a_handle_of_the_past_signals_nobody_and_a_tree_includes_its_root() {
+        let processes = Processes::default();
+        // It stays in the group of this test.
+        let process = processes
+            .spawn(Command::new("sleep").arg("1000"))
+            .expect("there is a sleep");
+        let (_sender, exit) = watch::channel(Some(Exit::Code(0)));
+        let past = Process {
+            exit,
+            ..process.clone()
+        };
+        past.kill_tree();
+        assert!(!past.signal(Signal::KILL) && !past.signal_group(Signal::KILL));
+        let status = || {
+            let options = rustix::process::WaitOptions::NOHANG;
+            rustix::process::waitpid(Some(process.pid()), options).unwrap()
+        };
+        assert!(status().is_none(), "it lives");
+        process.kill_tree();
+        let (_, status) = rustix::process::waitpid(
+            Some(process.pid()),
+            rustix::process::WaitOptions::empty(),
+        )
+        .unwrap()
+        .unwrap();
+        assert_eq!(status.terminating_signal(), Some(9));
     }
 }
