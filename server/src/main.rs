@@ -57,10 +57,13 @@ fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {
     telemetry::init(&filter, telemetry::LogFormat::Auto)?;
     // One TLS provider for the whole process, before anything can ask for one.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()?
-        .block_on(serve(loaded))
+        .build()?;
+    let done = runtime.block_on(serve(loaded));
+    // A prompt nobody answered still reads the terminal; it must not hold the process.
+    runtime.shutdown_background();
+    done
 }
 
 async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {

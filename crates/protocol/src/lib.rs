@@ -18,6 +18,7 @@ pub mod error;
 pub mod execd;
 pub mod headers;
 pub mod id;
+pub mod image;
 pub mod labels;
 pub mod lifecycle;
 pub mod resources;

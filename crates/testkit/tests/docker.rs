@@ -1,6 +1,6 @@
 //! The server over the real Docker engine: what only a real engine can show.
 //!
-//! Needs the engine's socket, an execd binary and one image; says so when it cannot run.
+//! Needs the engine's socket, an execd binary and one image; fails with the reason without them.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -15,7 +15,9 @@ use std::{
 };
 
 use bollard::{API_DEFAULT_VERSION, Docker};
+use osb_protocol::WireTime;
 use osb_runtime::docker::{DockerConfig, DockerRuntime, NetworkMode};
+use osb_store::{SqliteStore, Store};
 use osb_testkit::{EngineProxy, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -44,24 +46,23 @@ struct Stage {
 }
 
 impl Stage {
-    /// `None` where the engine or what it needs is missing.
-    fn set() -> Option<Self> {
+    fn set() -> Self {
         let image = docker(&["image", "inspect", "--format", "{{.Id}}", IMAGE]);
-        if image.is_empty() || execd().is_none() {
-            eprintln!("SKIPPED: needs Docker, the image {IMAGE} and execd; run `cargo xtask test`");
-            return None;
-        }
+        assert!(
+            !image.is_empty() && execd().is_some(),
+            "needs Docker, the image {IMAGE} and a built execd: run `cargo xtask test`"
+        );
         let folder = tempfile::tempdir().unwrap();
         let engine = EngineProxy::down(folder.path());
         let instance = format!(
             "test-{}",
             folder.path().file_name().unwrap().to_string_lossy()
         );
-        Some(Self {
+        Self {
             folder,
             engine,
             instance,
-        })
+        }
     }
 
     async fn server(&self) -> TestServer {
@@ -89,6 +90,10 @@ impl Stage {
         TestServer::over(Arc::new(runtime), self.folder.path(), "")
             .await
             .unwrap()
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.path().join("store.db")
     }
 
     fn containers(&self) -> Vec<String> {
@@ -142,9 +147,7 @@ async fn delete(server: &TestServer, id: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_is_away_is_told_and_waited_for() {
-    let Some(mut stage) = Stage::set() else {
-        return;
-    };
+    let mut stage = Stage::set();
     let server = stage.server().await;
     let list = || answer(server.request(Method::GET, "/v1/sandboxes"));
     let (status, _) = list().await;
@@ -165,93 +168,106 @@ async fn an_engine_that_is_away_is_told_and_waited_for() {
     assert_eq!(stage.containers(), [""; 0]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_restart_keeps_what_was_and_ends_what_is_due() {
-    let Some(mut stage) = Stage::set() else {
-        return;
-    };
-    stage.engine.up().unwrap();
-    let first = stage.server().await;
-    ready(&first).await;
-    let (stays, due, deleted) = (
-        create(&first, &body()).await,
-        create(&first, &body()).await,
-        create(&first, &body()).await,
-    );
-    let renew = async |id: &str, at: Value| {
-        let path = format!("/v1/sandboxes/{id}/renew-expiration");
-        let request = first
-            .request(Method::POST, &path)
-            .json(&json!({"expiresAt": at}));
-        assert_eq!(answer(request).await.0, 200);
-    };
-    renew(&stays, json!("2099-01-01T00:00:00Z")).await;
-    let path = format!("/v1/sandboxes/{stays}/metadata");
-    let patch = first
-        .request(Method::PATCH, &path)
-        .json(&json!({"kept": "yes"}));
-    assert_eq!(answer(patch).await.0, 200);
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let soon = Duration::from_secs(1);
-    renew(&due, json!((now + soon).as_secs_f64())).await;
-    // As if it died right after the intent was kept: the engine is cut off before it can remove.
-    stage.engine.cut().unwrap();
-    let intent = first.request(Method::DELETE, &format!("/v1/sandboxes/{deleted}"));
-    let (status, _) = answer(intent).await;
-    drop(first);
-    // Its time passes while no server runs.
-    tokio::time::sleep(soon).await;
-    stage.engine.up().unwrap();
-    let second = stage.server().await;
-    ready(&second).await;
-    let (_, kept) = get(&second, &stays).await;
-    assert_eq!(kept["expiresAt"], "2099-01-01T00:00:00Z");
-    assert_eq!(kept["metadata"], json!({"kept": "yes"}));
-    assert_eq!(kept["status"]["state"], "Running");
-    wait_until(
-        "the overdue one",
-        || get(&second, &due),
-        |seen| seen.0 == 404,
-    )
-    .await;
-    if status == 204 {
+#[test]
+fn a_restart_keeps_what_was_and_ends_what_is_due() {
+    let mut stage = Stage::set();
+    let process = || tokio::runtime::Runtime::new().unwrap();
+    let first = process();
+    let (stays, due) = first.block_on(async {
+        stage.engine.up().unwrap();
+        let server = stage.server().await;
+        ready(&server).await;
+        let (stays, due) = (
+            create(&server, &body()).await,
+            create(&server, &body()).await,
+        );
+        let path = format!("/v1/sandboxes/{stays}/renew-expiration");
+        let later = json!({"expiresAt": "2099-01-01T00:00:00Z"});
+        let renew = server.request(Method::POST, &path).json(&later);
+        assert_eq!(answer(renew).await.0, 200);
+        let path = format!("/v1/sandboxes/{stays}/metadata");
+        let patch = server
+            .request(Method::PATCH, &path)
+            .json(&json!({"kept": "yes"}));
+        assert_eq!(answer(patch).await.0, 200);
+        (stays, due)
+    });
+    // Every task of the first server ends here, in the middle of whatever it does.
+    first.shutdown_timeout(Duration::from_secs(60));
+    let second = process();
+    second.block_on(async {
+        stage.engine.cut().unwrap();
+        stage.engine.up().unwrap();
+        // Its time passed while no server ran.
+        let store = SqliteStore::open(&stage.store()).await.unwrap();
+        let past = WireTime::parse("2001-01-01T00:00:00Z").unwrap();
+        store.set_expiry(&due.as_str().into(), past).await.unwrap();
+        store.close().await;
+        drop(store);
+        let server = stage.server().await;
+        ready(&server).await;
+        let (_, kept) = get(&server, &stays).await;
+        assert_eq!(kept["expiresAt"], "2099-01-01T00:00:00Z");
+        assert_eq!(kept["metadata"], json!({"kept": "yes"}));
+        assert_eq!(kept["status"]["state"], "Running");
         wait_until(
-            "the deleted one",
-            || get(&second, &deleted),
+            "the overdue one",
+            || get(&server, &due),
             |seen| seen.0 == 404,
         )
         .await;
-    } else {
-        delete(&second, &deleted).await;
-    }
-    let command = second.request(
-        Method::POST,
-        &format!("/sandboxes/{stays}/proxy/44772/command"),
-    );
-    let output = command
-        .json(&json!({"command": "echo $FLEET-$EXECD_ACCESS_TOKEN-"}))
-        .send()
-        .await;
-    assert!(
-        output
-            .unwrap()
-            .text()
+        let path = format!("/sandboxes/{stays}/proxy/44772/command");
+        let command = json!({"command": "echo $FLEET-$EXECD_ACCESS_TOKEN-"});
+        let output = server
+            .request(Method::POST, &path)
+            .json(&command)
+            .send()
             .await
-            .unwrap()
-            .contains("\"text\":\"1--\"")
-    );
-    delete(&second, &stays).await;
-    second.stop().await;
+            .unwrap();
+        assert!(output.text().await.unwrap().contains("\"text\":\"1--\""));
+        delete(&server, &stays).await;
+        server.stop().await;
+    });
+    assert_eq!(stage.containers(), [""; 0]);
+}
+
+#[test]
+fn a_delete_that_a_crash_cut_short_is_finished() {
+    let mut stage = Stage::set();
+    let process = || tokio::runtime::Runtime::new().unwrap();
+    let first = process();
+    let id = first.block_on(async {
+        stage.engine.up().unwrap();
+        let server = stage.server().await;
+        ready(&server).await;
+        create(&server, &body()).await
+    });
+    first.shutdown_timeout(Duration::from_secs(60));
+    process().block_on(async {
+        stage.engine.cut().unwrap();
+        stage.engine.up().unwrap();
+        // The intent was kept; the server died before it could act.
+        let store = SqliteStore::open(&stage.store()).await.unwrap();
+        let at = WireTime::parse("2001-01-01T00:00:00Z").unwrap();
+        store.set_deleted(&id.as_str().into(), at).await.unwrap();
+        store.close().await;
+        drop(store);
+        let server = stage.server().await;
+        ready(&server).await;
+        wait_until(
+            "the deleted one",
+            || get(&server, &id),
+            |seen| seen.0 == 404,
+        )
+        .await;
+        server.stop().await;
+    });
     assert_eq!(stage.containers(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn others_are_left_alone_and_leftovers_are_swept() {
-    let Some(mut stage) = Stage::set() else {
-        return;
-    };
+    let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let foreign = "label=opensandbox.io/server=somebody-else";
     let other = docker(&[
@@ -293,9 +309,7 @@ async fn others_are_left_alone_and_leftovers_are_swept() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_have_reasons_and_leave_nothing() {
-    let Some(mut stage) = Stage::set() else {
-        return;
-    };
+    let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let server = stage.server().await;
     ready(&server).await;
@@ -343,9 +357,7 @@ async fn failures_have_reasons_and_leave_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_reach_the_container_and_parallel_creates_do_not_collide() {
-    let Some(mut stage) = Stage::set() else {
-        return;
-    };
+    let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let server = Arc::new(stage.server().await);
     ready(&server).await;

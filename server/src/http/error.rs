@@ -22,7 +22,7 @@ pub struct ApiError {
     cause: Option<String>,
 }
 
-/// Left on an error answer for the access log.
+/// Left on error answers of ours for the log: why, or nothing when the message says it all.
 #[derive(Clone, Debug)]
 pub(super) struct Cause(pub(super) String);
 
@@ -118,9 +118,10 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
         }
-        if let Some(cause) = self.cause {
-            response.extensions_mut().insert(Cause(cause));
-        }
+        // Marks the answer as ours, unlike one that a sandbox gave.
+        response
+            .extensions_mut()
+            .insert(Cause(self.cause.unwrap_or_default()));
         response
     }
 }

@@ -12,7 +12,7 @@ use std::{net::SocketAddr, time::Duration};
 use axum::{
     body::Body,
     extract::{
-        ConnectInfo, FromRequestParts, OriginalUri, Path, Request, State,
+        ConnectInfo, FromRequestParts, OriginalUri, Request, State,
         ws::{CloseFrame, Message, WebSocketUpgrade},
     },
     response::{IntoResponse, Response},
@@ -40,8 +40,9 @@ use crate::sandbox::endpoint::Target;
 const IDLE: Duration = Duration::from_secs(180);
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long an unused connection is kept.
-const KEEP: Duration = Duration::from_secs(60);
+/// How long an unused connection is kept: less than what servers commonly allow, so that a request
+/// does not meet a connection that is being closed.
+const KEEP: Duration = Duration::from_secs(4);
 /// Unused connections kept per sandbox port.
 const KEEP_PER_BACKEND: usize = 32;
 /// Longest WebSocket close reason, in bytes (RFC 6455 §5.5).
@@ -72,7 +73,15 @@ static DROPPED_WITH_TOKEN: [HeaderName; 6] = [
     HeaderName::from_static(headers::ACCESS_RENEW),
     EXECD_TOKEN,
 ];
-static DROPPED_FROM_ANSWER: [HeaderName; 1] = [SERVER];
+/// Response headers that stay here: the backend's name, and what would speak for the whole origin.
+static DROPPED_FROM_ANSWER: [HeaderName; 6] = [
+    SERVER,
+    HeaderName::from_static("clear-site-data"),
+    HeaderName::from_static("strict-transport-security"),
+    HeaderName::from_static("nel"),
+    HeaderName::from_static("report-to"),
+    HeaderName::from_static("reporting-endpoints"),
+];
 
 /// Limits of the server's forwarder.
 #[must_use]
@@ -90,13 +99,11 @@ pub(super) async fn proxy(
     State(app): State<AppState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     OriginalUri(uri): OriginalUri,
-    path: Path<Vec<String>>,
     mut request: Request,
 ) -> Response {
     let verdict = app.keys.judge(request.headers());
-    let Path(parts) = path;
-    let (id, port_text) = (parts[0].clone(), parts[1].as_str());
-    let port = match port(port_text) {
+    let (id, port_text) = address(uri.path());
+    let port = match port(&port_text) {
         Ok(port) => port,
         // Only a numeric port makes it a proxy path that needs no key.
         Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
@@ -126,7 +133,10 @@ pub(super) async fn proxy(
             guard(response.headers_mut());
             response
         }
-        (Ok(response), Some(_)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => response,
+        (Ok(mut response), Some(_)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+            guard(response.headers_mut());
+            response
+        }
         (Ok(response), Some(socket)) => {
             let status = response.status().as_u16();
             let reason = format!("the backend answered {status} instead of a WebSocket");
@@ -142,6 +152,15 @@ pub(super) async fn proxy(
                 .await
         }
     }
+}
+
+/// Sandbox id and port of a proxy path, as they were sent: the path behind them may be anything, so
+/// nothing is decoded.
+fn address(path: &str) -> (String, String) {
+    let path = path.strip_prefix("/v1").unwrap_or(path);
+    let mut segments = path.split('/').skip(2);
+    let id = segments.next().unwrap_or_default().to_owned();
+    (id, segments.nth(1).unwrap_or_default().to_owned())
 }
 
 fn rules(
@@ -330,6 +349,20 @@ mod tests {
         let policies: Vec<_> = headers.get_all(CONTENT_SECURITY_POLICY).iter().collect();
         assert_eq!(policies.len(), 2);
         assert!(!policies[1].to_str().unwrap().contains("allow-same-origin"));
+    }
+
+    #[test]
+    fn id_and_port_are_read_from_the_raw_path() {
+        let read = |path| address(path);
+        assert_eq!(
+            read("/v1/sandboxes/a/proxy/80/caf%E9"),
+            ("a".into(), "80".into())
+        );
+        assert_eq!(read("/sandboxes/a/proxy/80"), ("a".into(), "80".into()));
+        assert_eq!(
+            read("/sandboxes/%2e%2e/proxy/80/"),
+            ("%2e%2e".into(), "80".into())
+        );
     }
 
     #[test]

@@ -19,12 +19,9 @@ pub(super) async fn tag(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = next.run(request).await;
     let status = response.status();
-    if status.is_server_error() {
+    // A sandbox's own errors are its own affair.
+    if let (true, Some(Cause(cause))) = (status.is_server_error(), response.extensions().get()) {
         let request_id = id.to_str().unwrap_or_default();
-        let cause = response
-            .extensions()
-            .get::<Cause>()
-            .map_or("", |cause| cause.0.as_str());
         let status = status.as_u16();
         if status == 500 {
             error!(request_id, %method, path, status, cause, "request failed");

@@ -59,11 +59,11 @@ pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Route
         .layer(from_fn(cors::open));
     api.merge(console)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(request_id::tag))
         .layer(from_fn_with_state(
             overload::Limit::new(limit_concurrency),
             overload::shed,
         ))
+        .layer(from_fn(request_id::tag))
 }
 
 /// A path that is not there. A slash too many is told apart: the path without it is tried by
@@ -72,7 +72,7 @@ async fn not_found(OriginalUri(uri): OriginalUri, request: Request) -> Response 
     let path = uri.path();
     if let Some(bare) = path
         .strip_suffix('/')
-        .filter(|bare| bare.contains("/sandboxes"))
+        .filter(|bare| bare.starts_with("/sandboxes") || bare.starts_with("/v1/sandboxes"))
     {
         let query = uri
             .query()

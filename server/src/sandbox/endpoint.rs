@@ -7,7 +7,7 @@ use std::{
 };
 
 use osb_protocol::{SandboxId, headers, lifecycle::Endpoint};
-use osb_runtime::{EXECD_PORT, HTTP_PORT};
+use osb_runtime::{EXECD_PORT, HTTP_PORT, Phase};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Error, Facts};
@@ -76,6 +76,7 @@ impl PublicHost {
             .or_else(|| host_ip.clone())
             .unwrap_or_else(|| "127.0.0.1".to_owned());
         let external = given(eip)
+            .map(|eip| host_of(&eip).to_owned())
             .or(own)
             .or(host_ip)
             .unwrap_or_else(outward_address);
@@ -84,6 +85,17 @@ impl PublicHost {
             internal,
             resolve_internal,
         }
+    }
+}
+
+/// The host of an address like `https://host:port/path`: published ports have ports of their own.
+fn host_of(address: &str) -> &str {
+    let bare = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = bare.split('/').next().unwrap_or(bare);
+    match authority.rfind(':') {
+        // Not within the brackets of an IPv6 address.
+        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+        _ => authority,
     }
 }
 
@@ -149,6 +161,7 @@ fn headers_name(name: &str) -> String {
 /// # Errors
 /// As [`for_client`].
 pub fn for_proxy(facts: &Facts, port: u16, hosts: &PublicHost) -> Result<Target, Error> {
+    running(facts, port)?;
     let to_execd = port == EXECD_PORT;
     let target = |authority: String, path_prefix: String, through_execd: bool| Target {
         authority,
@@ -174,6 +187,7 @@ pub fn for_proxy(facts: &Facts, port: u16, hosts: &PublicHost) -> Result<Target,
 /// # Errors
 /// As [`for_client`].
 pub fn for_execd(facts: &Facts, hosts: &PublicHost) -> Result<Execd, Error> {
+    running(facts, EXECD_PORT)?;
     let authority = match (facts.address.host_network, facts.address.ip) {
         (true, _) => format!("127.0.0.1:{EXECD_PORT}"),
         (false, Some(ip)) if hosts.resolve_internal => with_port(ip, EXECD_PORT),
@@ -183,6 +197,15 @@ pub fn for_execd(facts: &Facts, hosts: &PublicHost) -> Result<Execd, Error> {
         authority,
         token: facts.token.clone(),
     })
+}
+
+/// What does not run is not talked to: its address may be another sandbox's by now.
+fn running(facts: &Facts, port: u16) -> Result<(), Error> {
+    match facts.phase {
+        Some((Phase::Running | Phase::Paused | Phase::Restarting, _)) => Ok(()),
+        Some(_) => Err(unreachable(&facts.id, port, "it does not run")),
+        None => Err(Error::NoAddressYet(facts.id.clone())),
+    }
 }
 
 struct Published {
@@ -257,7 +280,7 @@ mod tests {
         }
     }
 
-    fn running() -> Facts {
+    fn live() -> Facts {
         let mut facts = facts();
         facts.phase = Some((Phase::Running, at(20)));
         facts.token = Some(SecretString::from("t"));
@@ -283,7 +306,7 @@ mod tests {
 
     #[test]
     fn endpoints_end_with_the_requested_port_and_bring_their_token() {
-        let facts = running();
+        let facts = live();
         assert_eq!(
             client(&facts, 44772, None),
             ("box.example:40001/proxy/44772".into(), 1)
@@ -306,7 +329,7 @@ mod tests {
         };
         let pending = for_client(&facts(), &query, &hosts()).unwrap_err();
         assert!(matches!(pending, Error::NoAddressYet(_)));
-        let mut odd = running();
+        let mut odd = live();
         odd.address.ports = Ports::default();
         let error = for_client(&odd, &query, &hosts()).unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }));
@@ -314,7 +337,7 @@ mod tests {
 
     #[test]
     fn the_proxy_goes_to_the_container_or_through_execd() {
-        let facts = running();
+        let facts = live();
         let direct = for_proxy(&facts, 8000, &hosts()).unwrap();
         assert_eq!(
             (direct.authority.as_str(), direct.token.is_some()),
@@ -345,11 +368,34 @@ mod tests {
     }
 
     #[test]
+    fn what_has_ended_is_not_talked_to() {
+        let mut ended = live();
+        ended.set_phase(Phase::Exited(0), at(30));
+        assert_eq!(ended.address.ip, None);
+        assert!(matches!(
+            for_proxy(&ended, 8000, &hosts()),
+            Err(Error::Unreachable { .. })
+        ));
+        assert!(matches!(
+            for_execd(&ended, &hosts()),
+            Err(Error::Unreachable { .. })
+        ));
+    }
+
+    #[test]
     fn the_public_host_follows_the_contract() {
         let decide = |eip, host| PublicHost::decide(eip, host, None, true).external;
+        for eip in [
+            " e.example ",
+            "e.example:1/x",
+            "https://e.example/y",
+            "http://e.example:8",
+        ] {
+            assert_eq!(decide(Some(eip), "127.0.0.1"), "e.example", "{eip}");
+        }
         assert_eq!(
-            decide(Some(" e.example:1/x "), "127.0.0.1"),
-            "e.example:1/x"
+            decide(Some("[2001:db8::1]:8080"), "0.0.0.0"),
+            "[2001:db8::1]"
         );
         assert_eq!(decide(None, "127.0.0.1"), "127.0.0.1");
         assert_eq!(decide(None, "10.1.2.3"), "10.1.2.3");

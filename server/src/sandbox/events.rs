@@ -31,7 +31,16 @@ pub(super) fn start(service: Service, mut changes: HashMap<SandboxId, Changes>) 
                     service.inner.nudge.notify_one();
                 }
                 Some(event) => service.apply(event).await,
-                None => return,
+                None => {
+                    // Nobody tells any more: what is known cannot be vouched for.
+                    let reason = "its events are not followed any more".to_owned();
+                    error!(reason, "restart the server");
+                    service
+                        .inner
+                        .registry
+                        .set_health(RuntimeHealth::Down { reason });
+                    return;
+                }
             }
         }
     });
@@ -52,7 +61,7 @@ impl Service {
             seen.insert(id.clone());
             if registry.get(&id).is_some() {
                 let _ = self.change(&id, |facts| {
-                    facts.observe(observed);
+                    facts.observe(observed, at);
                     Ok(())
                 });
             } else if observed.phase != Phase::Created {
@@ -114,11 +123,12 @@ impl Service {
                     return;
                 }
                 let id = observed.id.clone();
-                self.alter(&id, |facts| facts.observe(*observed));
+                let at = observed.since;
+                self.alter(&id, |facts| facts.observe(*observed, at));
             }
             RuntimeEvent::Exited { id, code, at } => {
                 info!(sandbox = %id, code, "the entry point ended");
-                self.alter(&id, |facts| facts.phase = Some((Phase::Exited(code), at)));
+                self.alter(&id, |facts| facts.set_phase(Phase::Exited(code), at));
             }
             RuntimeEvent::OutOfMemory { id } => {
                 self.alter(&id, |facts| facts.out_of_memory = true);
@@ -129,7 +139,7 @@ impl Service {
                 } else {
                     Phase::Running
                 };
-                self.alter(&id, |facts| facts.phase = Some((phase, at)));
+                self.alter(&id, |facts| facts.set_phase(phase, at));
             }
             RuntimeEvent::Removed { id } => self.gone(&id).await,
         }

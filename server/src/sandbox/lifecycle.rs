@@ -35,20 +35,30 @@ impl Service {
         let _owner = locks.life.lock().await;
         let id = spec.id.clone();
         let registry = &self.inner.registry;
+        let cancelled = locks.cancel.cancelled();
         let progress = Tell {
             id: id.clone(),
             registry: Arc::downgrade(registry),
         };
-        let observed = match self.inner.runtime.create(spec, &progress).await {
+        let made = tokio::select! {
+            made = self.inner.runtime.create(spec, &progress) => made.map_err(Error::from),
+            // Deleted or expired meanwhile: nobody wants to wait for a pull then.
+            () = cancelled => Err(Error::WrongState {
+                id: id.clone(),
+                state: "Stopping".to_owned(),
+                needs: "it was deleted before it was made",
+            }),
+        };
+        let observed = match made {
             Ok(observed) => observed,
             Err(error) => {
-                let error = Error::from(error);
                 self.create_failed(&id, &error).await;
                 return Err(error);
             }
         };
         let record = self.change(&id, |facts| {
-            facts.observe(observed);
+            let at = observed.since;
+            facts.observe(observed, at);
             Ok(())
         })?;
         self.wait_for_execd(&record).await;
@@ -80,22 +90,38 @@ impl Service {
         });
     }
 
+    /// Nothing of a failed create may stay. Where that cannot be had now, the sandbox is marked as
+    /// deleted, and the reconciler goes on.
     async fn create_failed(&self, id: &SandboxId, error: &Error) {
         let Some(record) = self.inner.registry.get(id) else {
             return;
         };
         warn!(sandbox = %id, image = record.facts.image, error = %Chain(error), "create failed");
-        let reason = match error {
-            Error::Runtime(osb_runtime::RuntimeError::ImagePull { .. }) => "IMAGE_PULL_FAILED",
-            Error::Runtime(osb_runtime::RuntimeError::Unavailable { .. }) => "RUNTIME_UNAVAILABLE",
-            _ => "START_FAILED",
+        if let Err(failure) = self.inner.runtime.remove(id).await {
+            warn!(sandbox = %id, error = %Chain(&failure), "a failed create could not be removed");
+            let at = now();
+            if let Err(failure) = self.inner.store.set_deleted(id, at).await {
+                error!(sandbox = %id, error = %Chain(&failure), "the delete intent is lost");
+            }
+            // It cannot vanish from the registry while its life lock is held.
+            let _ = self.change(id, |facts| {
+                facts.changes.deleted_at.get_or_insert(at);
+                facts.removal_error = Some(failure.to_string());
+                Ok(())
+            });
+            return;
+        }
+        let (outcome, reason) = match error {
+            Error::Runtime(osb_runtime::RuntimeError::ImagePull { .. }) => {
+                (Outcome::CreateFailed, "IMAGE_PULL_FAILED")
+            }
+            Error::Runtime(osb_runtime::RuntimeError::Unavailable { .. }) => {
+                (Outcome::CreateFailed, "RUNTIME_UNAVAILABLE")
+            }
+            Error::WrongState { .. } => (Outcome::Deleted, "DELETED"),
+            _ => (Outcome::CreateFailed, "START_FAILED"),
         };
-        let entry = history(
-            &record.facts,
-            Outcome::CreateFailed,
-            reason,
-            error.to_string(),
-        );
+        let entry = history(&record.facts, outcome, reason, error.to_string());
         if let Err(error) = self.inner.store.finish(&entry).await {
             error!(sandbox = %id, error = %Chain(&error), "the history entry is lost");
         }
@@ -109,20 +135,39 @@ impl Service {
     /// [`Error::NotFound`]; with `wait` also why the removal failed (it is tried again).
     pub async fn delete(&self, id: &SandboxId, wait: bool) -> Result<(), Error> {
         let locks = self.locks(id)?;
-        if self.known(id)?.facts.is_deleted() && !wait {
-            return Ok(());
+        let (service, id) = (self.clone(), id.clone());
+        let removal = self
+            .owned("delete", async move {
+                if service.known(&id)?.facts.is_deleted() && !wait {
+                    return Ok(None);
+                }
+                let at = now();
+                service.inner.store.set_deleted(&id, at).await?;
+                service.change(&id, |facts| {
+                    facts.changes.deleted_at.get_or_insert(at);
+                    Ok(())
+                })?;
+                Ok(Some(service.start_removal(id, locks, Outcome::Deleted)))
+            })
+            .await?;
+        match removal {
+            Some(removal) if wait => removal.await.unwrap_or(Err(Error::ShuttingDown)),
+            _ => Ok(()),
         }
-        let at = now();
-        self.inner.store.set_deleted(id, at).await?;
-        self.change(id, |facts| {
-            facts.changes.deleted_at.get_or_insert(at);
-            Ok(())
-        })?;
-        let removal = self.start_removal(id.clone(), locks, Outcome::Deleted);
-        if !wait {
-            return Ok(());
-        }
-        removal.await.unwrap_or(Err(Error::ShuttingDown))
+    }
+
+    /// Runs a change to its end, also when whoever asked for it goes away: store and memory must
+    /// not part.
+    pub(super) async fn owned<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.inner
+            .tasks
+            .spawn(name, work)
+            .await
+            .unwrap_or(Err(Error::ShuttingDown))
     }
 
     /// Removes a sandbox that is marked as deleted, in a task of its own.
@@ -132,6 +177,8 @@ impl Service {
         locks: Arc<Locks>,
         outcome: Outcome,
     ) -> tokio::task::JoinHandle<Result<(), Error>> {
+        // A create under way is not waited for.
+        locks.cancel.cancel();
         let service = self.clone();
         let work = async move { service.remove_owned(&id, &locks, outcome).await };
         self.inner.tasks.spawn("remove", work)
@@ -143,7 +190,7 @@ impl Service {
         locks: &Locks,
         outcome: Outcome,
     ) -> Result<(), Error> {
-        // Waits for a create under way: there is nothing to remove before it ended.
+        // A create under way ends first: before that nobody knows what there is to remove.
         let _owner = locks.life.lock().await;
         let Some(record) = self.inner.registry.get(id) else {
             return Ok(());

@@ -127,16 +127,30 @@ impl Facts {
         }
     }
 
-    /// Takes over what the runtime reports. A report that is older than the end of the command
-    /// does not bring it back to life: the end may be told before the start is.
-    pub fn observe(&mut self, observed: Observed) {
-        let ended_since = matches!(self.phase, Some((Phase::Exited(_), at)) if at > observed.since);
-        if !ended_since {
-            self.phase = Some((observed.phase, observed.since));
-        }
-        self.address = observed.address;
+    /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays:
+    /// the end of a command may be told before its start is.
+    pub fn observe(&mut self, observed: Observed, at: WireTime) {
         if observed.token.is_some() {
             self.token = observed.token;
+        }
+        if matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at) {
+            return;
+        }
+        // A list does not know since when; what is known already is better.
+        let unchanged = self.phase.filter(|(phase, _)| *phase == observed.phase);
+        self.set_phase(
+            observed.phase,
+            unchanged.map_or(observed.since, |(_, since)| since),
+        );
+        self.address = observed.address;
+    }
+
+    /// The container does something else now. Without a process it has no address: the engine gives
+    /// it to the next one.
+    pub fn set_phase(&mut self, phase: Phase, since: WireTime) {
+        self.phase = Some((phase, since));
+        if !matches!(phase, Phase::Running | Phase::Paused) {
+            self.address.ip = None;
         }
     }
 

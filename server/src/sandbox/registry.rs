@@ -12,6 +12,7 @@ use std::{
 
 use osb_protocol::{SandboxId, WireTime};
 use tokio::sync::{Notify, broadcast, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{Facts, Record};
 
@@ -74,6 +75,8 @@ pub struct Locks {
     pub life: tokio::sync::Mutex<()>,
     /// Renewals and patches: memory and store change in the same order.
     pub edit: tokio::sync::Mutex<()>,
+    /// Ends a create under way.
+    pub cancel: CancellationToken,
 }
 
 impl Default for Registry {

@@ -159,19 +159,23 @@ impl Service {
     ) -> Result<Arc<Record>, Error> {
         let locks = self.locks(id)?;
         validate::metadata_patch(&patch)?;
-        let _one_at_a_time = locks.edit.lock().await;
-        let mut metadata = self.known(id)?.facts.metadata().clone();
-        for (key, value) in patch {
-            match value {
-                Some(value) => metadata.insert(key, value),
-                None => metadata.remove(&key),
-            };
-        }
-        self.inner.store.set_metadata(id, &metadata).await?;
-        self.change(id, |facts| {
-            facts.changes.metadata = Some(metadata);
-            Ok(())
+        let (service, id) = (self.clone(), id.clone());
+        self.owned("patch", async move {
+            let _one_at_a_time = locks.edit.lock().await;
+            let mut metadata = service.known(&id)?.facts.metadata().clone();
+            for (key, value) in patch {
+                match value {
+                    Some(value) => metadata.insert(key, value),
+                    None => metadata.remove(&key),
+                };
+            }
+            service.inner.store.set_metadata(&id, &metadata).await?;
+            service.change(&id, |facts| {
+                facts.changes.metadata = Some(metadata);
+                Ok(())
+            })
         })
+        .await
     }
 
     /// Moves the expiry (contract: lifecycle §5.8). The expiry task may have begun to remove the
@@ -184,19 +188,23 @@ impl Service {
         if at <= super::lifecycle::now() {
             return Err(Error::ExpiryPassed);
         }
-        let _one_at_a_time = locks.edit.lock().await;
-        let facts = &self.known(id)?.facts;
-        if !matches!(facts.expiry, Expiry::At(_)) {
-            return Err(Error::NoExpiry(id.clone()));
-        }
-        refuse_deleted(facts)?;
-        self.inner.store.set_expiry(id, at).await?;
-        self.change(id, |facts| {
-            refuse_deleted(facts)?;
-            facts.changes.expires_at = Some(at);
-            Ok(())
-        })?;
-        Ok(at)
+        let (service, id) = (self.clone(), id.clone());
+        self.owned("renew", async move {
+            let _one_at_a_time = locks.edit.lock().await;
+            let record = service.known(&id)?;
+            if !matches!(record.facts.expiry, Expiry::At(_)) {
+                return Err(Error::NoExpiry(id));
+            }
+            refuse_deleted(&record.facts)?;
+            service.inner.store.set_expiry(&id, at).await?;
+            service.change(&id, |facts| {
+                refuse_deleted(facts)?;
+                facts.changes.expires_at = Some(at);
+                Ok(())
+            })?;
+            Ok(at)
+        })
+        .await
     }
 
     /// Where a client reaches a port (contract: lifecycle §6).

@@ -235,12 +235,15 @@ pub(crate) mod tests {
             address: osb_runtime::Address::default(),
             token: None,
         };
-        facts.observe(observed.clone());
+        facts.observe(observed.clone(), at(20));
         assert_eq!(facts.phase, Some((Phase::Exited(1), at(21))));
-        facts.observe(osb_runtime::Observed {
-            since: at(22),
-            ..observed
-        });
+        facts.observe(
+            osb_runtime::Observed {
+                since: at(22),
+                ..observed
+            },
+            at(22),
+        );
         assert_eq!(
             facts.phase,
             Some((Phase::Running, at(22))),

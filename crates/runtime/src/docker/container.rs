@@ -46,7 +46,8 @@ pub(super) fn body(
         runtime: config.oci_runtime.clone(),
         ..HostConfig::default()
     };
-    let init = [execd_volume::EXECD, "init", "--"]
+    // The container's log is the entry point's; of execd it carries only what went wrong.
+    let init = [execd_volume::EXECD, "init", "--log-level", "4", "--"]
         .map(str::to_owned)
         .to_vec();
     ContainerCreateBody {

@@ -1,12 +1,15 @@
 //! SQLite: one writer connection, a few readers, WAL.
 
 mod history;
+mod private;
 mod sandboxes;
 mod sessions;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fs::File,
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,6 +33,8 @@ pub struct SqliteStore {
     /// Exactly one connection, so writers queue here instead of failing with "database is locked".
     writer: SqlitePool,
     reader: SqlitePool,
+    /// Held as long as the store is open: two servers over one store would undo each other's work.
+    _lock: Arc<File>,
 }
 
 impl SqliteStore {
@@ -42,14 +47,7 @@ impl SqliteStore {
             path: path.display().to_string(),
             source,
         };
-        if let Some(parent) = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
-            tokio::fs::create_dir_all(parent)
-                .await
-                .map_err(|error| open_error(error.into()))?;
-        }
+        let lock = private::prepare(path).map_err(|error| open_error(error.into()))?;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -73,7 +71,11 @@ impl SqliteStore {
         let reader = connect(READERS, options.read_only(true))
             .await
             .map_err(|error| open_error(error.into()))?;
-        Ok(Self { writer, reader })
+        Ok(Self {
+            writer,
+            reader,
+            _lock: Arc::new(lock),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use axum::{
     Json,
     extract::{OriginalUri, Path, State},
 };
-use http::{HeaderMap, header::HOST};
+use http::{HeaderMap, Uri, header::HOST};
 use osb_protocol::{ErrorBody, FieldError, lifecycle::Endpoint};
 
 use super::super::{
@@ -61,13 +61,13 @@ pub(super) async fn get(
         }
         .into());
     }
-    let server_proxy = through_server.then(|| base(&app, uri.path(), &headers));
+    let server_proxy = through_server.then(|| base(&app, &uri, &headers));
     let query = EndpointQuery { port, server_proxy };
     Ok(Json(app.service.endpoint(&sandbox_id(id), &query)?))
 }
 
 /// The configured public address, or the host that the client used with the prefix it used.
-fn base(app: &AppState, path: &str, headers: &HeaderMap) -> String {
+fn base(app: &AppState, uri: &Uri, headers: &HeaderMap) -> String {
     let bare = |text: &str| {
         let text = text
             .strip_prefix("http://")
@@ -77,10 +77,14 @@ fn base(app: &AppState, path: &str, headers: &HeaderMap) -> String {
     if let Some(eip) = &app.eip {
         return bare(eip).unwrap_or_else(|| eip.clone());
     }
-    let host = headers
-        .get(HOST)
-        .and_then(|host| host.to_str().ok())
-        .unwrap_or("localhost");
-    let prefix = if path.starts_with("/v1/") { "/v1" } else { "" };
+    // HTTP/2 names the host in the URI.
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or_else(|| uri.authority().map(http::uri::Authority::as_str));
+    let host = host.unwrap_or("localhost");
+    let prefix = if uri.path().starts_with("/v1/") {
+        "/v1"
+    } else {
+        ""
+    };
     format!("{}{prefix}", bare(host).unwrap_or_else(|| host.to_owned()))
 }

@@ -20,6 +20,10 @@ use serde_json::Value;
 
 use super::Error;
 
+/// Most fields that one answer reports: a body of a million mistakes must not become an answer of a
+/// hundred megabytes.
+const REPORTED: usize = 64;
+
 /// What the rules depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -37,8 +41,9 @@ pub struct Rules {
 /// [`Error::Invalid`] with all fields, or the first broken rule about sandboxes.
 pub fn request(body: &Value, rules: &Rules) -> Result<CreateSpec, Error> {
     let body = normalise::create(body.clone());
-    let mut wrong = schema::check(&body);
+    let mut wrong: Vec<FieldError> = schema::check(&body).take(REPORTED).collect();
     wrong.extend(cross::check(&body));
+    wrong.truncate(REPORTED);
     if !wrong.is_empty() {
         return Err(Error::Invalid(wrong));
     }

@@ -19,6 +19,8 @@ const RENEW_EXTEND: &str = "access.renew.extend.seconds";
 const RENEW_RANGE: std::ops::RangeInclusive<u32> = 300..=86_400;
 const POOL_REF: &str = "poolRef";
 const ECHOED_PREFIX: &str = "opensandbox.extensions.";
+/// Least memory that container engines accept, in bytes.
+const MEMORY_MIN: i64 = 6 << 20;
 const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
 
 pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Error> {
@@ -67,6 +69,9 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
     }
     let resources = request.resource_limits.unwrap_or_default();
     let limits = ResourceLimits::parse(&resources).map_err(Error::Resources)?;
+    if limits.memory_bytes.is_some_and(|bytes| bytes < MEMORY_MIN) {
+        return Err(Error::rule("resourceLimits.memory", "must be at least 6Mi"));
+    }
     environment(&request.env)?;
     if !request.volumes.is_empty() {
         return Err(Error::rule("volumes", "this server does not mount volumes"));
@@ -166,13 +171,7 @@ fn environment(env: &BTreeMap<String, Option<String>>) -> Result<(), Error> {
 
 fn reference(image: &str) -> Result<String, Error> {
     let image = image.trim();
-    let valid = image.chars().all(|c| c.is_ascii_graphic());
-    if !valid {
-        return Err(Error::rule(
-            "image.uri",
-            "must be an image reference without blanks",
-        ));
-    }
+    osb_protocol::image::check(image).map_err(|rule| Error::rule("image.uri", rule.to_string()))?;
     Ok(image.to_owned())
 }
 

@@ -17,11 +17,8 @@ static CREATE: LazyLock<Validator> = LazyLock::new(|| {
 });
 
 /// All members that break the schema.
-pub(super) fn check(body: &Value) -> Vec<FieldError> {
-    CREATE
-        .iter_errors(body)
-        .map(|error| field_error(&error))
-        .collect()
+pub(super) fn check(body: &Value) -> impl Iterator<Item = FieldError> {
+    CREATE.iter_errors(body).map(|error| field_error(&error))
 }
 
 /// The error in the contract's form. Values are never repeated: they may be secrets.

@@ -206,6 +206,13 @@ fn all_wrong_fields_are_reported_at_once_and_never_their_values() {
 }
 
 #[test]
+fn a_million_mistakes_are_not_a_million_errors() {
+    let volumes: Vec<Value> = (0..10_000).map(|_| json!({})).collect();
+    let error = request(&with("/volumes", json!(volumes)), &RULES).unwrap_err();
+    assert_eq!(error.fields().len(), REPORTED);
+}
+
+#[test]
 fn rules_about_sandboxes_come_with_their_field() {
     for (pointer, value, text) in [
         (
@@ -250,6 +257,12 @@ fn rules_about_sandboxes_come_with_their_field() {
             "env.OPENSANDBOX_EGRESS_X",
         ),
         ("/image/uri", json!("a b"), "image.uri"),
+        ("/image/uri", json!("../events?x="), "image.uri"),
+        (
+            "/resourceLimits",
+            json!({"memory": "1Ki"}),
+            "resourceLimits.memory",
+        ),
     ] {
         let error = request(&with(pointer, value), &RULES).unwrap_err();
         assert!(!matches!(error, Error::Invalid(_)), "{pointer}");
