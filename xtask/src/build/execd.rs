@@ -24,13 +24,9 @@ pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
             .args(["build", "--package", "osb-execd", "--target", target])
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .current_dir(repo.root());
-        profile.apply(repo, &mut cargo);
+        let folder = profile.apply_execd(repo, &mut cargo);
         run(&mut cargo)?;
-        let built = repo
-            .cargo_target()
-            .join(target)
-            .join(profile.folder())
-            .join("execd");
+        let built = repo.cargo_target().join(target).join(folder).join("execd");
         publish(&built, &dist.join("execd"))
     })
 }

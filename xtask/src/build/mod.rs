@@ -34,11 +34,30 @@ impl Profile {
     fn apply(self, repo: &Repo, cargo: &mut Command) {
         if self == Self::Release {
             cargo.arg("--release");
-            // Only here: a dev build that knew the commit would be made anew with each commit.
-            if let Some(commit) = commit(repo) {
-                cargo.env("OSB_BUILD_COMMIT", commit);
+            stamp_commit(repo, cargo);
+        }
+    }
+
+    /// The same for execd, which is optimised as a whole (docs/adr/0003). Answers the output folder.
+    fn apply_execd(self, repo: &Repo, cargo: &mut Command) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => {
+                cargo.args(["--profile", EXECD_RELEASE]);
+                stamp_commit(repo, cargo);
+                EXECD_RELEASE
             }
         }
+    }
+}
+
+/// Cargo profile of the execd that ships.
+const EXECD_RELEASE: &str = "execd-release";
+
+/// Only for releases: a dev build that knew the commit would be made anew with each commit.
+fn stamp_commit(repo: &Repo, cargo: &mut Command) {
+    if let Some(commit) = commit(repo) {
+        cargo.env("OSB_BUILD_COMMIT", commit);
     }
 }
 

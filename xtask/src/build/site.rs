@@ -11,18 +11,14 @@ use anyhow::{Context, Result};
 use super::wasm;
 use crate::{
     host::{Installer, node, wasm::Toolchain},
-    process::{find_program, run},
+    process::run,
     repo::Repo,
-    step::{Stamp, notice, step},
+    step::{Stamp, step},
 };
 
 /// Builds `target/site`.
 pub(super) fn build(repo: &Repo, installer: &Installer) -> Result<()> {
     let toolchain = Toolchain::ensure(installer)?;
-    if find_program("wasm-opt").is_none() && installer.packages("wasm-opt", &["binaryen"]).is_err()
-    {
-        notice("wasm-opt is missing (Debian: binaryen): the console's wasm stays larger");
-    }
     wasm::build(repo, toolchain)?;
     node::packages(repo, installer)?;
     assets(repo)

@@ -2,15 +2,18 @@
 //!
 //! One profile serves tests and releases: a dev build of the pages is many times larger, and what
 //! the browser tests load shall be what ships.
+//!
+//! `wasm-opt` is left out on purpose: Debian's (108) breaks the module's function table, newer ones
+//! save nothing after compression (docs/adr/0004).
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::{
     host::wasm::{TARGET, Toolchain},
-    process::{find_program, run},
+    process::run,
     repo::Repo,
     step::{Stamp, step},
 };
@@ -34,19 +37,14 @@ pub(crate) fn build(repo: &Repo, toolchain: Toolchain) -> Result<()> {
         .join(TARGET)
         .join(PROFILE)
         .join("osb_frontend.wasm");
-    let optimiser = find_program("wasm-opt");
-    let extra = format!("{OUT_NAME} {optimiser:?}");
-    let stamp = Stamp::new(&repo.stamps(), "wasm", &[&built], &extra)?;
+    let stamp = Stamp::new(&repo.stamps(), "wasm", &[&built], OUT_NAME)?;
     let pkg = repo.site().join("pkg");
     let module = pkg.join(format!("{OUT_NAME}_bg.wasm"));
     if stamp.fresh(&module) {
         return Ok(());
     }
-    step("console: bind and shrink the wasm", || {
+    step("console: bind the wasm", || {
         bind(&built, &pkg)?;
-        if let Some(optimiser) = &optimiser {
-            shrink(optimiser, &module)?;
-        }
         stamp.keep()
     })
 }
@@ -63,23 +61,4 @@ fn bind(module: &Path, pkg: &Path) -> Result<()> {
         .remove_name_section(true)
         .remove_producers_section(true);
     bindgen.web(true)?.generate(pkg)
-}
-
-fn shrink(optimiser: &Path, module: &Path) -> Result<()> {
-    let small = module.with_extension("small");
-    run(Command::new(optimiser)
-        .args([
-            "-Oz",
-            "--enable-bulk-memory",
-            "--enable-nontrapping-float-to-int",
-        ])
-        .args([
-            "--enable-sign-ext",
-            "--enable-mutable-globals",
-            "--enable-reference-types",
-        ])
-        .arg(module)
-        .arg("-o")
-        .arg(&small))?;
-    fs::rename(&small, module).with_context(|| format!("cannot replace {}", module.display()))
 }

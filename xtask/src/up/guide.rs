@@ -31,7 +31,7 @@ impl Guide<'_> {
             "Ctrl-C"
         };
         println!("\nOpenSandbox is ready.\n");
-        println!("  Console    http://{address}/console");
+        println!("  Console    http://{}/console", console_host(address));
         println!("  API        http://{address}/v1   (described at http://{address}/docs)");
         println!(
             "  API key    {}",
@@ -47,6 +47,15 @@ impl Guide<'_> {
             println!("  {line}");
         }
         println!();
+    }
+}
+
+/// Cookies know no ports: under the address that sandbox ports are published on, a page of a
+/// sandbox could be sent the console's cookie. `localhost` is the same machine and another site.
+fn console_host(address: &str) -> String {
+    match address.strip_prefix("127.0.0.1:") {
+        Some(port) => format!("localhost:{port}"),
+        None => address.to_owned(),
     }
 }
 
