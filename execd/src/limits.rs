@@ -7,6 +7,12 @@ use std::time::Duration;
 pub const CONNECTIONS: usize = 4096;
 /// A connection without a request for this long is closed: longer than any client keeps one.
 pub const IDLE_CONNECTION: Duration = Duration::from_secs(300);
+/// Silence after which a client is asked whether it is still there.
+pub const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Between two such questions.
+pub const KEEPALIVE_PROBE: Duration = Duration::from_secs(15);
+/// Questions without an answer that end the connection.
+pub const KEEPALIVE_PROBES: u32 = 4;
 /// JSON body of a request. `replace` carries texts of files, so it is generous.
 pub const JSON_BODY: usize = 64 << 20;
 /// A request id of the client is echoed up to this length.
@@ -32,6 +38,10 @@ pub const STREAM_WRITE: usize = 256 << 10;
 pub const LINE: usize = 64 << 20;
 /// Unfinished lines of all streams together; beyond it they are cut early.
 pub const PARTIAL_LINES: usize = 256 << 20;
+/// And no more than this part (one in so many) of the sandbox's memory.
+pub const PARTIAL_LINES_PART: u64 = 4;
+/// A line is escaped in pieces of this length, each of which may become six times as long.
+pub const ESCAPED_AT_ONCE: usize = 32 << 10;
 /// Between two pings of a stream (contract: execd §4.3).
 pub const PING: Duration = Duration::from_secs(3);
 /// Commands whose pipes are still read after their end, because a child of theirs holds them open.
@@ -63,6 +73,8 @@ pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 pub const DRAIN: Duration = Duration::from_millis(500);
 /// The environment file is read up to this size: a runaway file must not take the daemon's memory.
 pub const ENV_FILE: u64 = 4 << 20;
+/// The environment that a start script leaves: above what the kernel passes to a program.
+pub const ENVIRONMENT: usize = 8 << 20;
 
 /// Parts of one upload: 500 files with their metadata (contract: execd §10.10).
 pub const UPLOAD_PARTS: usize = 1000;
@@ -85,8 +97,12 @@ pub const METRICS_MEMORY: Duration = Duration::from_secs(2);
 pub const METRICS_WATCH: Duration = Duration::from_secs(1);
 /// Entries of one search or listing.
 pub const ENTRIES: usize = 200_000;
+/// Characters of a pattern: what a name can have, with escapes.
+pub const PATTERN: usize = 1024;
 /// Alternatives that one pattern may expand to.
 pub const ALTERNATIVES: usize = 1024;
+/// Characters of all of them.
+pub const EXPANDED_PATTERN: usize = 64 << 10;
 
 /// Terminal sessions.
 pub const PTY_SESSIONS: usize = 1024;

@@ -64,6 +64,8 @@ fn print_environment() -> anyhow::Result<ExitCode> {
         text.extend_from_slice(value.as_bytes());
         text.push(0);
     }
+    // No variable is empty: this one says that nothing is missing.
+    text.push(0);
     print(&text)
 }
 

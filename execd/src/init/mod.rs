@@ -44,16 +44,26 @@ pub async fn run(
     }
     app.environment
         .replace(with_env_file(&app.environment.own()));
-    script::source(app).await;
+    if let Some(exit) = script::source(app, signals).await {
+        info!(%exit, "told to end before the entry point was started");
+        return Ok(exit);
+    }
     let process = entrypoint::start(app, argv)?;
     info!(pid = process.pid().as_raw_nonzero(), "entry point started");
-    let exit = stand_in_front(&process, signals).await;
+    let Stood { exit, .. } = stand_in_front(&process, signals).await;
     info!(%exit, "entry point ended");
     Ok(exit)
 }
 
+/// What happened in front of a process.
+struct Stood {
+    exit: Exit,
+    /// SIGTERM came.
+    told_to_end: bool,
+}
+
 /// Passes signals on until the process ended. SIGTERM starts a countdown to SIGKILL.
-async fn stand_in_front(process: &Process, signals: &mut Signals) -> Exit {
+async fn stand_in_front(process: &Process, signals: &mut Signals) -> Stood {
     let mut deadline: Option<Instant> = None;
     loop {
         let countdown = async {
@@ -63,7 +73,10 @@ async fn stand_in_front(process: &Process, signals: &mut Signals) -> Exit {
             }
         };
         tokio::select! {
-            exit = process.exited() => return exit,
+            exit = process.exited() => {
+                let told_to_end = deadline.is_some();
+                return Stood { exit, told_to_end };
+            }
             signal = signals.next() => {
                 process.signal(signal);
                 if signal == Signal::TERM && deadline.is_none() {
@@ -73,7 +86,9 @@ async fn stand_in_front(process: &Process, signals: &mut Signals) -> Exit {
             () = countdown => {
                 warn!("entry point did not end in time");
                 process.kill_tree();
-                return process.exited().await;
+                let exit = process.exited().await;
+                let told_to_end = true;
+                return Stood { exit, told_to_end };
             }
         }
     }

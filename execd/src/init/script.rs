@@ -2,18 +2,23 @@
 //! (contract: execd §15, step 3).
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
     os::unix::{ffi::OsStringExt, process::CommandExt},
     path::Path,
     process::Stdio,
 };
 
+use rustix::io::retry_on_intr;
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 use tracing::warn;
+
+use super::{Signals, Stood, stand_in_front};
 
 use crate::{
     app::App,
     env::Variables,
+    limits,
     process::{Exit, Program},
 };
 
@@ -24,19 +29,37 @@ const ENV_SCRIPT: &str = "EXECD_BOOTSTRAP_PRE_SCRIPT";
 const TEXT: &str = r#". "$1" >&2; exec "$2" print-environment"#;
 
 /// Sources the script, if the environment names one. A script that fails leaves the environment as
-/// it was.
-pub(super) async fn source(app: &App) {
+/// it was. Signals reach it; when the daemon was told to end meanwhile, this is how the script ended.
+pub(super) async fn source(app: &App, signals: &mut Signals) -> Option<Exit> {
     let own = app.environment.own();
-    let Some(script) = own.get(ENV_SCRIPT).filter(|path| !path.is_empty()) else {
-        return;
+    let script = own
+        .get(ENV_SCRIPT)
+        .filter(|path| !path.is_empty())?
+        .to_owned();
+    let exports = match run(app, &own, Path::new(&script), signals).await {
+        Ok((stood, _)) if stood.told_to_end => return Some(stood.exit),
+        Ok((stood, printed)) => match stood.exit {
+            Exit::Code(0) => variables(&printed).ok_or_else(|| NOT_TOLD.to_owned()),
+            exit => Err(exit.to_string()),
+        },
+        Err(reason) => Err(reason),
     };
-    match exports(app, &own, Path::new(script)).await {
+    match exports {
         Ok(variables) => app.environment.replace(variables),
         Err(reason) => warn!(script = %script.display(), reason, "start script not sourced"),
     }
+    None
 }
 
-async fn exports(app: &App, own: &Variables, script: &Path) -> Result<Variables, String> {
+/// What is wrong with a script that calls `exit`.
+const NOT_TOLD: &str = "it ended the shell before its exports could be told";
+
+async fn run(
+    app: &App,
+    own: &Variables,
+    script: &Path,
+    signals: &mut Signals,
+) -> Result<(Stood, Vec<u8>), String> {
     let told = |error: std::io::Error| error.to_string();
     // A bare name means the current directory, not the search path.
     let script = std::path::absolute(script).map_err(told)?;
@@ -52,23 +75,56 @@ async fn exports(app: &App, own: &Variables, script: &Path) -> Result<Variables,
     // Our copy of the pipe's other end would keep it open for ever.
     drop(command);
     let mut printed = Vec::new();
-    receiver.read_to_end(&mut printed).await.map_err(told)?;
-    match process.exited().await {
-        Exit::Code(0) => Ok(variables(&printed)),
-        exit => Err(exit.to_string()),
+    // What the script left in the background may hold the pipe, so its end is not waited for.
+    let stood = tokio::select! {
+        stood = stand_in_front(&process, signals) => stood,
+        never = read(&mut receiver, &mut printed) => match never {},
+    };
+    read_rest(&receiver, &mut printed);
+    Ok((stood, printed))
+}
+
+/// Reads until it is dropped. What nobody could use as an environment is not kept.
+async fn read(from: &mut pipe::Receiver, printed: &mut Vec<u8>) -> Infallible {
+    let mut piece = vec![0; limits::READ_CHUNK];
+    while let Ok(len @ 1..) = from.read(&mut piece).await {
+        keep(printed, &piece[..len]);
+    }
+    std::future::pending().await
+}
+
+/// Reads what is in the pipe. Asks the kernel: the runtime may not have heard of it yet.
+fn read_rest(from: &pipe::Receiver, printed: &mut Vec<u8>) {
+    let mut piece = vec![0; limits::READ_CHUNK];
+    let mut left = limits::ENVIRONMENT;
+    while left > 0
+        && let Ok(len @ 1..) = retry_on_intr(|| rustix::io::read(from, piece.as_mut_slice()))
+    {
+        keep(printed, &piece[..len]);
+        left = left.saturating_sub(len);
     }
 }
 
-/// Reads variables that are ended by NUL each.
-fn variables(printed: &[u8]) -> Variables {
-    let entries = printed.split(|byte| *byte == 0);
-    entries
+fn keep(printed: &mut Vec<u8>, piece: &[u8]) {
+    let room = limits::ENVIRONMENT - printed.len();
+    printed.extend_from_slice(&piece[..piece.len().min(room)]);
+}
+
+/// Reads variables that are ended by NUL each, with another NUL at their end; `None` without that.
+fn variables(printed: &[u8]) -> Option<Variables> {
+    let whole = printed.strip_suffix(b"\0")?;
+    if !(whole.is_empty() || whole.ends_with(b"\0")) {
+        return None;
+    }
+    let entries = whole.split(|byte| *byte == 0);
+    let variables = entries
         .filter_map(|entry| {
             let equals = entry.iter().position(|byte| *byte == b'=')?;
             let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
             Some((text(&entry[..equals]), text(&entry[equals + 1..])))
         })
-        .collect()
+        .collect();
+    Some(variables)
 }
 
 #[cfg(test)]
@@ -77,8 +133,12 @@ mod tests {
 
     #[test]
     fn printed_variables_are_read_back() {
-        let read = variables(b"A=1\0B=two\nlines=x\0C=\0nonsense\0");
+        let read = variables(b"A=1\0B=two\nlines=x\0C=\0nonsense\0\0");
         let want = Variables::from_iter([("A", "1"), ("B", "two\nlines=x"), ("C", "")]);
-        assert_eq!(read, want);
+        assert_eq!(read, Some(want));
+        assert_eq!(variables(b"\0"), Some(Variables::default()));
+        for cut in [&b""[..], b"A", b"A=1", b"A=1\0"] {
+            assert_eq!(variables(cut), None);
+        }
     }
 }

@@ -145,3 +145,44 @@ async fn a_start_script_exports_to_everything() {
         .await;
     assert_eq!(events.last().unwrap().exit_code(), Some(0));
 }
+
+/// An init with a start script and an entry point that writes down two variables.
+fn scripted(place: &Path, script: &str) -> Daemon {
+    let path = place.join("pre.sh");
+    std::fs::write(&path, script).unwrap();
+    let text = "echo \"$OF_THE_IMAGE|$FROM_SCRIPT\" > $PLACE/seen; sleep 1000";
+    let args = ["init", "--port", "0", "--", "sh", "-c", text];
+    Daemon::start(&args, |command| {
+        command
+            .env("EXECD_BOOTSTRAP_PRE_SCRIPT", &path)
+            .env("EXECD_ENVS", place.join(".env"))
+            .env("OF_THE_IMAGE", "kept")
+            .env("PLACE", place);
+    })
+}
+
+#[tokio::test]
+async fn a_start_script_that_exits_changes_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let _daemon = scripted(place.path(), "export FROM_SCRIPT=x; exit 0\n");
+    assert_eq!(written(&place.path().join("seen")).await, "kept|\n");
+}
+
+#[tokio::test]
+async fn a_start_script_may_leave_something_running() {
+    let place = tempfile::tempdir().unwrap();
+    let script = "export FROM_SCRIPT=x; (sleep 1000; :) &\n";
+    let _daemon = scripted(place.path(), script);
+    assert_eq!(written(&place.path().join("seen")).await, "kept|x\n");
+}
+
+#[tokio::test]
+async fn the_daemon_can_be_ended_during_its_start_script() {
+    let place = tempfile::tempdir().unwrap();
+    let script = "trap 'exit 6' TERM; echo > $PLACE/ready; while :; do sleep 0.05; done\n";
+    let daemon = scripted(place.path(), script);
+    written(&place.path().join("ready")).await;
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().await.code(), Some(6));
+    assert!(!place.path().join("seen").exists());
+}
