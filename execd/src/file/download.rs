@@ -171,10 +171,9 @@ impl Content {
     fn validators(&self, headers: &mut HeaderMap) {
         headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         headers.insert(header::ETAG, text(&self.tag));
-        headers.insert(
-            header::LAST_MODIFIED,
-            text(&httpdate::fmt_http_date(self.modified)),
-        );
+        if let Some(date) = http_date(self.modified) {
+            headers.insert(header::LAST_MODIFIED, text(&date));
+        }
     }
 
     /// The status that the client's conditions call for instead of the content (RFC 9110 §13.2.2).
@@ -225,6 +224,13 @@ impl Content {
 
 fn refused(why: &str) -> ApiError {
     ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, code::UNKNOWN, why)
+}
+
+/// `None` for times that have no such date: before 1970 and from the year 10000 on.
+fn http_date(time: SystemTime) -> Option<String> {
+    const YEAR_10000: u64 = 253_402_300_800;
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (since.as_secs() < YEAR_10000).then(|| httpdate::fmt_http_date(time))
 }
 
 fn date(header: Option<&HeaderValue>) -> Option<SystemTime> {
@@ -279,5 +285,23 @@ impl Piece {
             bytes,
             left: left - got,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_without_a_date_have_none() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let after = |seconds| http_date(epoch + Duration::from_secs(seconds));
+        assert_eq!(http_date(epoch - Duration::from_secs(1)), None);
+        assert_eq!(after(0).unwrap(), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(
+            after(253_402_300_799).unwrap(),
+            "Fri, 31 Dec 9999 23:59:59 GMT"
+        );
+        assert_eq!(after(253_402_300_800), None);
     }
 }

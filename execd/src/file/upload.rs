@@ -38,13 +38,12 @@ pub(super) async fn upload(State(app): State<App>, request: Request) -> ApiResul
     let received = Upload::new(app, &head.headers)
         .receive(&head.headers, &mut body)
         .await;
-    if received.is_err() {
-        discard(body).await;
-    }
+    discard(body).await;
     received
 }
 
-/// Reads the rest of a refused upload, within a bound.
+/// Reads the rest of a body, within a bound: of a refused upload, or the end after the last part,
+/// which must be read before the connection can carry another request.
 async fn discard(mut body: BodyDataStream) {
     let mut left = limits::REFUSED_BODY;
     while let Some(Ok(bytes)) = body.next().await {
