@@ -1,7 +1,13 @@
 //! Users and groups. The files are read directly: a static binary has no name service, and the
 //! images it runs in may have neither.
 
-use std::{collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    sync::Arc,
+};
 
 /// Whom a process runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +21,13 @@ pub struct Credentials {
 }
 
 impl Credentials {
+    /// The supplementary groups that say more than the primary one.
+    #[must_use]
+    pub fn supplementary(&self) -> BTreeSet<u32> {
+        let groups = self.groups.iter().copied();
+        groups.filter(|group| *group != self.gid).collect()
+    }
+
     /// Those of the daemon.
     #[must_use]
     pub fn own() -> Self {

@@ -9,8 +9,8 @@ use crate::{
 
 /// Expands a path with the daemon's own variables and makes it absolute and clean.
 ///
-/// A path that exists exactly as it was sent is taken as it is, so that names with `$` or a leading
-/// `~` can be reached.
+/// A path with `$` that exists exactly as it was sent is taken as it is, so that such names can be
+/// reached. A leading `~` always means home.
 ///
 /// # Errors
 /// When it is empty, holds a NUL, or names an undefined variable.

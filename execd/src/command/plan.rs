@@ -125,7 +125,7 @@ fn cwd(text: Option<&str>, variables: &Variables, app: &App) -> ApiResult<Option
 /// supplementary groups (contract: execd A2.2).
 fn differs(wanted: &Credentials, explicit_group: bool, own: &Credentials) -> bool {
     (wanted.uid, wanted.gid) != (own.uid, own.gid)
-        || (!explicit_group && wanted.groups != own.groups)
+        || (!explicit_group && wanted.supplementary() != own.supplementary())
 }
 
 #[cfg(test)]
@@ -195,5 +195,7 @@ mod tests {
         assert!(!differs(&own, false, &own));
         assert!(differs(&other(&[6]), false, &own));
         assert!(!differs(&other(&[6]), true, &own));
+        // Whether the primary group is also a supplementary one makes no difference.
+        assert!(!differs(&other(&[7]), false, &own));
     }
 }
