@@ -1,9 +1,13 @@
 //! Moving and deleting (contract: execd §10.2, §10.3, §10.8).
 
-use std::{fs, io, os::unix::fs::symlink, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, symlink},
+    path::Path,
+};
 
 use rustix::{
-    fs::{CWD, RenameFlags, renameat_with},
+    fs::{AtFlags, CWD, RenameFlags, Timespec, Timestamps, renameat_with, utimensat},
     io::Errno,
 };
 
@@ -66,21 +70,39 @@ pub(super) fn rename(from: &Path, to: &Path) -> ApiResult<()> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent).map_err(failed)?;
     }
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
+    match rename_new(from, to) {
+        Err(Errno::XDEV) => across(from, to).map_err(failed),
         Err(Errno::EXIST) => Err(exists()),
-        Err(Errno::XDEV) => {
-            if let Err(error) = copy(from, to) {
-                // Half a copy is worth nothing, and the source is still whole.
-                let _partial = remove(to);
-                return Err(failed(error));
-            }
-            remove(from).map_err(failed)
-        }
-        // Filesystems that cannot refuse to replace.
-        Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to).map_err(failed),
-        Err(errno) => Err(failed(errno.into())),
+        moved => moved.map_err(|errno| failed(errno.into())),
     }
+}
+
+/// Renames to a path that must not exist.
+fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Filesystems that cannot refuse to replace.
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::rename(from, to),
+        moved => moved,
+    }
+}
+
+/// Moves to another filesystem. The copy is made beside its place and appears there when it is
+/// whole; the source goes last.
+fn across(from: &Path, to: &Path) -> io::Result<()> {
+    let into = to.parent().unwrap_or(to).canonicalize()?;
+    if from.symlink_metadata()?.is_dir() && into.starts_with(from.canonicalize()?) {
+        let text = "a directory cannot be moved into itself";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let name = format!(".execd-move-{}", uuid::Uuid::new_v4().simple());
+    let temporary = into.join(name);
+    let copied = copy(from, &temporary).and_then(|()| Ok(rename_new(&temporary, to)?));
+    if copied.is_err() {
+        // Half a copy is worth nothing, and the source is still whole.
+        let _partial = remove(&temporary);
+        return copied;
+    }
+    remove(from)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -92,10 +114,8 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Copies files, directories and links with mode, owner and times as far as allowed.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    for entry in walkdir::WalkDir::new(from)
-        .follow_root_links(false)
-        .contents_first(false)
-    {
+    let mut directories = Vec::new();
+    for entry in walkdir::WalkDir::new(from).follow_root_links(false) {
         let entry = entry?;
         let below = entry.path().strip_prefix(from).expect("walked below it");
         // Joining an empty path would add a slash, which a file does not take.
@@ -107,7 +127,9 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let meta = entry.metadata()?;
         let kind = entry.file_type();
         if kind.is_dir() {
-            fs::create_dir(&target)?;
+            fs::DirBuilder::new().mode(0o700).create(&target)?;
+            directories.push((target, meta));
+            continue;
         } else if kind.is_symlink() {
             symlink(fs::read_link(entry.path())?, &target)?;
         } else if kind.is_file() {
@@ -121,21 +143,28 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         }
         keep(&target, &meta)?;
     }
-    Ok(())
+    // Filling a directory needs its permission and changes its time.
+    let mut inmost_first = directories.iter().rev();
+    inmost_first.try_for_each(|(path, meta)| keep(path, meta))
 }
 
 fn keep(path: &Path, meta: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
     // Not everybody may give files away; then they stay ours.
     let _refused = std::os::unix::fs::lchown(path, Some(meta.uid()), Some(meta.gid()));
-    if meta.is_symlink() {
-        return Ok(());
+    if !meta.is_symlink() {
+        fs::set_permissions(path, meta.permissions())?;
     }
-    fs::set_permissions(path, meta.permissions())?;
-    if meta.is_file() {
-        let times = fs::FileTimes::new().set_modified(meta.modified()?);
-        fs::File::open(path)?.set_times(times)?;
-    }
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: meta.atime(),
+            tv_nsec: meta.atime_nsec(),
+        },
+        last_modification: Timespec {
+            tv_sec: meta.mtime(),
+            tv_nsec: meta.mtime_nsec(),
+        },
+    };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(())
 }
 
@@ -174,7 +203,31 @@ mod tests {
         assert_eq!(meta.permissions().mode() & 0o777, 0o751);
         assert_eq!(fs::read_link(at("to/link")).unwrap(), Path::new("sub/f"));
         copy(&at("from/sub/f"), &at("single")).unwrap();
+        let modified = |path: &str| fs::metadata(at(path)).unwrap().modified().unwrap();
+        for path in ["from", "from/sub", "from/sub/f"] {
+            assert_eq!(modified(path), modified(&path.replace("from", "to")));
+        }
         assert_eq!(fs::read(at("single")).unwrap(), b"text");
+    }
+
+    #[test]
+    fn between_filesystems_all_or_nothing_is_moved() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| place.path().join(path);
+        let names = || fs::read_dir(place.path()).unwrap().count();
+        fs::create_dir_all(at("from/sub")).unwrap();
+        fs::write(at("from/sub/f"), "text").unwrap();
+        fs::set_permissions(at("from/sub"), fs::Permissions::from_mode(0o555)).unwrap();
+        assert!(across(&at("from"), &at("from/sub/to")).is_err());
+        rustix::fs::mkfifoat(CWD, at("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        assert!(across(&at("pipe"), &at("to")).is_err());
+        fs::write(at("taken"), "").unwrap();
+        assert!(across(&at("from"), &at("taken")).is_err());
+        assert_eq!(names(), 3, "nothing was left behind");
+        fs::set_permissions(at("from/sub"), fs::Permissions::from_mode(0o755)).unwrap();
+        across(&at("from"), &at("to")).unwrap();
+        assert_eq!(fs::read(at("to/sub/f")).unwrap(), b"text");
+        assert_eq!(names(), 3, "the source is gone");
     }
 
     #[test]
