@@ -35,13 +35,14 @@ impl App {
     /// A daemon that runs nothing yet.
     #[must_use]
     pub fn new(environment: Environment, tasks: Supervisor) -> Self {
+        let meter = Meter::default();
         Self {
             environment: Arc::new(environment),
             accounts: Arc::default(),
             processes: Processes::default(),
-            commands: Commands::default(),
+            commands: Commands::new(meter.memory()),
             ptys: Sessions::default(),
-            meter: Arc::default(),
+            meter: Arc::new(meter),
             forwarder: proxy::forwarder(&tasks),
             tasks,
         }

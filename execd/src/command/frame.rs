@@ -5,15 +5,66 @@
 
 use std::io::Write;
 
+use crate::limits;
+
 /// Event of output. `text` may be any bytes.
 pub(super) fn text(out: &mut Vec<u8>, kind: &str, text: &[u8], at: i64) {
     out.reserve(text.len() + 64);
+    begin_text(out, kind);
+    escape(out, text);
+    end_text(out, at);
+}
+
+fn begin_text(out: &mut Vec<u8>, kind: &str) {
     out.extend_from_slice(b"{\"type\":\"");
     out.extend_from_slice(kind.as_bytes());
     out.extend_from_slice(b"\",\"text\":\"");
-    escape(out, text);
+}
+
+fn end_text(out: &mut Vec<u8>, at: i64) {
     out.extend_from_slice(b"\",\"timestamp\":");
     end(out, at);
+}
+
+/// Event of output that may be long: it is written in pieces, so that it is never in memory a
+/// second time, let alone six times as long.
+#[derive(Debug)]
+pub(super) struct Long<T> {
+    text: T,
+    written: usize,
+    at: i64,
+}
+
+impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
+    /// Writes the beginning.
+    pub(super) fn begin(out: &mut Vec<u8>, kind: &str, text: T, at: i64) -> Self {
+        begin_text(out, kind);
+        let written = 0;
+        Self { text, written, at }
+    }
+
+    /// Writes the next piece, and the end after the last. Says whether that was it.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>) -> bool {
+        let end = boundary(&self.text, self.written + limits::ESCAPED_AT_ONCE);
+        escape(out, &self.text[self.written..end]);
+        self.written = end;
+        let whole = end == self.text.len();
+        if whole {
+            end_text(out, self.at);
+        }
+        whole
+    }
+}
+
+/// The place at or shortly before `at` where no character of UTF-8 is cut.
+fn boundary(text: &[u8], at: usize) -> usize {
+    if at >= text.len() {
+        return text.len();
+    }
+    let continues = |at: &usize| text[*at] & 0xC0 == 0x80;
+    let mut places = (at.saturating_sub(3)..=at).rev();
+    // Four that only continue belong to nothing.
+    places.find(|at| !continues(at)).unwrap_or(at)
 }
 
 /// Event of a good end, with the wall time in milliseconds.
@@ -160,6 +211,20 @@ mod tests {
         assert!(frame.contains("\"a\u{FFFD}b\u{FFFD}\""), "{frame}");
     }
 
+    #[test]
+    fn a_long_text_is_the_same_in_pieces() {
+        let value = "é\0\u{2028}".repeat(limits::ESCAPED_AT_ONCE);
+        let whole = shown(|out| text(out, "stdout", value.as_bytes(), 5));
+        let mut rounds = 0;
+        let pieces = shown(|out| {
+            let mut long = Long::begin(out, "stdout", value.as_bytes(), 5);
+            while !long.write(out) {
+                rounds += 1;
+            }
+        });
+        assert!(rounds >= 5 && pieces == whole);
+    }
+
     proptest! {
         #[test]
         fn every_text_survives(value in "[ -~]{0,80}[\0-\u{2030}]{0,20}") {
@@ -171,6 +236,23 @@ mod tests {
             prop_assert_eq!(event.kind, EventKind::Stderr);
             prop_assert_eq!(event.text, value);
             prop_assert_eq!(event.timestamp, -7);
+        }
+
+        #[test]
+        fn pieces_are_cut_between_characters(
+            text in proptest::collection::vec(
+                prop_oneof![Just(0x61u8), Just(0x80), Just(0xBF), Just(0xC3), Just(0xE2), Just(0xF0), Just(0x9F)],
+                0..24,
+            ),
+            at in 1usize..24,
+        ) {
+            let cut = boundary(&text, at);
+            prop_assert!(cut <= at.min(text.len()) && cut + 3 >= at.min(text.len()));
+            let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+            escape(&mut whole, &text);
+            escape(&mut pieces, &text[..cut]);
+            escape(&mut pieces, &text[cut..]);
+            prop_assert_eq!(pieces, whole);
         }
     }
 }

@@ -9,23 +9,33 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use bytes::{Buf, Bytes};
+
 use crate::limits;
 
 /// Text of a blank line.
 const BLANK: &[u8] = b"\n";
 
-/// Bytes that unfinished lines of all streams may take together.
-#[derive(Debug, Default)]
+/// Memory that unfinished lines of all streams may take together.
+#[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
+    max: usize,
 }
 
 impl Budget {
+    /// A part of the sandbox's memory: the daemon must not be what fills it.
+    pub(super) fn new(memory: Option<u64>) -> Self {
+        let part = memory.map_or(u64::MAX, |memory| memory / limits::PARTIAL_LINES_PART);
+        let part = usize::try_from(part).unwrap_or(usize::MAX);
+        Self {
+            used: AtomicUsize::new(0),
+            max: part.min(limits::PARTIAL_LINES),
+        }
+    }
+
     fn take(&self, bytes: usize) -> bool {
-        let add = |used: usize| {
-            used.checked_add(bytes)
-                .filter(|used| *used <= limits::PARTIAL_LINES)
-        };
+        let add = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.max);
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
             .is_ok()
@@ -36,14 +46,60 @@ impl Budget {
     }
 }
 
+/// A text in memory that the budget knows of.
+#[derive(Debug)]
+pub(super) struct Held {
+    text: Vec<u8>,
+    /// Room that was taken from the budget.
+    room: usize,
+    budget: Arc<Budget>,
+}
+
+impl Held {
+    fn new(budget: Arc<Budget>) -> Self {
+        Self {
+            text: Vec::new(),
+            room: 0,
+            budget,
+        }
+    }
+
+    /// Makes room for so many bytes more, if there may be that many.
+    fn has_room(&mut self, more: usize, max: usize) -> bool {
+        let needed = self.text.len() + more;
+        if needed > self.room {
+            let room = needed.max(self.room * 2).min(max);
+            if needed > room || !self.budget.take(room - self.room) {
+                return false;
+            }
+            self.room = room;
+            self.text.reserve_exact(room - self.text.len());
+        }
+        true
+    }
+}
+
+impl std::ops::Deref for Held {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.give(self.room);
+    }
+}
+
 /// Cuts one stream.
 #[derive(Debug)]
 pub(super) struct Lines {
-    partial: Vec<u8>,
+    partial: Held,
     /// The last byte was `\r`: a `\n` right after it belongs to the same line end.
     after_return: bool,
     max: usize,
-    budget: Arc<Budget>,
 }
 
 impl Lines {
@@ -53,69 +109,72 @@ impl Lines {
 
     fn with_max(max: usize, budget: Arc<Budget>) -> Self {
         Self {
-            partial: Vec::new(),
+            partial: Held::new(budget),
             after_return: false,
             max,
-            budget,
         }
     }
 
-    /// Takes a chunk and gives every line that is complete now.
-    pub(super) fn feed(&mut self, mut chunk: &[u8], mut line: impl FnMut(&[u8])) {
+    /// Takes a chunk and gives every line that is complete now. A line that was held comes back as
+    /// the result, because it may be long; what is left of the chunk is for the next call.
+    pub(super) fn feed(&mut self, chunk: &mut Bytes, mut line: impl FnMut(&[u8])) -> Option<Held> {
         if self.after_return && !chunk.is_empty() {
-            chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
+            chunk.advance(usize::from(chunk.starts_with(b"\n")));
             self.after_return = false;
         }
         while let Some(at) = memchr::memchr2(b'\n', b'\r', chunk) {
-            let (text, ended) = chunk.split_at(at);
-            if self.partial.is_empty() {
-                line(if text.is_empty() { BLANK } else { text });
-            } else {
-                self.extend(text, &mut line);
-                self.flush(&mut line);
+            let whole = self.partial.is_empty();
+            if whole {
+                line(if at == 0 { BLANK } else { &chunk[..at] });
+                chunk.advance(at);
+            } else if let Some(cut) = self.hold(chunk, at) {
+                return Some(cut);
             }
-            chunk = &ended[1..];
-            if ended[0] == b'\r' {
-                match chunk.split_first() {
-                    Some((b'\n', rest)) => chunk = rest,
-                    Some(_) => {}
-                    None => self.after_return = true,
-                }
+            self.pass_end(chunk);
+            if !whole {
+                return self.flush();
             }
         }
-        self.extend(chunk, &mut line);
-    }
-
-    /// Gives the unfinished line, if there is one: its end will not come.
-    pub(super) fn flush(&mut self, mut line: impl FnMut(&[u8])) {
-        if !self.partial.is_empty() {
-            let partial = std::mem::take(&mut self.partial);
-            self.budget.give(partial.len());
-            line(&partial);
+        let rest = chunk.len();
+        let cut = self.hold(chunk, rest);
+        if cut.is_none() && !chunk.is_empty() {
+            // There is no room for anything.
+            line(chunk);
+            chunk.clear();
         }
+        cut
     }
 
-    /// Adds to the unfinished line; one that grows too long is given in pieces.
-    fn extend(&mut self, mut text: &[u8], mut line: impl FnMut(&[u8])) {
-        while !text.is_empty() {
-            let room = self.max - self.partial.len();
-            let taken = text.len().min(room);
-            if taken > 0 && self.budget.take(taken) {
-                self.partial.extend_from_slice(&text[..taken]);
-                text = &text[taken..];
-            } else if self.partial.is_empty() {
-                line(text);
-                return;
-            } else {
-                self.flush(&mut line);
+    /// The unfinished line, if there is one: its end will not come.
+    pub(super) fn flush(&mut self) -> Option<Held> {
+        let empty = Held::new(Arc::clone(&self.partial.budget));
+        let partial = std::mem::replace(&mut self.partial, empty);
+        (!partial.is_empty()).then_some(partial)
+    }
+
+    /// Passes over the line end in front.
+    fn pass_end(&mut self, chunk: &mut Bytes) {
+        if chunk.get_u8() == b'\r' {
+            match chunk.first() {
+                Some(b'\n') => chunk.advance(1),
+                Some(_) => {}
+                None => self.after_return = true,
             }
         }
     }
-}
 
-impl Drop for Lines {
-    fn drop(&mut self) {
-        self.budget.give(self.partial.len());
+    /// Moves bytes from the front of a chunk to the unfinished line; one that grows too long is
+    /// given as far as it goes. Without an unfinished line and without room nothing happens.
+    fn hold(&mut self, chunk: &mut Bytes, len: usize) -> Option<Held> {
+        let taken = len.min(self.max - self.partial.len());
+        if taken > 0 && self.partial.has_room(taken, self.max) {
+            self.partial.text.extend_from_slice(&chunk[..taken]);
+            chunk.advance(taken);
+            if taken == len {
+                return None;
+            }
+        }
+        if len > 0 { self.flush() } else { None }
     }
 }
 
@@ -126,17 +185,24 @@ mod tests {
     use super::*;
 
     fn texts<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max: usize) -> Vec<String> {
-        let budget = Arc::new(Budget::default());
+        let budget = Arc::new(Budget::new(None));
         let mut lines = Lines::with_max(max, Arc::clone(&budget));
-        let mut texts = Vec::new();
-        let mut push = |text: &[u8]| texts.push(String::from_utf8_lossy(text).into_owned());
+        let texts = std::cell::RefCell::new(Vec::new());
+        let push = |text: &[u8]| {
+            let text = String::from_utf8_lossy(text).into_owned();
+            texts.borrow_mut().push(text);
+        };
         for chunk in chunks {
-            lines.feed(chunk, &mut push);
+            let mut chunk = Bytes::copy_from_slice(chunk);
+            while let Some(held) = lines.feed(&mut chunk, push) {
+                push(&held);
+            }
+            assert!(chunk.is_empty());
         }
-        lines.flush(&mut push);
+        lines.flush().iter().for_each(|held| push(held));
         drop(lines);
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);
-        texts
+        texts.into_inner()
     }
 
     fn whole(text: &str) -> Vec<String> {
@@ -154,13 +220,16 @@ mod tests {
 
     #[test]
     fn an_unfinished_line_waits() {
-        let mut lines = Lines::new(Arc::default());
-        let mut seen = Vec::new();
-        lines.feed(b"ab", |text| seen.push(text.to_vec()));
-        assert!(seen.is_empty());
-        lines.feed(b"c\r", |text| seen.push(text.to_vec()));
-        lines.feed(b"\nd\n", |text| seen.push(text.to_vec()));
-        assert_eq!(seen, [b"abc".to_vec(), b"d".to_vec()]);
+        let mut lines = Lines::new(Arc::new(Budget::new(None)));
+        let mut feed = |text: &'static [u8]| {
+            let mut whole = Vec::new();
+            let mut chunk = Bytes::from_static(text);
+            let held = lines.feed(&mut chunk, |text| whole.push(text.to_vec()));
+            (held.map(|held| held.to_vec()), whole)
+        };
+        assert_eq!(feed(b"ab"), (None, vec![]));
+        assert_eq!(feed(b"c\r"), (Some(b"abc".to_vec()), vec![]));
+        assert_eq!(feed(b"\nd\n"), (None, vec![b"d".to_vec()]));
     }
 
     #[test]
@@ -174,11 +243,14 @@ mod tests {
             texts([&b"abcde"[..], b"fg\n", b"h"], 3),
             ["abc", "def", "g", "h"]
         );
-        let budget = Arc::new(Budget::default());
-        assert!(budget.take(limits::PARTIAL_LINES));
+        let budget = Arc::new(Budget::new(Some(100 * limits::PARTIAL_LINES_PART)));
+        let mut other = Held::new(Arc::clone(&budget));
+        assert!(other.has_room(100, 100));
         let mut lines = Lines::new(Arc::clone(&budget));
         let mut seen = Vec::new();
-        lines.feed(b"no room", |text| seen.push(text.to_vec()));
+        let mut chunk = Bytes::from_static(b"no room");
+        let held = lines.feed(&mut chunk, |text| seen.push(text.to_vec()));
+        assert!(held.is_none() && chunk.is_empty());
         assert_eq!(seen, [b"no room".to_vec()]);
     }
 

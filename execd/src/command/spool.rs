@@ -117,10 +117,10 @@ impl Spool {
         let write = tokio::task::spawn_blocking(move || file.write_all_at(&record, offset));
         let written = write.await.unwrap_or_else(|error| Err(error.into()));
         let mut state = self.state();
-        let spill = state
-            .spill
-            .as_mut()
-            .expect("made by admit and never removed");
+        // Gone with the reader.
+        let Some(spill) = state.spill.as_mut() else {
+            return;
+        };
         spill.writing = false;
         match written {
             Ok(()) => spill.written += len,
@@ -180,12 +180,14 @@ impl Spool {
         self.changed.notify_one();
     }
 
-    /// The reader went away: what is here and what comes is dropped.
+    /// The reader went away: what is here and what comes is dropped, at once, because children of
+    /// the command may hold its pipe, and with it this, for as long as they like.
     pub(super) fn abandon(&self) {
         let mut state = self.state();
         state.abandoned = true;
         state.window = VecDeque::new();
         state.cost = 0;
+        state.spill = None;
     }
 
     /// The next output, or the end. Safe to cancel.
@@ -378,8 +380,16 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_kept_for_a_reader_that_left() {
         let spool = Spool::with_limits(5000, 1 << 20);
-        spool.push(chunk(1)).await;
+        for index in 0..100 {
+            spool.push(chunk(index)).await;
+        }
+        let file = spool
+            .state()
+            .spill
+            .as_ref()
+            .map(|spill| Arc::downgrade(&spill.file));
         spool.abandon();
+        assert!(file.unwrap().upgrade().is_none(), "the file is closed");
         for index in 0..100 {
             spool.push(chunk(index)).await;
         }

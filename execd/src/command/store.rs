@@ -94,16 +94,6 @@ pub struct Commands {
     partial_lines: Arc<Budget>,
 }
 
-impl Default for Commands {
-    fn default() -> Self {
-        Self {
-            state: Arc::default(),
-            lingering: Arc::new(Semaphore::new(limits::LINGERING)),
-            partial_lines: Arc::default(),
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 struct State {
     records: HashMap<String, Arc<Record>>,
@@ -113,6 +103,16 @@ struct State {
 }
 
 impl Commands {
+    /// No commands yet, in a sandbox with so many bytes of memory.
+    #[must_use]
+    pub fn new(memory: Option<u64>) -> Self {
+        Self {
+            state: Arc::default(),
+            lingering: Arc::new(Semaphore::new(limits::LINGERING)),
+            partial_lines: Arc::new(Budget::new(memory)),
+        }
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
     }
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn status_tells_the_end() {
-        let commands = Commands::default();
+        let commands = Commands::new(None);
         let record = commands.admit(Record::new("a", "x".into(), false)).unwrap();
         assert!(record.status().running);
         commands.finish(&record, &Outcome::ended(Exit::Code(3), None));
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn finished_records_are_bounded_and_the_oldest_goes_first() {
-        let commands = Commands::default();
+        let commands = Commands::new(None);
         let running = commands.admit(Record::new("r", String::new(), false));
         for index in 0..limits::FINISHED + 5 {
             finish(&commands, &index.to_string(), String::new());
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn too_many_at_once_are_refused() {
-        let commands = Commands::default();
+        let commands = Commands::new(None);
         let admit = |id: usize| commands.admit(Record::new(&id.to_string(), String::new(), false));
         assert!((0..limits::RUNNING).all(|id| admit(id).is_ok()));
         assert!(admit(limits::RUNNING).is_err());

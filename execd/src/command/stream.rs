@@ -11,8 +11,8 @@ use osb_protocol::execd::event::COMMAND_ERROR;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::{
-    frame,
-    lines::{Budget, Lines},
+    frame::{self, Long},
+    lines::{Budget, Held, Lines},
     run::{End, Outcome, Output, Run},
     spool::{Chunk, Next, Source, Spool},
 };
@@ -49,6 +49,9 @@ struct Events {
     pending: VecDeque<Chunk>,
     stdout: Lines,
     stderr: Lines,
+    /// An event that is written in pieces; nothing else is written before its end.
+    long: Option<Long<Held>>,
+    ending: Option<(Outcome, u64)>,
     ping: Interval,
     ended: bool,
 }
@@ -63,6 +66,8 @@ impl Events {
             pending: VecDeque::new(),
             stdout: Lines::new(Arc::clone(&budget)),
             stderr: Lines::new(budget),
+            long: None,
+            ending: None,
             ping,
             ended: false,
         }
@@ -74,13 +79,9 @@ impl Events {
         if self.ended {
             return None;
         }
-        while !self.ended {
-            while out.len() < limits::STREAM_WRITE
-                && let Some(chunk) = self.pending.pop_front()
-            {
-                self.write(&chunk, &mut out);
-            }
-            if out.len() >= limits::STREAM_WRITE {
+        loop {
+            self.fill(&mut out);
+            if self.ended || out.len() >= limits::STREAM_WRITE {
                 break;
             }
             let next = if out.is_empty() {
@@ -101,27 +102,53 @@ impl Events {
             };
             match next {
                 Next::Chunks(chunks) => self.pending = chunks,
-                Next::End { outcome, dropped } => self.end(&outcome, dropped, &mut out),
+                Next::End { outcome, dropped } => self.ending = Some((outcome, dropped)),
             }
         }
         Some(Bytes::from(out))
     }
 
-    fn write(&mut self, chunk: &Chunk, out: &mut Vec<u8>) {
+    /// Writes what is here, until it is enough for now.
+    fn fill(&mut self, out: &mut Vec<u8>) {
+        while out.len() < limits::STREAM_WRITE && !self.ended {
+            if let Some(long) = &mut self.long {
+                if long.write(out) {
+                    self.long = None;
+                }
+            } else if let Some(chunk) = self.pending.pop_front() {
+                self.write(chunk, out);
+            } else if let Some((outcome, dropped)) = self.ending.take() {
+                self.end(outcome, dropped, out);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, mut chunk: Chunk, out: &mut Vec<u8>) {
         let lines = match chunk.source {
             Source::Stdout => &mut self.stdout,
             Source::Stderr => &mut self.stderr,
         };
-        let kind = chunk.source.kind();
-        lines.feed(&chunk.bytes, |text| frame::text(out, kind, text, chunk.at));
+        let (kind, at) = (chunk.source.kind(), chunk.at);
+        let held = lines.feed(&mut chunk.bytes, |text| frame::text(out, kind, text, at));
+        self.long = held.map(|text| Long::begin(out, kind, text, at));
+        if !chunk.bytes.is_empty() {
+            self.pending.push_front(chunk);
+        }
     }
 
-    fn end(&mut self, outcome: &Outcome, dropped: u64, out: &mut Vec<u8>) {
+    /// One step of the end: what was not finished of each stream, then the last events.
+    fn end(&mut self, outcome: Outcome, dropped: u64, out: &mut Vec<u8>) {
         for (lines, source) in [
             (&mut self.stdout, Source::Stdout),
             (&mut self.stderr, Source::Stderr),
         ] {
-            lines.flush(|text| frame::text(out, source.kind(), text, outcome.at));
+            if let Some(text) = lines.flush() {
+                self.long = Some(Long::begin(out, source.kind(), text, outcome.at));
+                self.ending = Some((outcome, dropped));
+                return;
+            }
         }
         if dropped > 0 {
             let text = format!(
@@ -129,7 +156,7 @@ impl Events {
             );
             frame::text(out, "stderr", text.as_bytes(), outcome.at);
         }
-        last_event(out, outcome);
+        last_event(out, &outcome);
         self.ended = true;
     }
 }

@@ -41,6 +41,9 @@ impl Glob {
             rest = inner;
         }
         let chars: Vec<char> = rest.chars().collect();
+        if chars.len() > limits::PATTERN {
+            return Err(BadPattern("too long"));
+        }
         let mut at = 0;
         let alternatives = sequence(&chars, &mut at, 0)?;
         match at == chars.len() {
@@ -63,9 +66,17 @@ impl Glob {
     }
 }
 
+const TOO_LONG: BadPattern = BadPattern("too long with all its alternatives");
+
+fn size(all: &[Vec<Token>]) -> usize {
+    all.iter().map(Vec::len).sum()
+}
+
 /// Parses up to the end, or inside braces up to `,` or `}`. Braces multiply the alternatives.
 fn sequence(chars: &[char], at: &mut usize, depth: usize) -> Result<Vec<Vec<Token>>, BadPattern> {
     let mut all: Vec<Vec<Token>> = vec![Vec::new()];
+    // Tokens of all of them.
+    let mut total = 0;
     while let Some(&char) = chars.get(*at) {
         let token = match char {
             ',' | '}' if depth > 0 => break,
@@ -73,6 +84,10 @@ fn sequence(chars: &[char], at: &mut usize, depth: usize) -> Result<Vec<Vec<Toke
                 let choices = braces(chars, at, depth)?;
                 if all.len() * choices.len() > limits::ALTERNATIVES {
                     return Err(BadPattern("too many alternatives"));
+                }
+                total = total * choices.len() + size(&choices) * all.len();
+                if total > limits::EXPANDED_PATTERN {
+                    return Err(TOO_LONG);
                 }
                 all = all
                     .iter()
@@ -95,6 +110,10 @@ fn sequence(chars: &[char], at: &mut usize, depth: usize) -> Result<Vec<Vec<Toke
             other => Token::Char(other),
         };
         *at += 1;
+        total += all.len();
+        if total > limits::EXPANDED_PATTERN {
+            return Err(TOO_LONG);
+        }
         for tokens in &mut all {
             if token != Token::Star || tokens.last() != Some(&Token::Star) {
                 tokens.push(token.clone());
@@ -113,6 +132,9 @@ fn braces(chars: &[char], at: &mut usize, depth: usize) -> Result<Vec<Vec<Token>
     loop {
         *at += 1;
         choices.extend(sequence(chars, at, depth + 1)?);
+        if size(&choices) > limits::EXPANDED_PATTERN {
+            return Err(TOO_LONG);
+        }
         match chars.get(*at) {
             Some(',') => {}
             Some('}') => break,
@@ -237,7 +259,11 @@ mod tests {
     #[test]
     fn bad_patterns() {
         let many = "{a,b}".repeat(20);
-        for bad in ["[", "[a", "[]", "[z-a]", "{a", "a}", "\\", "[a-]", &many] {
+        let long = "a".repeat(limits::PATTERN + 1);
+        let (tail, pairs) = ("a".repeat(80), "{a,b}".repeat(10));
+        let (wide, wider) = (format!("{tail}{pairs}"), format!("{pairs}{tail}"));
+        let bad = ["[", "[a", "[]", "[z-a]", "{a", "a}", "\\", "[a-]"];
+        for bad in bad.into_iter().chain([&many[..], &long, &wide, &wider]) {
             assert!(Glob::new(bad).is_err(), "{bad}");
         }
     }

@@ -59,6 +59,15 @@ impl Meter {
         meter
     }
 
+    /// Bytes of memory that the sandbox may use: what its group is limited to, and no more than the
+    /// machine has. `None` when the kernel does not tell.
+    #[must_use]
+    pub fn memory(&self) -> Option<u64> {
+        let host = host::memory(&self.roots.proc).map(|memory| memory.total);
+        let limits = [self.cgroup.memory_limit(), host];
+        limits.into_iter().flatten().min()
+    }
+
     /// Remembers the count of now. Called every few seconds.
     pub(super) fn remember(&self) {
         let now = self.count();
