@@ -4,6 +4,7 @@
 use std::{ffi::OsString, time::Duration};
 
 use osb_protocol::execd::DEFAULT_PORT;
+use secrecy::{ExposeSecret, SecretString};
 
 /// Variable with the access token; never handed to a child.
 pub const ENV_ACCESS_TOKEN: &str = "EXECD_ACCESS_TOKEN";
@@ -19,13 +20,16 @@ flags (one or two dashes, --flag=value or --flag value):
   --access-token TOKEN              demand this token on every route but /ping [EXECD_ACCESS_TOKEN]
   --log-level N                     0-2 only errors, 3 error, 4 warn, 5-6 info, 7 and above debug
   --graceful-shutdown-timeout DUR   accepted; streams end with their last event [EXECD_API_GRACE_SHUTDOWN]
-  --init                            as the init subcommand
+  --init[=BOOL]                     as the init subcommand
   --version
   --help
+of later features, ignored with a warning:
+  --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval, --isolation-config,
+  --lifecycle-startup-status-file (each with a value), --runtime-init[=BOOL]
 ";
 
 /// What the command line asks for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Invocation {
     /// Run the daemon.
     Serve(Config),
@@ -33,20 +37,22 @@ pub enum Invocation {
     Version,
     /// Print the usage.
     Help,
-    /// Print the environment, each variable ended by a NUL: how a sourced script hands its exports
-    /// back ([`crate::init`]).
+    /// Print the environment, each variable ended by a NUL, and one NUL more at the end: how a
+    /// sourced script hands its exports back ([`crate::init`]).
     PrintEnvironment,
 }
 
 /// How to run the daemon.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Config {
     /// Port to listen on; 0 takes a free one.
     pub port: u16,
     /// Token that requests must bring.
-    pub access_token: Option<String>,
+    pub access_token: Option<SecretString>,
     /// Level of the log.
     pub log_level: &'static str,
+    /// Flags that were given and do nothing yet.
+    pub ignored: Vec<String>,
     /// The user's entry point, when the daemon is init. May be empty: then a shell runs.
     pub entrypoint: Option<Vec<OsString>>,
 }
@@ -55,7 +61,13 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
             .field("port", &self.port)
-            .field("access_token", &self.access_token.as_deref().map(masked))
+            .field(
+                "access_token",
+                &self
+                    .access_token
+                    .as_ref()
+                    .map(|token| masked(token.expose_secret())),
+            )
             .field("log_level", &self.log_level)
             .field("init", &self.entrypoint.is_some())
             .finish()
@@ -101,8 +113,9 @@ pub fn parse(
     }
     let mut config = Config {
         port: DEFAULT_PORT,
-        access_token: variable(ENV_ACCESS_TOKEN),
+        access_token: variable(ENV_ACCESS_TOKEN).map(SecretString::from),
         log_level: "info",
+        ignored: Vec::new(),
         entrypoint: None,
     };
     if let Some(grace) = variable(ENV_GRACE).filter(|grace| !grace.is_empty()) {
@@ -112,6 +125,10 @@ pub fn parse(
     while let Some(flag) = args.peek().and_then(flag_of) {
         args.next();
         let Some((name, value)) = flag else { break };
+        let switch = |name| match &value {
+            None => Ok(true),
+            Some(text) => boolean(text).ok_or_else(|| bad(name, "true or false")),
+        };
         let mut value = || {
             let next = || args.next().map(|arg| arg.to_string_lossy().into_owned());
             value
@@ -121,7 +138,7 @@ pub fn parse(
         };
         match name.as_str() {
             "port" => config.port = parsed("--port", "a port number", &value()?)?,
-            "access-token" => config.access_token = Some(value()?),
+            "access-token" => config.access_token = Some(value()?.into()),
             "log-level" => {
                 config.log_level = level(parsed("--log-level", "a number", &value()?)?);
             }
@@ -129,13 +146,28 @@ pub fn parse(
                 duration(&value()?)
                     .ok_or_else(|| bad("--graceful-shutdown-timeout", A_DURATION))?;
             }
-            "init" => init = true,
+            "init" => init |= switch("--init")?,
+            "jupyter-host"
+            | "jupyter-token"
+            | "jupyter-idle-poll-interval"
+            | "isolation-config"
+            | "lifecycle-startup-status-file" => {
+                value()?;
+                config.ignored.push(name);
+            }
+            "runtime-init" => {
+                if switch("--runtime-init")? {
+                    config.ignored.push(name);
+                }
+            }
             "version" => return Ok(Invocation::Version),
             "help" | "h" => return Ok(Invocation::Help),
             _ => return Err(CliError::Unknown(name)),
         }
     }
-    config.access_token = config.access_token.filter(|token| !token.is_empty());
+    config.access_token = config
+        .access_token
+        .filter(|token| !token.expose_secret().is_empty());
     // Outside init mode stray arguments are ignored (contract: execd §1.1).
     config.entrypoint = init.then(|| args.collect());
     Ok(Invocation::Serve(config))
@@ -167,6 +199,15 @@ fn parsed<T: std::str::FromStr>(
     text: &str,
 ) -> Result<T, CliError> {
     text.parse().map_err(|_| bad(name, expected))
+}
+
+/// A truth value in Go's forms.
+fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 fn level(number: i32) -> &'static str {
@@ -240,6 +281,13 @@ mod tests {
         }
     }
 
+    fn token(config: &Config) -> Option<&str> {
+        config
+            .access_token
+            .as_ref()
+            .map(ExposeSecret::expose_secret)
+    }
+
     #[test]
     fn flags_win_over_variables_in_every_spelling() {
         for args in [
@@ -248,12 +296,12 @@ mod tests {
         ] {
             let config = config(args, Some("variable"));
             assert_eq!(config.port, 1);
-            assert_eq!(config.access_token.as_deref(), Some("flag"));
+            assert_eq!(token(&config), Some("flag"));
         }
         let plain = config(&[], Some("variable"));
-        assert_eq!(plain.access_token.as_deref(), Some("variable"));
+        assert_eq!(token(&plain), Some("variable"));
         assert_eq!((plain.port, plain.entrypoint), (44772, None));
-        assert_eq!(config(&[], Some("")).access_token, None);
+        assert_eq!(token(&config(&[], Some(""))), None);
     }
 
     #[test]
@@ -276,6 +324,27 @@ mod tests {
     }
 
     #[test]
+    fn flags_of_later_features_are_ignored() {
+        let args = [
+            "--jupyter-host=http://127.0.0.1:8888",
+            "--jupyter-token",
+            "secret",
+            "-jupyter-idle-poll-interval=1s",
+            "--isolation-config=/x",
+            "--runtime-init=false",
+            "--runtime-init",
+            "--lifecycle-startup-status-file",
+            "/y",
+            "--init=false",
+            "--port=1",
+        ];
+        let config = config(&args, None);
+        assert_eq!((config.port, config.ignored.len()), (1, 6));
+        assert!(!config.ignored.concat().contains("secret"));
+        assert_eq!(config.entrypoint, None);
+    }
+
+    #[test]
     fn wrong_flags_are_refused() {
         for args in [
             ["--prot", "1"].as_slice(),
@@ -283,11 +352,13 @@ mod tests {
             &["--port=x"],
             &["--port=65536"],
             &["--graceful-shutdown-timeout=soon"],
+            &["--init=perhaps"],
+            &["--jupyter-token"],
         ] {
             assert!(read(args, None).is_err(), "{args:?}");
         }
-        assert_eq!(read(&["-version"], None), Ok(Invocation::Version));
-        assert_eq!(read(&["--help"], None), Ok(Invocation::Help));
+        assert!(matches!(read(&["-version"], None), Ok(Invocation::Version)));
+        assert!(matches!(read(&["--help"], None), Ok(Invocation::Help)));
     }
 
     #[test]

@@ -79,13 +79,16 @@ pub async fn run(config: Config) -> Result<u8, DaemonError> {
     let address = listener.local_addr().map_err(listen)?;
     let build = build_info::summary();
     info!(%address, build, ?config, "execd is listening");
+    for flag in &config.ignored {
+        warn!(flag, "this flag does nothing yet");
+    }
 
     let tasks = Supervisor::new();
     let app = App::new(Environment::new(own_variables()), tasks.clone());
     tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.clone()));
     tasks.spawn_abortable("metrics", metrics::remember(app.clone()));
-    let router = server::router(app.clone(), Token::new(config.access_token.as_deref()));
+    let router = server::router(app.clone(), Token::new(config.access_token));
     let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
 
     let ended = tokio::select! {

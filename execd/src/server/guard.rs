@@ -14,6 +14,7 @@ use osb_protocol::{
     execd::code,
     headers::{EXECD_ACCESS_TOKEN, REQUEST_ID},
 };
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use subtle::ConstantTimeEq;
 use tracing::{debug, error};
@@ -23,13 +24,13 @@ use crate::{error::ApiError, limits};
 
 /// The token that requests must bring, if one was set.
 #[derive(Clone)]
-pub struct Token(Option<Arc<str>>);
+pub struct Token(Option<Arc<SecretString>>);
 
 impl Token {
     /// Demands this token; `None` demands nothing.
     #[must_use]
-    pub fn new(token: Option<&str>) -> Self {
-        Self(token.map(Arc::from))
+    pub fn new(token: Option<SecretString>) -> Self {
+        Self(token.map(Arc::new))
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
@@ -37,7 +38,8 @@ impl Token {
             return true;
         };
         let given = headers.get(EXECD_ACCESS_TOKEN);
-        given.is_some_and(|given| given.as_bytes().ct_eq(token.as_bytes()).into())
+        let token = token.expose_secret().as_bytes();
+        given.is_some_and(|given| given.as_bytes().ct_eq(token).into())
     }
 }
 
@@ -104,7 +106,7 @@ mod tests {
             headers.insert(EXECD_ACCESS_TOKEN, HeaderValue::from_bytes(value).unwrap());
             headers
         };
-        let token = Token::new(Some("secret"));
+        let token = Token::new(Some("secret".into()));
         assert!(token.admits(&with(b"secret")));
         for wrong in [&b"secre"[..], b"secret ", b"", b"\xff"] {
             assert!(!token.admits(&with(wrong)));
