@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use osb_service::Supervisor;
+use rustix::net::sockopt;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -70,8 +71,7 @@ fn is_the_client_s(error: &io::Error) -> bool {
 
 async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: Supervisor) {
     let own_port = stream.local_addr().map_or(0, |address| address.port());
-    // Events are small and each is awaited by somebody.
-    if let Err(error) = stream.set_nodelay(true) {
+    if let Err(error) = prepare(&stream) {
         debug!(%error, "connection is gone");
         return;
     }
@@ -100,6 +100,17 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: 
         // A client that leaves early is no error (contract: execd §4.5).
         debug!(%error, "connection ended");
     }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    // Events are small and each is awaited by somebody.
+    stream.set_nodelay(true)?;
+    // A client that vanished says nothing any more, and what waits for it would wait for ever.
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, limits::KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, limits::KEEPALIVE_PROBE)?;
+    sockopt::set_tcp_keepcnt(stream, limits::KEEPALIVE_PROBES)?;
+    Ok(())
 }
 
 /// Headers of every stream of events (contract: execd §4.1).
