@@ -266,12 +266,10 @@ mod tests {
         };
         assert!(status().is_none(), "it lives");
         process.kill_tree();
-        let (_, status) = rustix::process::waitpid(
-            Some(process.pid()),
-            rustix::process::WaitOptions::empty(),
-        )
-        .unwrap()
-        .unwrap();
+        let (_, status) =
+            rustix::process::waitpid(Some(process.pid()), rustix::process::WaitOptions::empty())
+                .unwrap()
+                .unwrap();
         assert_eq!(status.terminating_signal(), Some(9));
     }
 }

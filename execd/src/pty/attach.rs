@@ -174,10 +174,10 @@ impl Connection {
                         // It could not be heard meanwhile.
                         silent_until = Instant::now() + limits::PTY_SILENCE;
                     }
-                    if written.is_err() {
-                        if let Some(ended) = self.input_refused(sender).await {
-                            return Ok(Some(ended));
-                        }
+                    if written.is_err()
+                        && let Some(ended) = self.input_refused(sender).await
+                    {
+                        return Ok(Some(ended));
                     }
                 }
                 _ = ping.tick() => sender.ping().await?,

@@ -82,8 +82,8 @@ async fn argv_runs_without_a_shell_and_environments_are_layered() {
 #[tokio::test]
 async fn a_timeout_kills_the_whole_tree() {
     let daemon = daemon();
-    // One child in the group, one in a session of its own. Both are told before the time is up,
-    // however busy the machine is: what the limit counts begins with a start that is repeated.
+    // One child in the group, one in a session of its own. Both must be told before the time is up:
+    // on a machine that is too busy for that there is more time in the next round.
     let text = "sleep 1000 & echo $!; setsid sleep 1000 & echo $!; wait";
     let mut limit = 1000;
     let events = loop {
