@@ -76,6 +76,10 @@ pub const ENV_FILE: u64 = 4 << 20;
 /// The environment that a start script leaves: above what the kernel passes to a program.
 pub const ENVIRONMENT: usize = 8 << 20;
 
+/// Work on files at once: three quarters of the threads that may block.
+pub const FILE_THREADS: usize = BLOCKING_THREADS / 4 * 3;
+/// Threads that may block.
+pub const BLOCKING_THREADS: usize = 32;
 /// Parts of one upload: 500 files with their metadata (contract: execd §10.10).
 pub const UPLOAD_PARTS: usize = 1000;
 /// Headers of one part.

@@ -6,6 +6,7 @@ use anyhow::Context;
 use osb_execd::{
     cli::{self, Config, Invocation},
     daemon::{self, DaemonError},
+    limits,
 };
 use osb_service::{build_info, telemetry};
 
@@ -13,8 +14,6 @@ use osb_service::{build_info, telemetry};
 const WORKERS: usize = 2;
 /// No future here goes deep.
 const STACK: usize = 512 << 10;
-/// Files are read and written by at most this many threads at once.
-const BLOCKING_THREADS: usize = 32;
 
 fn main() -> ExitCode {
     let args = std::env::args_os().skip(1);
@@ -45,7 +44,7 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .thread_stack_size(STACK)
-        .max_blocking_threads(BLOCKING_THREADS)
+        .max_blocking_threads(limits::BLOCKING_THREADS)
         .thread_name("execd")
         .enable_all()
         .build()

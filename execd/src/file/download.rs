@@ -18,12 +18,14 @@ use futures::stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use osb_protocol::execd::code;
 use rustix::fs::OFlags;
+use tokio::task::JoinHandle;
 
 use super::{
     blocking,
     disposition::attachment,
     lines::Lines,
     range::{Wanted, wanted},
+    thread,
 };
 use crate::{
     app::App,
@@ -249,23 +251,48 @@ fn read(
     len: u64,
     map: impl FnMut(Vec<u8>) -> Option<Bytes> + Send + 'static,
 ) -> Body {
-    let first = tokio::task::spawn_blocking(move || {
+    let first = Step::First(move || {
         file.seek(SeekFrom::Start(start))?;
         Piece::read(file, len)
     });
-    let pieces = stream::try_unfold((Some(first), map), |(next, mut map)| async move {
-        let Some(next) = next else { return Ok(None) };
-        let Piece { file, bytes, left } = next.await??;
+    let pieces = stream::try_unfold((first, map), |(step, mut map)| async move {
+        let reading = match step {
+            Step::First(work) => reading_of(work).await,
+            Step::Ahead(reading) => reading,
+            Step::End => return Ok(None),
+        };
+        let Piece { file, bytes, left } = reading.await??;
         let Some(bytes) = Some(bytes)
             .filter(|bytes| !bytes.is_empty())
             .and_then(&mut map)
         else {
             return Ok::<_, io::Error>(None);
         };
-        let next = (left > 0).then(|| tokio::task::spawn_blocking(move || Piece::read(file, left)));
+        let next = match left {
+            0 => Step::End,
+            _ => Step::Ahead(reading_of(move || Piece::read(file, left)).await),
+        };
         Ok(Some((bytes, (next, map))))
     });
     Body::from_stream(pieces)
+}
+
+/// Where a download is.
+enum Step<F> {
+    First(F),
+    Ahead(JoinHandle<io::Result<Piece>>),
+    End,
+}
+
+/// Reads a piece on a thread for work on files.
+async fn reading_of(
+    work: impl FnOnce() -> io::Result<Piece> + Send + 'static,
+) -> JoinHandle<io::Result<Piece>> {
+    let thread = thread().await;
+    tokio::task::spawn_blocking(move || {
+        let _thread = thread;
+        work()
+    })
 }
 
 /// A piece of a file, and what is needed for the next.

@@ -7,6 +7,7 @@ use osb_protocol::execd::{
     code,
     file::{FileInfo, FileKind},
 };
+use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
 use super::{glob::Glob, info};
@@ -18,12 +19,18 @@ use crate::{
 
 /// Everything below `root` but directories whose base name matches, in lexical order. Links are
 /// told, not followed. What vanishes or cannot be read is passed over.
-pub(super) fn search(root: &Path, pattern: &str, names: &Names) -> ApiResult<Vec<FileInfo>> {
+pub(super) fn search(
+    root: &Path,
+    pattern: &str,
+    names: &Names,
+    unwanted: &CancellationToken,
+) -> ApiResult<Vec<FileInfo>> {
     let glob = Glob::new(pattern).map_err(|error| ApiError::runtime(error.to_string()))?;
     root.symlink_metadata()
         .map_err(|error| ApiError::file(root, &error))?;
     let mut found = Found::default();
     for entry in walk(root).into_iter().flatten() {
+        still_wanted(unwanted)?;
         let matches =
             !entry.file_type().is_dir() && glob.matches(&entry.file_name().to_string_lossy());
         if matches && let Ok(info) = info::of(entry.path(), names) {
@@ -34,7 +41,12 @@ pub(super) fn search(root: &Path, pattern: &str, names: &Names) -> ApiResult<Vec
 }
 
 /// Everything below `root` down to a depth: a directory before what is in it, in lexical order.
-pub(super) fn list(root: &Path, depth: usize, names: &Names) -> ApiResult<Vec<FileInfo>> {
+pub(super) fn list(
+    root: &Path,
+    depth: usize,
+    names: &Names,
+    unwanted: &CancellationToken,
+) -> ApiResult<Vec<FileInfo>> {
     let is = info::of(root, names).map_err(|error| ApiError::file(root, &error))?;
     if is.kind != FileKind::Directory {
         let message = format!("path is not a directory: {}", root.display());
@@ -54,12 +66,21 @@ pub(super) fn list(root: &Path, depth: usize, names: &Names) -> ApiResult<Vec<Fi
             .into_iter()
             .flatten()
         {
+            still_wanted(unwanted)?;
             if let Some(info) = present(info::of(entry.path(), names), entry.path())? {
                 found.push(info)?;
             }
         }
     }
     Ok(found.0)
+}
+
+/// Ends a walk whose client left.
+fn still_wanted(unwanted: &CancellationToken) -> ApiResult<()> {
+    match unwanted.is_cancelled() {
+        true => Err(ApiError::runtime("nobody waits for this any more")),
+        false => Ok(()),
+    }
 }
 
 fn walk(root: &Path) -> WalkDir {
@@ -98,6 +119,10 @@ mod tests {
     use super::*;
     use crate::identity::Accounts;
 
+    fn wanted() -> CancellationToken {
+        CancellationToken::new()
+    }
+
     fn tree() -> tempfile::TempDir {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
@@ -121,7 +146,12 @@ mod tests {
     fn listing_is_pre_order_and_stops_at_the_depth() {
         let place = tree();
         let names = Accounts::default().names();
-        let list = |depth| shown(place.path(), &list(place.path(), depth, &names).unwrap());
+        let list = |depth| {
+            shown(
+                place.path(),
+                &list(place.path(), depth, &names, &wanted()).unwrap(),
+            )
+        };
         assert!(list(0).is_empty());
         assert_eq!(list(1), ["a.txt", "b", "z.rs"]);
         assert_eq!(
@@ -136,7 +166,7 @@ mod tests {
         let place = tree();
         let names = Accounts::default().names();
         let status = |path: &str| {
-            list(&place.path().join(path), 1, &names)
+            list(&place.path().join(path), 1, &names, &wanted())
                 .unwrap_err()
                 .status()
         };
@@ -150,7 +180,7 @@ mod tests {
         let place = tree();
         let names = Accounts::default().names();
         let search = |path: &str, pattern: &str| {
-            let found = search(&place.path().join(path), pattern, &names)?;
+            let found = search(&place.path().join(path), pattern, &names, &wanted())?;
             Ok::<_, ApiError>(shown(place.path(), &found))
         };
         assert_eq!(
@@ -161,5 +191,9 @@ mod tests {
         assert_eq!(search("b/link.txt", "").unwrap(), ["b/link.txt"]);
         assert_eq!(search("absent", "").unwrap_err().status(), 404);
         assert_eq!(search("", "[").unwrap_err().status(), 500);
+        let unwanted = wanted();
+        unwanted.cancel();
+        assert!(super::search(place.path(), "", &names, &unwanted).is_err());
+        assert!(list(place.path(), 1, &names, &unwanted).is_err());
     }
 }

@@ -9,7 +9,9 @@ use axum::{
 use osb_protocol::execd::file::{FileInfo, Move, Permission, Replaced, Replacement};
 use serde_json::{Map, Value};
 
-use super::{blocking, download, entries, info, permission, relocate, replace, upload};
+use super::{
+    blocking, blocking_while_wanted, download, entries, info, permission, relocate, replace, upload,
+};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
@@ -124,9 +126,9 @@ async fn replace_text(
 async fn search(State(app): State<App>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
     let given = path_of(&query)?;
     let pattern = query.get("pattern").unwrap_or_default().to_owned();
-    let found = blocking(move || {
+    let found = blocking_while_wanted(move |unwanted| {
         let root = path::resolve(&given, &app.environment)?;
-        entries::search(&root, &pattern, &app.accounts.names())
+        entries::search(&root, &pattern, &app.accounts.names(), unwanted)
     });
     Ok(Json(found.await?))
 }
@@ -139,9 +141,9 @@ async fn list(State(app): State<App>, query: Query) -> ApiResult<Json<Vec<FileIn
             .parse()
             .map_err(|_| ApiError::invalid(format!("invalid query parameter 'depth': {depth}")))?,
     };
-    let found = blocking(move || {
+    let found = blocking_while_wanted(move |unwanted| {
         let root = path::resolve(&given, &app.environment)?;
-        entries::list(&root, depth, &app.accounts.names())
+        entries::list(&root, depth, &app.accounts.names(), unwanted)
     });
     Ok(Json(found.await?))
 }

@@ -21,6 +21,7 @@ use super::{
     multipart::{Multipart, MultipartError},
     permission::Change,
     target::Target,
+    thread,
 };
 use crate::{
     app::App,
@@ -204,17 +205,20 @@ async fn write_all<W: Write + Send + 'static>(
     form: &mut Multipart<&mut BodyDataStream>,
     to: W,
 ) -> ApiResult<W> {
-    let mut writing = Writing::start(to, Vec::new());
+    let mut writing = Writing::Nothing(to);
     let (mut pieces, mut len) = (Vec::new(), 0);
     while let Some(bytes) = form.chunk().await.map_err(|error| no_form(&error))? {
         len += bytes.len();
         pieces.push(bytes);
         if len >= limits::UPLOAD_WRITE {
-            writing = Writing::start(writing.end().await?, std::mem::take(&mut pieces));
+            writing = Writing::start(writing.end().await?, std::mem::take(&mut pieces)).await;
             len = 0;
         }
     }
-    Writing::start(writing.end().await?, pieces).end().await
+    Writing::start(writing.end().await?, pieces)
+        .await
+        .end()
+        .await
 }
 
 /// A write on its way.
@@ -224,11 +228,13 @@ enum Writing<W> {
 }
 
 impl<W: Write + Send + 'static> Writing<W> {
-    fn start(mut to: W, pieces: Vec<Bytes>) -> Self {
+    async fn start(mut to: W, pieces: Vec<Bytes>) -> Self {
         if pieces.is_empty() {
             return Self::Nothing(to);
         }
+        let thread = thread().await;
         Self::Pieces(tokio::task::spawn_blocking(move || {
+            let _thread = thread;
             pieces.iter().try_for_each(|piece| to.write_all(piece))?;
             Ok(to)
         }))
