@@ -33,6 +33,22 @@ async fn a_long_line_is_one_event() {
 }
 
 #[tokio::test]
+async fn a_long_line_is_not_in_memory_escaped() {
+    const LEN: usize = 24 << 20;
+    let daemon = daemon();
+    let text = format!("head -c {LEN} /dev/zero");
+    let events = daemon.run(json!({ "command": text })).await;
+    let lines = texts(&events, EventKind::Stdout);
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].len() == LEN && lines[0].bytes().all(|byte| byte == 0));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let most = most.unwrap().trim().trim_end_matches(" kB");
+    // Escaped it would be 144 MiB.
+    assert!(most.parse::<usize>().unwrap() < 100 << 10, "{most} KiB");
+}
+
+#[tokio::test]
 async fn a_slow_reader_stalls_nobody_and_loses_nothing() {
     let daemon = daemon();
     let text = "seq 1 2000000 | tee /dev/stderr | wc -c > /dev/null; echo done > \"$MARK\"";

@@ -5,7 +5,7 @@ use osb_protocol::execd::pty::{REPLAY, STDERR, STDIN, STDOUT, ServerFrame};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
+    MaybeTlsStream, WebSocketStream, client_async, connect_async,
     tungstenite::{Error, Message},
 };
 
@@ -295,6 +295,27 @@ async fn one_holder_at_a_time_and_takeover() {
         }
     }
     assert_eq!(answers, 1, "one of them holds it");
+}
+
+#[tokio::test]
+async fn a_holder_that_reads_nothing_is_taken_over() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({ "command": "yes" })).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let address = ([127, 0, 0, 1], daemon.port()).into();
+    let stream = socket.connect(address).await.unwrap();
+    let url = format!("ws://127.0.0.1:{}/pty/{id}/ws?pty=0", daemon.port());
+    let (stalled, _) = client_async(url, stream).await.unwrap();
+    // More than the kernel takes for a client: the holder is behind, and something is being sent.
+    eventually("the holder is far behind", async || {
+        let status = daemon.get(&format!("/pty/{id}")).await.json();
+        (status["output_offset"].as_u64().unwrap() > 5 << 20).then_some(())
+    })
+    .await;
+    let mut second = Terminal::attach(&daemon, &id, "takeover=1").await;
+    second.until("y\ny\n").await;
+    drop(stalled);
 }
 
 #[tokio::test]

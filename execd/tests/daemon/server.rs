@@ -12,7 +12,7 @@ use crate::support::{Daemon, daemon, texts};
 const TOKEN: &str = "a-token-of-this-test";
 
 fn guarded() -> Daemon {
-    Daemon::start(&["--port", "0"], |command| {
+    Daemon::confined(&["--port", "0"], |command| {
         command.env("EXECD_ACCESS_TOKEN", TOKEN);
     })
 }
@@ -63,17 +63,18 @@ async fn every_route_but_ping_wants_the_token() {
 #[tokio::test]
 async fn no_process_sees_the_token() {
     let daemon = guarded().with_header("x-execd-access-token", TOKEN);
-    let text = "env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/$PPID/environ 2>&1";
-    let events = daemon.run(json!({ "command": text })).await;
+    let text = "env; tr '\\0' '\\n' < /proc/self/environ; \
+                cat /proc/$PPID/environ /proc/$PPID/mem > \"$COPY\" 2> /dev/null || echo refused";
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join("copy");
+    let events = daemon
+        .run(json!({ "command": text, "envs": { "COPY": &copy } }))
+        .await;
     let seen = texts(&events, EventKind::Stdout).join("\n");
     assert!(seen.contains("PATH="));
-    if !rustix::process::geteuid().is_root() {
-        assert!(!seen.contains(TOKEN));
-    }
-    let events = daemon
-        .run(json!({ "command": "env; tr '\\0' '\\n' < /proc/self/environ" }))
-        .await;
-    assert!(!texts(&events, EventKind::Stdout).join("\n").contains(TOKEN));
+    assert!(!seen.contains(TOKEN));
+    assert!(seen.ends_with("refused"), "{seen}");
+    assert_eq!(std::fs::read(copy).unwrap(), b"");
 }
 
 #[tokio::test]

@@ -38,10 +38,28 @@ impl Daemon {
     /// Starts one and waits until it tells its address.
     pub(crate) fn start(args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_execd"));
+        command.args(args);
+        Self::launch(command, prepare)
+    }
+
+    /// Starts one that may not look into other processes, as in a container: root could otherwise.
+    pub(crate) fn confined(args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
+        let program = env!("CARGO_BIN_EXE_execd");
+        if !rustix::process::geteuid().is_root() {
+            return Self::start(args, prepare);
+        }
+        // Newer kernels let the second and the third read memory too.
+        const CAPABILITIES: &str = "-sys_ptrace,-perfmon,-sys_admin";
+        let mut command = Command::new("setpriv");
         command
-            .args(args)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped());
+            .args(["--bounding-set", CAPABILITIES, "--inh-caps", CAPABILITIES])
+            .arg(program)
+            .args(args);
+        Self::launch(command, prepare)
+    }
+
+    fn launch(mut command: Command, prepare: impl FnOnce(&mut Command)) -> Self {
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
         command
             .env_remove("EXECD_ACCESS_TOKEN")
             .env_remove("EXECD_ENVS");
