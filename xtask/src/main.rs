@@ -5,6 +5,7 @@ mod bench;
 mod build;
 mod ci;
 mod host;
+mod interrupt;
 mod process;
 mod repo;
 mod step;

@@ -5,14 +5,16 @@ use std::{
     io::{BufRead, BufReader, Read},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
+
+use crate::interrupt::{Told, tell};
 
 /// What `cargo run` tells us about ourselves. Build scripts that watch these variables would run
 /// anew each time a build comes from here instead of from a shell.
@@ -109,6 +111,7 @@ pub(crate) fn watch(
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot run {}", describe(command)))?;
+    let _told = Told::group(child.id());
     let (sender, lines) = mpsc::sync_channel::<(bool, String)>(LINE_BUFFER);
     // The readers end with their pipes. Nobody waits for them: a stray daemon may hold one open.
     if let Some(pipe) = child.stdout.take() {
@@ -128,7 +131,7 @@ pub(crate) fn watch(
         }
     };
     if timed_out {
-        kill_group(&child);
+        tell(child.id(), Signal::KILL);
     }
     let status = child
         .wait()
@@ -156,13 +159,6 @@ fn read_lines(
             line.clear();
         }
     });
-}
-
-fn kill_group(child: &Child) {
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may have ended meanwhile; that is what we want.
-        let _ = kill_process_group(pid, Signal::KILL);
-    }
 }
 
 /// The program on `PATH`, if any.

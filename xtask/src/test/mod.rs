@@ -17,6 +17,7 @@ use self::{leftovers::Inventory, tally::Tally};
 use crate::{
     build::{self, Profile},
     host::{Installer, engine},
+    interrupt::{self, interrupted},
     repo::Repo,
     step::{notice, step},
     up::ensure_base_image,
@@ -83,6 +84,9 @@ pub(crate) fn conclude(tally: Tally) -> ExitCode {
 
 /// All suites, whatever the earlier ones gave.
 pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
+    if let Err(error) = interrupt::listen() {
+        notice(&format!("Ctrl-C will leave things behind: {error:#}"));
+    }
     let installer = Installer::new(options.may_install());
     let context = Context {
         repo,
@@ -110,11 +114,17 @@ pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
         Err(_) => Ok(()),
     };
 
-    let mut tally = cargo::run(&context);
+    let mut tally = Tally::default();
+    if !interrupted() {
+        tally += cargo::run(&context);
+    }
     match (built, image, &engine) {
         (Ok(()), Ok(()), Ok(_)) => {
-            tally += python::run(&context);
-            tally += browser::run(&context);
+            for suite in [python::run, browser::run] {
+                if !interrupted() {
+                    tally += suite(&context);
+                }
+            }
         }
         (Err(error), ..) => {
             notice(&format!("FAILED: the build: {error:#}"));
@@ -125,6 +135,10 @@ pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
     }
     if let Ok(before) = &engine {
         tally += clean(&context, before);
+    }
+    if interrupted() {
+        notice("FAILED: interrupted");
+        tally += Tally::FAILED;
     }
     tally
 }

@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result};
 
 use super::{Context, server::TestServer, suite::Suite, tally::Tally};
-use crate::host::python;
+use crate::{host::python, interrupt::interrupted};
 
 /// Longest time of one suite.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -54,7 +54,7 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
         Err(error) => return context.could_not("start a server for the SDK tests", &error),
     };
     let mut tally = Tally::default();
-    for run in &RUNS {
+    for run in RUNS.iter().take_while(|_| !interrupted()) {
         tally += match one(context, &server, run) {
             Ok(counted) => counted,
             Err(error) => context.could_not(&format!("run the suite {:?}", run.name), &error),
