@@ -14,7 +14,7 @@ use crate::{
 /// file, whatever happens to its name.
 pub(super) fn apply(path: &Path, wanted: &Permission, names: &Names) -> ApiResult<()> {
     let change = Change::new(wanted, names)?;
-    change.apply(path).map_err(|error| {
+    change.apply_at(path, OFlags::empty()).map_err(|error| {
         ApiError::runtime(format!(
             "error changing permissions: {}: {error}",
             path.display()
@@ -64,9 +64,11 @@ impl Change {
         Ok(())
     }
 
-    /// The same for a file that need not be readable, nor a file: it is not opened, only held.
-    fn apply(&self, path: &Path) -> io::Result<()> {
-        let held = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    /// The same for an entry that need not be readable, nor a file: it is not opened, only held.
+    /// `flags` may say not to follow a link.
+    pub(super) fn apply_at(&self, path: &Path, flags: OFlags) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
+        let held = openat(CWD, path, flags, Mode::empty())?;
         if self.changes_owner() {
             chownat(&held, "", self.uid, self.gid, AtFlags::EMPTY_PATH)
                 .map_err(|errno| failed("owner", errno.into()))?;

@@ -7,10 +7,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, CWD, RenameFlags, Timespec, Timestamps, renameat_with, utimensat},
+    fs::{AtFlags, CWD, OFlags, RenameFlags, Timespec, Timestamps, renameat_with, utimensat},
     io::Errno,
 };
 
+use super::permission::Change;
 use crate::error::{ApiError, ApiResult};
 
 /// Deletes a file or a link; what is absent is fine.
@@ -152,7 +153,12 @@ fn keep(path: &Path, meta: &fs::Metadata) -> io::Result<()> {
     // Not everybody may give files away; then they stay ours.
     let _refused = std::os::unix::fs::lchown(path, Some(meta.uid()), Some(meta.gid()));
     if !meta.is_symlink() {
-        fs::set_permissions(path, meta.permissions())?;
+        let mode = Change {
+            mode: Some(meta.mode() & 0o7777),
+            ..Change::default()
+        };
+        // Somebody may have put a link in its place.
+        mode.apply_at(path, OFlags::NOFOLLOW)?;
     }
     let times = Timestamps {
         last_access: Timespec {
@@ -164,7 +170,8 @@ fn keep(path: &Path, meta: &fs::Metadata) -> io::Result<()> {
             tv_nsec: meta.mtime_nsec(),
         },
     };
-    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+    // Some filesystems keep their own.
+    let _refused = utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW);
     Ok(())
 }
 

@@ -4,8 +4,9 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Answer, Daemon, daemon};
+use crate::support::{Answer, Daemon, daemon, eventually};
 
 /// A form as the official SDK writes it.
 fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
@@ -36,6 +37,31 @@ fn metadata(path: &Path) -> Vec<u8> {
     json!({ "path": path, "owner": null, "group": null, "mode": 640 })
         .to_string()
         .into_bytes()
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_after_an_upload() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    let body = form(&[("metadata", &metadata(&path)), ("file", b"text")]);
+    let epilogue = "what follows the last part means nothing";
+    let head = format!(
+        "POST /files/upload HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\
+         content-type: multipart/form-data; boundary=xyz\r\n\r\n",
+        body.len() + epilogue.len()
+    );
+    let mut client = tokio::net::TcpStream::connect(("127.0.0.1", daemon.port()))
+        .await
+        .unwrap();
+    client.write_all(head.as_bytes()).await.unwrap();
+    client.write_all(&body).await.unwrap();
+    eventually("the file is there", async || path.exists().then_some(())).await;
+    let rest = format!("{epilogue}GET /ping HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    client.write_all(rest.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    client.read_to_string(&mut answers).await.unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
 }
 
 #[tokio::test]
