@@ -135,6 +135,7 @@ fn first_special(text: &[u8]) -> Option<usize> {
 }
 
 fn valid(out: &mut Vec<u8>, mut text: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     while let Some(at) = first_special(text) {
         out.extend_from_slice(&text[..at]);
         text = &text[at..];
@@ -148,8 +149,9 @@ fn valid(out: &mut Vec<u8>, mut text: &[u8]) {
             [0xE2, 0x80, 0xA8, ..] => (b"\\u2028", 3),
             [0xE2, 0x80, 0xA9, ..] => (b"\\u2029", 3),
             [control @ ..0x20, ..] => {
-                write!(out, "\\u{control:04x}").expect("writing to memory succeeds");
-                (b"", 1)
+                out.extend_from_slice(b"\\u00");
+                out.push(b'0' + (control >> 4));
+                (&HEX[usize::from(control & 0xF)..][..1], 1)
             }
             other => (&other[..1], 1),
         };
