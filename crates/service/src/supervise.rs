@@ -58,7 +58,8 @@ impl Supervisor {
             std::mem::forget(reported);
             output
         };
-        self.tasks.spawn(task.instrument(info_span!("task", task = name)))
+        self.tasks
+            .spawn(task.instrument(info_span!("task", task = name)))
     }
 
     /// Starts a task that is dropped as soon as the supervisor stops: for work that may be cut at
