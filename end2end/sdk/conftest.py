@@ -1,14 +1,17 @@
 """Fixtures: the SDK in each flavour and route, and a sandbox to use without changing it."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from opensandbox.exceptions import SandboxApiException
 
 from flavour import Asyncio, Blocking
 from target import Target
+from waiting import wait_until
 
 #: What the tests ask for, and what metrics must therefore report.
 RESOURCES = {"cpu": "500m", "memory": "256Mi"}
@@ -56,13 +59,20 @@ class Sdk:
         return self.flavour.handlers(**callbacks)
 
     def clean(self) -> None:
-        """Deletes what tests left, which they may: a sandbox that is gone already is fine."""
+        """Deletes what tests left, and waits until it is gone: the server may be stopped next."""
         for box in self.created:
-            try:
+            with contextlib.suppress(SandboxApiException):
                 box.kill()
-            except Exception as error:
-                assert getattr(error, "status_code", None) == 404, error
+        for box in self.created:
+            wait_until(f"sandbox {box.id} is gone", lambda box=box: self.is_gone(box))
             box.close()
+
+    def is_gone(self, box: Any) -> bool:
+        try:
+            box.get_info()
+        except SandboxApiException as error:
+            return error.status_code == 404
+        return False
 
 
 @pytest.fixture(scope="session", params=ROUTES, ids=route_id)
