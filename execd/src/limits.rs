@@ -124,6 +124,8 @@ pub const PTY_MESSAGE: usize = 1 << 20;
 pub const PTY_INPUT: usize = 1 << 20;
 /// The same in messages, which may be small.
 pub const PTY_INPUT_FRAMES: usize = 4096;
+/// How long the input of a client that left may take to reach the process. Less than a takeover waits.
+pub const PTY_LAST_INPUT: Duration = Duration::from_secs(1);
 /// Until a holder has let go (contract: execd §9.3, also for the four below).
 pub const PTY_TAKEOVER: Duration = Duration::from_secs(5);
 /// Between two pings to a client.

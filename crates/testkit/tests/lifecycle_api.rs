@@ -8,6 +8,10 @@ use osb_runtime::sim::Faults;
 use osb_testkit::{API_KEY, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 async fn answer(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
     let response = request.send().await.unwrap();
@@ -523,5 +527,31 @@ async fn garbage_is_answered_with_the_field() {
         answer(event.json(&good)).await,
         (StatusCode::NO_CONTENT, Value::Null)
     );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_request_leaves_its_connection_usable() {
+    let (server, _sim) = TestServer::sim().await.unwrap();
+    let body = "x".repeat(300_000);
+    for (key, status) in [("wrong", "401"), (API_KEY, "422")] {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let (mut answers, mut requests) = stream.into_split();
+        let length = body.len();
+        let refused = format!(
+            "POST /v1/sandboxes HTTP/1.1\r\nHost: a\r\nOPEN-SANDBOX-API-KEY: {key}\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        let next = "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let send = async {
+            requests.write_all(refused.as_bytes()).await.unwrap();
+            requests.write_all(next.as_bytes()).await.unwrap();
+        };
+        let mut text = String::new();
+        let (_, read) = tokio::join!(send, answers.read_to_string(&mut text));
+        read.unwrap();
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
+        assert!(text.contains("HTTP/1.1 200 OK"), "{text}");
+    }
     server.stop().await;
 }

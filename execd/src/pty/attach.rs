@@ -9,7 +9,7 @@ use osb_protocol::execd::{
     pty::{self, ClientFrame, PtyMode, PtyRole, ServerFrame},
 };
 use rustix::process::Signal;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -129,24 +129,29 @@ impl Connection {
     /// Serves until one side ends, or somebody else ends it: that never waits for the client, also
     /// not while something is being sent.
     async fn serve(
-        self,
+        mut self,
         sender: &mut Sender,
         receiver: Receiver,
         evicted: &CancellationToken,
     ) -> Result<Ended, Gone> {
         let session = Arc::clone(&self.session);
         let stopping = self.app.tasks.stopping().clone();
-        tokio::select! {
+        let run = Arc::clone(&self.run);
+        let ended = tokio::select! {
             biased;
             () = evicted.cancelled() => Ok(Some((pty::CLOSE_TAKEN_OVER, "TAKEN_OVER"))),
             () = session.deleted.cancelled() => Ok(Some((CLOSE_NORMAL, DELETED))),
             () = stopping.cancelled() => Ok(Some((CLOSE_AWAY, "execd stops"))),
             ended = self.talk(sender, receiver) => ended,
-        }
+        };
+        // What a client typed before it went away is the process's.
+        let rest = self.input.finish(&run.running.input);
+        let _unread = timeout(limits::PTY_LAST_INPUT, rest).await;
+        ended
     }
 
     /// Replay, `connected`, then everything both ways until one side ends.
-    async fn talk(mut self, sender: &mut Sender, mut receiver: Receiver) -> Result<Ended, Gone> {
+    async fn talk(&mut self, sender: &mut Sender, mut receiver: Receiver) -> Result<Ended, Gone> {
         self.greet(sender).await?;
         let mut end = self.run.end.subscribe();
         let mut ping = interval_at(Instant::now() + limits::PTY_PING, limits::PTY_PING);

@@ -48,6 +48,17 @@ impl Input {
         }
         Ok(())
     }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// When nobody reads any more.
+    pub(super) async fn finish(&mut self, end: &End) -> io::Result<()> {
+        while !self.queue.is_empty() {
+            self.write(end).await?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

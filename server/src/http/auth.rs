@@ -12,7 +12,7 @@ use osb_protocol::{error::code, headers};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
-use super::{console::Keys, error::ApiError};
+use super::{console::Keys, error::ApiError, extract};
 
 /// The keys that open the API; none means that it is open to everybody.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +95,10 @@ pub(super) async fn require(
     next: Next,
 ) -> Response {
     match keys.judge(request.headers()).refusal() {
-        Some(refusal) => refusal.into_response(),
+        Some(refusal) => {
+            extract::drain(request.into_body()).await;
+            refusal.into_response()
+        }
         None => next.run(request).await,
     }
 }

@@ -1,7 +1,9 @@
 //! Extractors that answer in the contract's form when a request cannot be read.
 
+use std::time::Duration;
+
 use axum::{
-    body::Bytes,
+    body::{Body, Bytes},
     extract::{FromRequest, FromRequestParts, Request, rejection::BytesRejection},
 };
 use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
@@ -12,6 +14,9 @@ use super::error::ApiError;
 
 /// Largest JSON body of the lifecycle API, in bytes.
 pub(super) const JSON_BODY_MAX: usize = 1 << 20;
+
+/// Longest time to read the rest of a refused request.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// A JSON body of any shape; the domain says what is wrong with it.
 pub(super) struct JsonBody(pub(super) Value);
@@ -31,6 +36,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
             essence == "application/json" || essence.ends_with("+json")
         });
         if !is_json {
+            drain(request.into_body()).await;
             let message = "the body must be JSON with Content-Type: application/json";
             return Err(whole_body("json_invalid", message));
         }
@@ -43,6 +49,13 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
             whole_body("json_invalid", message)
         })
     }
+}
+
+/// Reads and forgets the rest of a request that is refused. hyper closes a connection whose request
+/// was not read, and a client that reuses it then finds it closed under its next request.
+pub(super) async fn drain(body: Body) {
+    // Beyond either bound the connection may as well be closed.
+    let _ = tokio::time::timeout(DRAIN_TIME, axum::body::to_bytes(body, JSON_BODY_MAX)).await;
 }
 
 fn whole_body(kind: &str, message: impl Into<String>) -> ApiError {
