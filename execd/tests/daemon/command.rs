@@ -148,8 +148,10 @@ async fn an_interrupt_goes_on_without_its_client() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let ready = place.path().join("ready");
-    let text = "trap '' TERM; echo > \"$READY\"; while :; do sleep 0.05; done";
-    let body = json!({ "command": text, "background": true, "envs": { "READY": &ready } });
+    let heard = place.path().join("heard");
+    let text = "trap 'echo > \"$HEARD\"' TERM; echo > \"$READY\"; while :; do sleep 0.05; done";
+    let envs = json!({ "READY": &ready, "HEARD": &heard });
+    let body = json!({ "command": text, "background": true, "envs": envs });
     let started = daemon.post("/command", body).await;
     let id = events(&started.body)[0].text.clone();
     eventually("the trap is set", async || ready.exists().then_some(())).await;
@@ -158,6 +160,7 @@ async fn an_interrupt_goes_on_without_its_client() {
         .unwrap();
     let request = format!("DELETE /command?id={id} HTTP/1.1\r\nhost: x\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
+    eventually("SIGTERM arrived", async || heard.exists().then_some(())).await;
     drop(client);
     eventually("the command was killed", async || {
         let status = daemon.get(&format!("/command/status/{id}")).await.json();
