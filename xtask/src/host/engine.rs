@@ -20,6 +20,12 @@ use crate::{
 /// Longest time a fresh engine may take to answer.
 const ENGINE_START: Duration = Duration::from_secs(60);
 
+/// Where the engine and its helper keep their process ids.
+const PID_FILES: [&str; 2] = [
+    "/var/run/docker.pid",
+    "/var/run/docker/containerd/containerd.pid",
+];
+
 /// Version of the engine that answers, if one does.
 pub(crate) fn version() -> Option<String> {
     find_program("docker")?;
@@ -71,6 +77,9 @@ fn start() -> Result<()> {
 
 fn spawn_daemon(log: &Path) -> Result<u32> {
     debug_assert!(is_root(), "the caller checked that we may install");
+    for file in PID_FILES {
+        forget_dead(Path::new(file))?;
+    }
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let child = Command::new("setsid")
         .arg("dockerd")
@@ -82,6 +91,28 @@ fn spawn_daemon(log: &Path) -> Result<u32> {
     Ok(child.id())
 }
 
+/// An engine that was killed leaves its process id behind, and the next one refuses to start as long
+/// as a process by that number is there, be it a zombie or somebody else's.
+fn forget_dead(file: &Path) -> Result<()> {
+    let Ok(text) = fs::read_to_string(file) else {
+        return Ok(());
+    };
+    let stat = fs::read_to_string(format!("/proc/{}/stat", text.trim())).unwrap_or_default();
+    if runs_an_engine(&stat) {
+        return Ok(());
+    }
+    fs::remove_file(file).with_context(|| format!("cannot remove the stale {}", file.display()))
+}
+
+/// Whether a line of `/proc/PID/stat` is of a live engine process.
+fn runs_an_engine(stat: &str) -> bool {
+    let Some((before, after)) = stat.rsplit_once(')') else {
+        return false;
+    };
+    let name = before.split_once('(').map_or("", |(_, name)| name);
+    matches!(name, "dockerd" | "containerd") && !after.trim_start().starts_with('Z')
+}
+
 fn answers() -> Result<()> {
     if until(ENGINE_START, || version().is_some()) {
         Ok(())
@@ -90,5 +121,19 @@ fn answers() -> Result<()> {
             "the Docker engine did not answer within {} s",
             ENGINE_START.as_secs()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_live_engine_keeps_its_process_id() {
+        assert!(runs_an_engine("77 (dockerd) S 1 77 77 0"));
+        assert!(runs_an_engine("78 (containerd) R 77 78 78 0"));
+        assert!(!runs_an_engine("77 (dockerd) Z 1 77 77 0"));
+        assert!(!runs_an_engine("77 (bash) S 1 77 77 0"));
+        assert!(!runs_an_engine(""));
     }
 }
