@@ -1,7 +1,7 @@
 //! HTTP: extract, call the domain, map the error. No rule about sandboxes lives here.
 //!
 //! ```text
-//!             ┌ overload ─ request id ─ panic guard ┐
+//!             ┌ request id ─ overload ─ panic guard ┐
 //!  connection ┤  /console/…      session, no CORS   ├─▶ console
 //!   (serve)   │  /…/proxy/…      CORS, no key       ├─▶ proxy ─▶ sandbox
 //!             │  /v1/… and /…    CORS, API key      ├─▶ lifecycle
