@@ -10,7 +10,7 @@ use std::{collections::HashMap, path::Path};
 
 use bollard::{
     Docker,
-    models::{ContainerCreateBody, HostConfig, VolumeCreateRequest},
+    models::{ContainerCreateBody, HostConfig, Volume, VolumeCreateRequest},
     query_parameters::{
         ContainerArchiveInfoOptionsBuilder, CreateContainerOptionsBuilder,
         ListVolumesOptionsBuilder, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
@@ -18,6 +18,7 @@ use bollard::{
     },
 };
 use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
 use rand::RngExt;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex, OnceCell};
@@ -28,6 +29,8 @@ use crate::RuntimeError;
 
 /// Where the volume appears in a sandbox. `/opt/opensandbox` itself stays writable.
 pub(super) const MOUNT: &str = "/opt/opensandbox/.dist";
+/// How long an unused volume of another installation is left alone.
+const FOREIGN_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// execd inside a sandbox.
 pub(super) const EXECD: &str = "/opt/opensandbox/.dist/execd";
 
@@ -180,11 +183,11 @@ impl ExecdVolume {
         Ok(())
     }
 
-    /// Removes the volumes of other execd builds that nobody uses any more.
+    /// Removes the volumes of other execd builds that nobody uses any more: our own at once, those
+    /// of other installations when they are old. One that its installation wants again is made
+    /// anew.
     pub(super) async fn sweep_other_builds(&self, docker: &Docker) -> Result<(), RuntimeError> {
-        // Another installation may be about to use its own.
-        let ours = format!("{}={}", labels::SERVER, self.instance);
-        let filter = HashMap::from([("label", vec![labels::EXECD_BUILD, ours.as_str()])]);
+        let filter = HashMap::from([("label", vec![labels::EXECD_BUILD])]);
         let options = ListVolumesOptionsBuilder::default()
             .filters(&filter)
             .build();
@@ -192,8 +195,9 @@ impl ExecdVolume {
             .list_volumes(Some(options))
             .await
             .map_err(|error| error::other("list volumes", &error))?;
+        let now = Timestamp::now();
         let old = list.volumes.unwrap_or_default().into_iter();
-        for volume in old.filter(|volume| volume.name != self.name) {
+        for volume in old.filter(|volume| self.is_useless(volume, now)) {
             match docker
                 .remove_volume(&volume.name, None::<RemoveVolumeOptions>)
                 .await
@@ -207,6 +211,20 @@ impl ExecdVolume {
             }
         }
         Ok(())
+    }
+
+    /// Whether the volume may go if nobody uses it. Another installation may be about to use its
+    /// own, so that gets its time.
+    fn is_useless(&self, volume: &Volume, now: Timestamp) -> bool {
+        if volume.name == self.name {
+            return false;
+        }
+        if volume.labels.get(labels::SERVER) == Some(&self.instance) {
+            return true;
+        }
+        let made = volume.created_at.as_deref();
+        made.and_then(|made| made.parse::<Timestamp>().ok())
+            .is_some_and(|made| now.duration_since(made) > FOREIGN_KEPT)
     }
 }
 
@@ -233,4 +251,49 @@ fn tar_of(binary: &[u8]) -> Result<Bytes, RuntimeError> {
             reason: "cannot pack the binary".to_owned(),
             source: Some(source.into()),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_of_others_go_only_when_they_are_old() {
+        let own = ExecdVolume {
+            name: "opensandbox-execd-new".to_owned(),
+            build: "new".to_owned(),
+            instance: "us".to_owned(),
+            binary: Bytes::new(),
+            filled: OnceCell::new(),
+            refilling: Mutex::new(()),
+        };
+        let now = "2026-11-21T12:00:00Z".parse().unwrap();
+        let useless = |name: &str, server: Option<&str>, made: Option<&str>| {
+            let server = server.map(|server| (labels::SERVER.to_owned(), server.to_owned()));
+            own.is_useless(
+                &Volume {
+                    name: name.to_owned(),
+                    labels: server.into_iter().collect(),
+                    created_at: made.map(str::to_owned),
+                    ..Volume::default()
+                },
+                now,
+            )
+        };
+        let (old, fresh) = (
+            Some("2026-11-20T19:59:59+08:00"),
+            Some("2026-11-20T12:00:01Z"),
+        );
+        assert!(!useless("opensandbox-execd-new", Some("us"), old));
+        assert!(useless("opensandbox-execd-a", Some("us"), fresh));
+        assert!(useless("opensandbox-execd-a", Some("them"), old));
+        assert!(useless("opensandbox-execd-a", None, old));
+        assert!(!useless("opensandbox-execd-a", Some("them"), fresh));
+        assert!(!useless("opensandbox-execd-a", Some("them"), None));
+        assert!(!useless(
+            "opensandbox-execd-a",
+            Some("them"),
+            Some("yesterday")
+        ));
+    }
 }
