@@ -15,6 +15,8 @@ mod create;
 mod engine;
 mod error;
 mod execd_volume;
+#[cfg(test)]
+mod fake_engine;
 mod image;
 mod labels;
 mod network;

@@ -4,9 +4,11 @@ use std::{collections::HashMap, time::Duration};
 
 use bollard::{
     Docker,
-    models::ContainerSummaryStateEnum,
+    errors::Error,
+    models::ContainerStateStatusEnum,
     query_parameters::{
-        ListContainersOptionsBuilder, RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder,
+        InspectContainerOptions, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+        WaitContainerOptionsBuilder,
     },
 };
 use futures::StreamExt;
@@ -22,14 +24,14 @@ const FOREIGN_REMOVAL: Duration = Duration::from_secs(30);
 impl DockerRuntime {
     pub(super) async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
-        remove_container(docker, &Self::container_name(id))
-            .await
-            .map_err(|error| {
-                error::unavailable(&error).unwrap_or_else(|| RuntimeError::Remove {
-                    id: id.clone(),
-                    reason: error::reason(&error),
-                })
+        let failed = |error| {
+            error::unavailable(&error).unwrap_or_else(|| RuntimeError::Remove {
+                id: id.clone(),
+                reason: error::reason(&error),
             })
+        };
+        let removed = remove_container(docker, &Self::container_name(id), Force::Yes).await;
+        removed.map(drop).map_err(failed)
     }
 
     /// Containers of ours that were made but never started, helpers of a server that died, and
@@ -58,12 +60,12 @@ impl DockerRuntime {
                     // A helper lives for milliseconds, during a create.
                     None => is_helper && !self.creating.is_empty(),
                 };
-                let never_started = container.state == Some(ContainerSummaryStateEnum::CREATED);
-                let Some(name) = container.id.filter(|_| never_started && !busy) else {
+                let Some(name) = container.id.filter(|_| !busy) else {
                     continue;
                 };
-                match remove_container(docker, &name).await {
-                    Ok(()) => info!(container = name, "removed a container that never started"),
+                match remove_never_started(docker, &name).await {
+                    Ok(true) => info!(container = name, "removed a container that never started"),
+                    Ok(false) => {}
                     Err(error) => {
                         warn!(
                             container = name,
@@ -78,42 +80,105 @@ impl DockerRuntime {
     }
 }
 
-/// Kills and removes in one call, with the anonymous volumes that the image declared: nobody else
-/// knows them.
-async fn remove_container(docker: &Docker, name: &str) -> Result<(), bollard::errors::Error> {
+/// Removes a container that no create is at, unless it has been started; answers whether it did.
+/// The list that named it may be older than the end of its create, so the engine is asked again:
+/// what nobody is at stays as it is.
+async fn remove_never_started(docker: &Docker, name: &str) -> Result<bool, Error> {
+    let container = match docker
+        .inspect_container(name, None::<InspectContainerOptions>)
+        .await
+    {
+        Err(error) if error::is_missing(&error) => return Ok(false),
+        container => container?,
+    };
+    let status = container.state.and_then(|state| state.status);
+    if status != Some(ContainerStateStatusEnum::CREATED) {
+        return Ok(false);
+    }
+    remove_container(docker, name, Force::No).await
+}
+
+/// Whether a running container is killed, or refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Force {
+    Yes,
+    No,
+}
+
+/// Removes with the anonymous volumes that the image declared, which nobody else knows; with force
+/// kills in the same call. Answers whether there was such a container.
+async fn remove_container(docker: &Docker, name: &str, force: Force) -> Result<bool, Error> {
     let options = RemoveContainerOptionsBuilder::default()
-        .force(true)
+        .force(force == Force::Yes)
         .v(true)
         .build();
     match docker.remove_container(name, Some(options)).await {
-        Err(error) if error::is_missing(&error) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error::is_missing(&error) => Ok(false),
         // Somebody else is removing it right now, which may still fail.
         Err(error)
             if error::status(&error) == Some(409)
                 && error::reason(&error).contains("already in progress") =>
         {
-            wait_until_gone(docker, name).await.unwrap_or(Err(error))
+            let gone = wait_until_gone(docker, name).await;
+            gone.unwrap_or(Err(error)).map(|()| true)
         }
-        result => result,
+        Err(error) => Err(error),
     }
 }
 
 /// Waits for a removal by somebody else; `None` when it takes too long.
-async fn wait_until_gone(
-    docker: &Docker,
-    name: &str,
-) -> Option<Result<(), bollard::errors::Error>> {
+async fn wait_until_gone(docker: &Docker, name: &str) -> Option<Result<(), Error>> {
     let options = WaitContainerOptionsBuilder::default()
         .condition("removed")
         .build();
     let mut gone = docker.wait_container(name, Some(options));
     match tokio::time::timeout(FOREIGN_REMOVAL, gone.next()).await {
         // The exit status of the container comes as an error, which does not matter here.
-        Ok(Some(Ok(_) | Err(bollard::errors::Error::DockerContainerWaitError { .. })) | None) => {
-            Some(Ok(()))
-        }
+        Ok(Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) | None) => Some(Ok(())),
         Ok(Some(Err(error))) if error::is_missing(&error) => Some(Ok(())),
         Ok(Some(Err(error))) => Some(Err(error)),
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Runtime, docker::fake_engine::FakeEngine};
+
+    fn ok(body: Value) -> (u16, String) {
+        (200, body.to_string())
+    }
+
+    /// One container of sandbox `a`, never started when it was listed; `status` is what it is now.
+    async fn swept(status: &'static str) -> Vec<String> {
+        let engine = FakeEngine::start(move |request| {
+            if request.starts_with("GET /containers/json") {
+                let labels = json!({labels::ID: "a", labels::SERVER: "us"});
+                let mine = json!([{"Id": "c1", "State": "created", "Labels": labels}]);
+                let helpers = request.contains("helper-of");
+                return ok(if helpers { json!([]) } else { mine });
+            }
+            match request {
+                "GET /containers/c1/json" => ok(json!({"State": {"Status": status}})),
+                _ if request.starts_with("GET /volumes") => ok(json!({"Volumes": []})),
+                _ => (204, String::new()),
+            }
+        })
+        .await;
+        engine.runtime().sweep().await.unwrap();
+        engine.asked("DELETE")
+    }
+
+    #[tokio::test]
+    async fn what_started_since_the_list_was_taken_is_not_swept() {
+        assert_eq!(swept("running").await, [""; 0]);
+        assert_eq!(swept("exited").await, [""; 0]);
+        let removed = swept("created").await;
+        assert_eq!(removed.len(), 1, "{removed:?}");
+        assert!(!removed[0].contains("force=true"), "{removed:?}");
     }
 }

@@ -1,0 +1,136 @@
+//! An engine that answers what a test wants: for moments that a real one does not show on request.
+
+use std::{
+    net::Ipv4Addr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bollard::{API_DEFAULT_VERSION, Docker};
+use osb_service::Supervisor;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{DockerConfig, DockerRuntime, NetworkMode};
+
+/// Seconds after which a call counts as hanging.
+const TIMEOUT: u64 = 60;
+
+type Requests = Arc<Mutex<Vec<String>>>;
+
+/// Answers over HTTP and remembers what it was asked.
+#[derive(Debug)]
+pub(super) struct FakeEngine {
+    address: String,
+    requests: Requests,
+    _tasks: Supervisor,
+}
+
+impl FakeEngine {
+    /// `answer` gets method and path with query, without the API version, and gives status and
+    /// body.
+    pub(super) async fn start(
+        answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = format!("tcp://{}", listener.local_addr().unwrap());
+        let (requests, answer) = (Requests::default(), Arc::new(answer));
+        let (tasks, seen) = (Supervisor::new(), Arc::clone(&requests));
+        let each = tasks.clone();
+        tasks.spawn_abortable("fake engine", async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
+                each.spawn_abortable("fake engine's connection", async move {
+                    // A client that hangs up has what it wanted.
+                    let _ = serve(stream, &*answer, &seen).await;
+                });
+            }
+        });
+        Self {
+            address,
+            requests,
+            _tasks: tasks,
+        }
+    }
+
+    /// A client of this engine.
+    pub(super) fn docker(&self) -> Docker {
+        Docker::connect_with_http(&self.address, TIMEOUT, API_DEFAULT_VERSION).unwrap()
+    }
+
+    /// The back end over this engine, as installation `us`.
+    pub(super) fn runtime(&self) -> DockerRuntime {
+        let config = DockerConfig {
+            instance: "us".to_owned(),
+            // Any file will do: nothing is run.
+            execd: concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into(),
+            network: NetworkMode::Host,
+            api_timeout: Duration::from_secs(TIMEOUT),
+            drop_capabilities: Vec::new(),
+            apparmor_profile: None,
+            seccomp_profile: None,
+            no_new_privileges: true,
+            pids_limit: 256,
+            port_min: 40000,
+            port_max: 60000,
+            publish_host: Ipv4Addr::LOCALHOST,
+            sandbox_env: [].into(),
+            sandbox_binds: Vec::new(),
+            oci_runtime: None,
+        };
+        let docker = self.docker();
+        DockerRuntime::over(config, move || Ok(docker.clone())).unwrap()
+    }
+
+    /// What was asked so far that begins with `start`.
+    pub(super) fn asked(&self, start: &str) -> Vec<String> {
+        let all = self.requests.lock().unwrap();
+        let matching = all.iter().filter(|request| request.starts_with(start));
+        matching.cloned().collect()
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    answer: &(dyn Fn(&str) -> (u16, String) + Send + Sync),
+    seen: &Requests,
+) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut first = String::new();
+    stream.read_line(&mut first).await?;
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        stream.read_line(&mut header).await?;
+        let header = header.trim().to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        assert_ne!(header, "transfer-encoding: chunked", "not understood here");
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    let mut words = first.split(' ');
+    let (method, target) = (words.next().unwrap(), words.next().unwrap());
+    // The version may come first.
+    let versionless = target
+        .strip_prefix("/v1.")
+        .and_then(|rest| rest.find('/').map(|at| &rest[at..]));
+    let path = versionless.unwrap_or(target);
+    let request = format!("{method} {path}");
+    let (status, body) = answer(&request);
+    seen.lock().unwrap().push(request);
+    let length = if method == "HEAD" { 0 } else { body.len() };
+    let head = format!(
+        "HTTP/1.1 {status} As asked\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&body.as_bytes()[..length]).await?;
+    stream.shutdown().await
+}
