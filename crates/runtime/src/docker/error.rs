@@ -25,7 +25,9 @@ pub(super) fn is_missing(error: &Error) -> bool {
 pub(super) fn reason(error: &Error) -> String {
     let text = match error {
         Error::DockerResponseServerError { message, .. } => message.clone(),
-        Error::DockerStreamError { error } => error.clone(),
+        Error::DockerStreamError { error } | Error::DockerContainerWaitError { error, .. } => {
+            error.clone()
+        }
         Error::RequestTimeoutError => "the engine did not answer in time".to_owned(),
         other => chain(other),
     };

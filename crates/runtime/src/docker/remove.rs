@@ -127,18 +127,32 @@ async fn remove_container(docker: &Docker, name: &str, force: Force) -> Result<b
     }
 }
 
-/// Waits for a removal by somebody else; `None` when it takes too long.
+/// Waits for a removal by somebody else; `None` when it takes too long or nobody tells its end.
 async fn wait_until_gone(docker: &Docker, name: &str) -> Option<Result<(), Error>> {
     let options = WaitContainerOptionsBuilder::default()
         .condition("removed")
         .build();
     let mut gone = docker.wait_container(name, Some(options));
+    // A removal that fails ends the wait as well: with the exit status of the container, which does
+    // not matter here, and the reason, which does. Both come as an answer or as an error.
     match tokio::time::timeout(FOREIGN_REMOVAL, gone.next()).await {
-        // The exit status of the container comes as an error, which does not matter here.
-        Ok(Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) | None) => Some(Ok(())),
+        Err(_) | Ok(None) => None,
+        Ok(Some(Ok(end))) => {
+            let reason = end.error.and_then(|error| error.message);
+            Some(removal_end(reason.unwrap_or_default(), end.status_code))
+        }
+        Ok(Some(Err(Error::DockerContainerWaitError { error, code }))) => {
+            Some(removal_end(error, code))
+        }
         Ok(Some(Err(error))) if error::is_missing(&error) => Some(Ok(())),
         Ok(Some(Err(error))) => Some(Err(error)),
-        Err(_) => None,
+    }
+}
+
+fn removal_end(error: String, code: i64) -> Result<(), Error> {
+    match error.is_empty() {
+        true => Ok(()),
+        false => Err(Error::DockerContainerWaitError { error, code }),
     }
 }
 
@@ -148,6 +162,8 @@ mod tests {
 
     use super::*;
     use crate::{Runtime, docker::fake_engine::FakeEngine};
+
+    const IN_PROGRESS: &str = r#"{"message":"removal of container x is already in progress"}"#;
 
     fn ok(body: Value) -> (u16, String) {
         (200, body.to_string())
@@ -180,5 +196,36 @@ mod tests {
         let removed = swept("created").await;
         assert_eq!(removed.len(), 1, "{removed:?}");
         assert!(!removed[0].contains("force=true"), "{removed:?}");
+    }
+
+    #[tokio::test]
+    async fn a_removal_by_somebody_else_may_fail() {
+        for (answer, gone) in [
+            (json!({"StatusCode": 0}), true),
+            (json!({"StatusCode": 137}), true),
+            (json!({"StatusCode": 137, "Error": {"Message": ""}}), true),
+            (
+                json!({"StatusCode": 0, "Error": {"Message": "busy"}}),
+                false,
+            ),
+            (
+                json!({"StatusCode": 137, "Error": {"Message": "busy"}}),
+                false,
+            ),
+        ] {
+            let told = answer.to_string();
+            let engine = FakeEngine::start(move |request| match request.split(' ').next() {
+                Some("DELETE") => (409, IN_PROGRESS.to_owned()),
+                _ => (200, told.clone()),
+            })
+            .await;
+            match engine.runtime().remove(&"a".into()).await {
+                Ok(()) => assert!(gone, "{answer}"),
+                Err(error) => {
+                    assert!(!gone, "{answer}");
+                    assert!(error.to_string().ends_with(": busy"), "{error}");
+                }
+            }
+        }
     }
 }
