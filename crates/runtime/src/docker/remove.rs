@@ -30,8 +30,33 @@ impl DockerRuntime {
                 reason: error::reason(&error),
             })
         };
-        let removed = remove_container(docker, &Self::container_name(id), Force::Yes).await;
-        removed.map(drop).map_err(failed)
+        let existed = remove_container(docker, &Self::container_name(id), Force::Yes).await;
+        if existed.map_err(failed)? {
+            return Ok(());
+        }
+        // It may have been renamed by hand.
+        for container in self.labelled(id).await? {
+            remove_container(docker, &container, Force::Yes)
+                .await
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The containers that carry the sandbox's id, whatever their names.
+    async fn labelled(&self, id: &SandboxId) -> Result<Vec<String>, RuntimeError> {
+        let label = format!("{}={id}", labels::ID);
+        let filter = HashMap::from([("label", vec![label.as_str()])]);
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filter)
+            .build();
+        let list = self.docker()?.list_containers(Some(options)).await;
+        let list = list.map_err(|error| error::other("look for the sandbox", &error))?;
+        let ours = list
+            .into_iter()
+            .filter(|container| self.is_ours(container.labels.as_ref()));
+        Ok(ours.filter_map(|container| container.id).collect())
     }
 
     /// Containers of ours that were made but never started, helpers of a server that died, and
@@ -169,6 +194,10 @@ mod tests {
         (200, body.to_string())
     }
 
+    fn missing() -> (u16, String) {
+        (404, json!({"message": "No such container"}).to_string())
+    }
+
     /// One container of sandbox `a`, never started when it was listed; `status` is what it is now.
     async fn swept(status: &'static str) -> Vec<String> {
         let engine = FakeEngine::start(move |request| {
@@ -227,5 +256,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_renamed_container_is_found_by_its_label() {
+        let engine = FakeEngine::start(|request| {
+            if request.starts_with("GET /containers/json") {
+                let of = |server: &str| json!({labels::ID: "a", labels::SERVER: server});
+                return ok(json!([
+                    {"Id": "ours", "Labels": of("us")},
+                    {"Id": "theirs", "Labels": of("them")},
+                ]));
+            }
+            match request.starts_with("DELETE /containers/ours") {
+                true => (204, String::new()),
+                false => missing(),
+            }
+        })
+        .await;
+        engine.runtime().remove(&"a".into()).await.unwrap();
+        let removed = engine.asked("DELETE");
+        assert_eq!(removed.len(), 2, "{removed:?}");
+        assert!(
+            removed[1].starts_with("DELETE /containers/ours?"),
+            "{removed:?}"
+        );
+        let engine = FakeEngine::start(|request| match request.starts_with("GET") {
+            true => ok(json!([])),
+            false => missing(),
+        })
+        .await;
+        engine.runtime().remove(&"a".into()).await.unwrap();
     }
 }
