@@ -22,8 +22,9 @@ use tracing::{debug, warn};
 use super::{DockerRuntime, KIND, container, error, image, ports, ports::Reserved};
 use crate::{CreateSpec, Observed, Ports, Progress, RuntimeError, Stage};
 
-/// How often a start is tried when another process takes the port in between.
-const PORT_ATTEMPTS: usize = 3;
+/// How often a start is tried when another process takes the port in between, or removes execd's
+/// volume.
+const ATTEMPTS: usize = 3;
 
 impl DockerRuntime {
     pub(super) async fn create_sandbox(
@@ -39,6 +40,7 @@ impl DockerRuntime {
         };
         let mut attempt = 1;
         loop {
+            let execd = self.execd.generation().await;
             let failure = match self.create_once(&spec, &staged).await {
                 Ok(observed) => return Ok(observed),
                 Err(failure) => failure,
@@ -48,16 +50,17 @@ impl DockerRuntime {
                 warn!(sandbox = %spec.id, error = %left, "a failed create stays until the sweep");
             }
             match failure {
-                Failure::PortTaken(reason) if attempt < PORT_ATTEMPTS => {
+                Failure::PortTaken(reason) if attempt < ATTEMPTS => {
                     debug!(sandbox = %spec.id, reason, "port was taken, trying others");
-                    attempt += 1;
                 }
-                Failure::NoExecd(_) if attempt < PORT_ATTEMPTS => {
-                    self.execd.refill(self.docker()?, &spec.image).await?;
-                    attempt = PORT_ATTEMPTS;
+                Failure::NoExecd(reason) if attempt < ATTEMPTS => {
+                    debug!(sandbox = %spec.id, reason, "execd is missing, providing it again");
+                    let docker = self.docker()?;
+                    self.execd.refill(docker, &spec.image, execd).await?;
                 }
                 failure => return Err(failure.into_error(&spec)),
             }
+            attempt += 1;
         }
     }
 
@@ -279,5 +282,54 @@ impl Failure {
             },
             Self::Runtime(error) => error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        Phase, Runtime,
+        docker::{execd_volume::EXECD, fake_engine::FakeEngine, labels},
+    };
+
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Progress for Silent {
+        fn reached(&self, _stage: Stage) {}
+        fn note(&self, _text: &str) {}
+    }
+
+    #[tokio::test]
+    async fn execd_may_be_missing_more_than_once() {
+        let starts = AtomicUsize::new(0);
+        let engine = FakeEngine::start(move |request| {
+            if request.ends_with("/start") {
+                let reason = format!("exec: \"{EXECD}\": no such file or directory");
+                return match starts.fetch_add(1, Ordering::Relaxed) {
+                    0 | 1 => (400, json!({"message": reason}).to_string()),
+                    _ => (204, String::new()),
+                };
+            }
+            if request.starts_with("GET /containers/sandbox-a/json") {
+                let container = json!({
+                    "Created": "2031-05-01T10:00:00Z",
+                    "Config": {"Labels": {labels::ID: "a", labels::SERVER: "us"}},
+                    "State": {"Running": true, "StartedAt": "2031-05-01T10:00:01Z"},
+                });
+                return (200, container.to_string());
+            }
+            FakeEngine::with_volumes(request)
+        })
+        .await;
+        let spec = labels::tests::spec();
+        let made = engine.runtime().create(spec, &Silent).await.unwrap();
+        assert_eq!(made.phase, Phase::Running);
+        assert_eq!(engine.asked("DELETE /volumes").len(), 2);
     }
 }

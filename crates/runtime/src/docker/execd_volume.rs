@@ -42,8 +42,8 @@ pub(super) struct ExecdVolume {
     instance: String,
     binary: Bytes,
     filled: OnceCell<()>,
-    /// One at a time: making anew begins with removing.
-    refilling: Mutex<()>,
+    /// How often the volume was made anew. One at a time: that begins with removing.
+    refilled: Mutex<u64>,
 }
 
 impl ExecdVolume {
@@ -63,7 +63,7 @@ impl ExecdVolume {
             instance: instance.to_owned(),
             binary: binary.into(),
             filled: OnceCell::new(),
-            refilling: Mutex::new(()),
+            refilled: Mutex::default(),
         })
     }
 
@@ -85,10 +85,24 @@ impl ExecdVolume {
         self.filled.initialized()
     }
 
+    /// How often the volume was made anew; one that is being made is waited for.
+    pub(super) async fn generation(&self) -> u64 {
+        *self.refilled.lock().await
+    }
+
     /// The volume turned out to be empty: somebody removed it and the engine made another one by
-    /// that name, without our label. It is made anew.
-    pub(super) async fn refill(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
-        let _one_at_a_time = self.refilling.lock().await;
+    /// that name, without our label. It is made anew, unless that happened since `seen`: the new
+    /// one may be about to be used.
+    pub(super) async fn refill(
+        &self,
+        docker: &Docker,
+        image: &str,
+        seen: u64,
+    ) -> Result<(), RuntimeError> {
+        let mut generation = self.refilled.lock().await;
+        if *generation != seen {
+            return Ok(());
+        }
         if let Err(error) = docker
             .remove_volume(&self.name, None::<RemoveVolumeOptions>)
             .await
@@ -99,7 +113,9 @@ impl ExecdVolume {
                 "volume stays"
             );
         }
-        self.fill(docker, image).await
+        self.fill(docker, image).await?;
+        *generation += 1;
+        Ok(())
     }
 
     async fn fill(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
@@ -256,6 +272,7 @@ fn tar_of(binary: &[u8]) -> Result<Bytes, RuntimeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::docker::fake_engine::FakeEngine;
 
     #[test]
     fn volumes_of_others_go_only_when_they_are_old() {
@@ -265,7 +282,7 @@ mod tests {
             instance: "us".to_owned(),
             binary: Bytes::new(),
             filled: OnceCell::new(),
-            refilling: Mutex::new(()),
+            refilled: Mutex::default(),
         };
         let now = "2026-11-21T12:00:00Z".parse().unwrap();
         let useless = |name: &str, server: Option<&str>, made: Option<&str>| {
@@ -295,5 +312,23 @@ mod tests {
             Some("them"),
             Some("yesterday")
         ));
+    }
+
+    #[tokio::test]
+    async fn creates_that_miss_execd_together_make_the_volume_anew_once() {
+        let engine = FakeEngine::start(FakeEngine::with_volumes).await;
+        let (runtime, docker) = (engine.runtime(), engine.docker());
+        let seen = runtime.execd.generation().await;
+        let refills = (0..8).map(|_| runtime.execd.refill(&docker, "debian:12", seen));
+        futures::future::try_join_all(refills).await.unwrap();
+        assert_eq!(engine.asked("DELETE /volumes").len(), 1);
+        assert_eq!(engine.asked("PUT").len(), 1);
+        let seen = runtime.execd.generation().await;
+        runtime
+            .execd
+            .refill(&docker, "debian:12", seen)
+            .await
+            .unwrap();
+        assert_eq!(engine.asked("PUT").len(), 2, "it vanished again");
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 use osb_service::Supervisor;
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -53,6 +54,23 @@ impl FakeEngine {
             requests,
             _tasks: tasks,
         }
+    }
+
+    /// Answers of an engine with every image and empty volumes, on which every call succeeds.
+    pub(super) fn with_volumes(request: &str) -> (u16, String) {
+        let (method, path) = request.split_once(' ').unwrap();
+        let body = match (method, path.split('/').nth(1)) {
+            // The file is not there yet.
+            ("HEAD", _) => return (404, String::new()),
+            ("DELETE", _) => return (204, String::new()),
+            ("POST", Some("volumes")) => json!({
+                "Name": "v", "Driver": "local", "Mountpoint": "/v", "Scope": "local",
+                "Labels": {}, "Options": {},
+            }),
+            ("POST", Some("containers")) => json!({"Id": "c", "Warnings": []}),
+            _ => json!({}),
+        };
+        (200, body.to_string())
     }
 
     /// A client of this engine.

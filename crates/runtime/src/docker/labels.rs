@@ -214,10 +214,10 @@ impl Read<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn spec() -> CreateSpec {
+    pub(in crate::docker) fn spec() -> CreateSpec {
         CreateSpec {
             id: "a".into(),
             image: "debian:12".into(),
