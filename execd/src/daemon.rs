@@ -8,7 +8,7 @@
 
 use std::{io, net::Ipv4Addr, sync::Arc};
 
-use osb_service::{Drained, Supervisor, build_info};
+use osb_service::{Drained, Supervisor, build_info::BuildInfo};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -62,7 +62,7 @@ impl DaemonError {
 ///
 /// # Errors
 /// See [`DaemonError`].
-pub async fn run(config: Config) -> Result<u8, DaemonError> {
+pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     let child_ended = signal(SignalKind::child()).map_err(DaemonError::Signals)?;
     let mut signals = match &config.entrypoint {
         Some(_) => Signals::forwarded(),
@@ -77,8 +77,7 @@ pub async fn run(config: Config) -> Result<u8, DaemonError> {
     let address = (Ipv4Addr::UNSPECIFIED, config.port);
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
-    let build = build_info::summary();
-    info!(%address, build, ?config, "execd is listening");
+    info!(%address, %build, ?config, "execd is listening");
     for flag in &config.ignored {
         warn!(flag, "this flag does nothing yet");
     }

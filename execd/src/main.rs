@@ -8,8 +8,10 @@ use osb_execd::{
     daemon::{self, DaemonError},
     limits,
 };
-use osb_service::{build_info, telemetry};
+use osb_service::{build_info::BuildInfo, telemetry};
 
+/// Which build this is.
+const BUILD: BuildInfo = BuildInfo::of(option_env!("OSB_BUILD_COMMIT"));
 /// Requests wait for the kernel, not for each other: two threads serve a sandbox well.
 const WORKERS: usize = 2;
 /// No future here goes deep.
@@ -20,7 +22,7 @@ fn main() -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     let outcome = match cli::parse(args, variable) {
         Ok(Invocation::Serve(config)) => serve(config),
-        Ok(Invocation::Version) => print(format!("execd {}\n", build_info::summary()).as_bytes()),
+        Ok(Invocation::Version) => print(format!("execd {}\n", BUILD).as_bytes()),
         Ok(Invocation::Help) => print(cli::USAGE.as_bytes()),
         Ok(Invocation::PrintEnvironment) => print_environment(),
         Err(error) => {
@@ -49,7 +51,7 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let ended = runtime.block_on(daemon::run(config));
+    let ended = runtime.block_on(daemon::run(config, BUILD));
     // Work on files that still blocks is not waited for.
     runtime.shutdown_background();
     Ok(ExitCode::from(ended?))

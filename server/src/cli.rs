@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use osb_service::build_info::BuildInfo;
 
 /// The OpenSandbox server: REST API and console.
 #[derive(Debug, Parser)]
-#[command(name = "opensandbox-server", version = osb_service::build_info::summary())]
+#[command(name = "opensandbox-server", version)]
 pub struct Cli {
     /// Configuration file; `$SANDBOX_CONFIG_PATH` or ~/.sandbox.toml when absent
     #[arg(long, value_name = "PATH")]
@@ -14,6 +15,15 @@ pub struct Cli {
     /// What to do instead of serving.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+impl Cli {
+    /// Reads the arguments of this process. Ends it where they are wrong or only ask for help.
+    #[must_use]
+    pub fn of_process(build: BuildInfo) -> Self {
+        let matches = Self::command().version(build.to_string()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
 }
 
 /// Other things than serving.

@@ -4,7 +4,6 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use clap::Parser;
 use osb_server::{
     app::App,
     cli::{Cli, Command},
@@ -12,14 +11,16 @@ use osb_server::{
     guard,
     http::serve,
 };
-use osb_service::{Drained, Supervisor, build_info, signal, telemetry};
+use osb_service::{Drained, Supervisor, build_info::BuildInfo, signal, telemetry};
 use tracing::{info, warn};
 
+/// Which build this is.
+const BUILD: BuildInfo = BuildInfo::of(option_env!("OSB_BUILD_COMMIT"));
 /// What tasks get to end after the requests have.
 const DRAIN: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::of_process(BUILD);
     let done = match cli.command {
         Some(Command::InitConfig {
             path,
@@ -72,7 +73,7 @@ async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
         path,
         unknown,
     } = loaded;
-    info!(build = build_info::summary(), config = %path.display(), "opensandbox-server");
+    info!(build = %BUILD, config = %path.display(), "opensandbox-server");
     for key in unknown {
         warn!(config = %path.display(), "{key}");
     }

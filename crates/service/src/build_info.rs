@@ -1,23 +1,37 @@
 //! Which build this is.
 
+use std::fmt;
+
 /// Release of all components: they are versioned together.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Git commit, as `cargo xtask build` sets it; `dev` otherwise.
-pub const COMMIT: &str = match option_env!("OSB_BUILD_COMMIT") {
-    Some(commit) => commit,
-    None => "dev",
-};
-
 /// `debug` or `release`.
-pub const PROFILE: &str = if cfg!(debug_assertions) {
+const PROFILE: &str = if cfg!(debug_assertions) {
     "debug"
 } else {
     "release"
 };
 
-/// One line for `--version` and the first line of the log.
-#[must_use]
-pub fn summary() -> String {
-    format!("{VERSION} ({COMMIT}, {PROFILE})")
+/// What a program says of itself in `--version` and in the first line of its log.
+///
+/// The commit comes from the program's own `main`, so that a new commit builds nothing anew but the
+/// programs themselves: `BuildInfo::of(option_env!("OSB_BUILD_COMMIT"))`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildInfo {
+    commit: Option<&'static str>,
+}
+
+impl BuildInfo {
+    /// A build of `commit`, as `cargo xtask build` sets it; `None` for a developer's build.
+    #[must_use]
+    pub const fn of(commit: Option<&'static str>) -> Self {
+        Self { commit }
+    }
+}
+
+impl fmt::Display for BuildInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let commit = self.commit.unwrap_or("dev");
+        write!(f, "{VERSION} ({commit}, {PROFILE})")
+    }
 }
