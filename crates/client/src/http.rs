@@ -30,26 +30,35 @@ const USER_AGENT: &str = concat!("OpenSandbox-Rust-SDK/", env!("CARGO_PKG_VERSIO
 /// # Errors
 /// When the TLS configuration is refused.
 pub fn default_http() -> Result<Client, Error> {
+    // A machine without certificate authorities can still talk plain HTTP.
+    builder().build().map_err(Error::from).or_else(|error| {
+        tracing::debug!(error = &error as &dyn std::error::Error, "no TLS roots");
+        plain_http()
+    })
+}
+
+/// The same for those who talk plain HTTP only, as a server does to its sandboxes: it trusts no
+/// certificate authority. Reading the machine's takes a program longer than the rest of its start.
+///
+/// # Errors
+/// When the TLS configuration is refused.
+pub fn plain_http() -> Result<Client, Error> {
+    Ok(builder().tls_certs_only([]).build()?)
+}
+
+fn builder() -> ClientBuilder {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Loses only against another thread that installs one at this moment.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
-    let builder = || -> ClientBuilder {
-        Client::builder()
-            .user_agent(USER_AGENT)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .tcp_nodelay(true)
-            // Terminals upgrade to WebSocket, which HTTP/2 connections cannot.
-            .http1_only()
-    };
-    // A machine without certificate authorities can still talk plain HTTP.
-    let client = builder().build().or_else(|error| {
-        tracing::debug!(error = &error as &dyn std::error::Error, "no TLS roots");
-        builder().tls_certs_only([]).build()
-    });
-    Ok(client?)
+    Client::builder()
+        .user_agent(USER_AGENT)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .tcp_nodelay(true)
+        // Terminals upgrade to WebSocket, which HTTP/2 connections cannot.
+        .http1_only()
 }
 
 /// One service: where it is and which headers it wants.

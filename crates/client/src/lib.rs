@@ -34,5 +34,5 @@ pub use osb_protocol as protocol;
 
 pub use error::{ApiError, Error};
 pub use execd::ExecdClient;
-pub use http::default_http;
+pub use http::{default_http, plain_http};
 pub use lifecycle::{LifecycleClient, ListSandboxes, Via};
