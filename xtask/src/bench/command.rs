@@ -2,33 +2,34 @@
 
 use std::{
     process::{Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{Options, report::Report, stats::Samples, subject::Subject};
+use super::{Options, execd::Execd, report::Report, stats::Samples};
 
 /// Commands in a row for one turn of a create.
 const PER_TURN: usize = 10;
 /// Commands at once.
 const AT_ONCE: usize = 50;
+/// Rounds of commands at once.
+const ROUNDS: usize = 10;
 
-/// Measures the round trip of `true`.
+/// Measures the round trip of `true`, alone and many at once. `place` says where execd runs.
 pub(super) async fn measure(
-    subject: &Subject,
+    execd: &Execd,
+    place: &str,
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
-    let mut server = subject.connect().await?;
-    let sandbox = subject.create_ready(&mut server).await?;
-    let (body, path) = (json!({ "command": "true" }), sandbox.path("/command"));
-    let mut execd = sandbox.execd().await?;
+    let (body, path) = (json!({ "command": "true" }), execd.path("/command"));
+    let mut connection = execd.connect().await?;
     let (mut ours, mut fork) = (Samples::default(), Samples::default());
     for _ in 0..options.turns * PER_TURN {
         let start = Instant::now();
-        let reply = execd.call("POST", &path, Some(&body)).await?;
+        let reply = connection.call("POST", &path, Some(&body)).await?;
         ours.add(start.elapsed());
         let complete = b"\"execution_complete\"";
         ensure!(
@@ -41,35 +42,62 @@ pub(super) async fn measure(
         fork.add(forked()?);
     }
     report.compare(
-        "command `true`, whole stream",
-        &ours,
+        &format!("command `true` {place}, whole stream"),
+        ours.summary(),
         "bash -c true by a fork here",
-        &fork,
+        fork.summary(),
     );
 
     let mut connections = Vec::new();
     for _ in 0..AT_ONCE {
-        connections.push(sandbox.execd().await?);
+        connections.push(execd.connect().await?);
     }
     let mut all = Samples::default();
-    let start = Instant::now();
-    let runs = connections
-        .iter_mut()
-        .map(|execd| execd.call("POST", &path, Some(&body)));
-    futures::future::try_join_all(runs).await?;
-    all.add(start.elapsed());
-    report.durations(&format!("{AT_ONCE} commands at once, all ended"), &all);
-    subject.delete(&mut server, &sandbox.id).await
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let runs = connections
+            .iter_mut()
+            .map(|execd| execd.call("POST", &path, Some(&body)));
+        futures::future::try_join_all(runs).await?;
+        all.add(start.elapsed());
+    }
+    let mut forks = Samples::default();
+    for _ in 0..ROUNDS {
+        forks.add(forked_at_once()?);
+    }
+    report.compare(
+        &format!("{AT_ONCE} commands at once {place}, all ended"),
+        all.summary(),
+        &format!("{AT_ONCE} forks here, all ended"),
+        forks.summary(),
+    );
+    Ok(())
 }
 
-fn forked() -> Result<std::time::Duration> {
-    let start = Instant::now();
-    let status = Command::new("bash")
-        .args(["-c", "true"])
+fn bash() -> Command {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", "true"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?;
+        .stderr(Stdio::null());
+    bash
+}
+
+fn forked() -> Result<Duration> {
+    let start = Instant::now();
+    let status = bash().status()?;
     ensure!(status.success(), "bash failed");
+    Ok(start.elapsed())
+}
+
+fn forked_at_once() -> Result<Duration> {
+    let start = Instant::now();
+    let mut children = Vec::with_capacity(AT_ONCE);
+    for _ in 0..AT_ONCE {
+        children.push(bash().spawn()?);
+    }
+    for mut child in children {
+        ensure!(child.wait()?.success(), "bash failed");
+    }
     Ok(start.elapsed())
 }

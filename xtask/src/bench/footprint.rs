@@ -10,7 +10,12 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{engine::Engine, report::Report, stats::Samples, subject::Subject};
+use super::{
+    engine::Engine,
+    report::Report,
+    stats::Samples,
+    subject::{Sandbox, Subject},
+};
 use crate::{
     repo::Repo,
     step::notice,
@@ -26,11 +31,13 @@ pub(super) fn at_rest(subject: &Subject, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Memory of execd in a sandbox where nothing runs, and of the server after the load.
-pub(super) async fn of_execd(subject: &Subject, report: &mut Report) -> Result<()> {
+/// Memory of execd in a sandbox where nothing ran yet, and of the server after the load.
+pub(super) async fn of_execd(
+    subject: &Subject,
+    sandbox: &Sandbox,
+    report: &mut Report,
+) -> Result<()> {
     report.bytes("server RSS after the load", resident(subject.pid())?);
-    let mut server = subject.connect().await?;
-    let sandbox = subject.create_ready(&mut server).await?;
     let container = Engine::local().inspect(&sandbox.id).await?;
     let pid = container["State"]["Pid"]
         .as_u64()
@@ -39,10 +46,10 @@ pub(super) async fn of_execd(subject: &Subject, report: &mut Report) -> Result<(
         .context("the engine gave no process id")
         .and_then(resident)
     {
-        Ok(bytes) => report.bytes("execd RSS at rest", bytes),
+        Ok(bytes) => report.bytes("execd RSS at rest in a sandbox", bytes),
         Err(error) => notice(&format!("not measured: execd RSS: {error:#}")),
     }
-    subject.delete(&mut server, &sandbox.id).await
+    Ok(())
 }
 
 /// Sizes on disk, and time from exec to the first answer.

@@ -68,12 +68,17 @@ async fn one_by_one(
     }
     report.compare(
         "create → execd answers",
-        created,
+        created.summary(),
         "raw create + start",
-        raw_started,
+        raw_started.summary(),
     );
     report.durations("delete: answered", answered);
-    report.compare("delete: gone", gone, "raw rm -f", raw_removed);
+    report.compare(
+        "delete: gone",
+        gone.summary(),
+        "raw rm -f",
+        raw_removed.summary(),
+    );
     Ok(())
 }
 
@@ -139,9 +144,9 @@ async fn at_once(
     let name = format!("{PARALLEL} creates at once, all answer");
     report.compare(
         &name,
-        &ours,
+        ours.summary(),
         &format!("{PARALLEL} raw create + start at once"),
-        &raw,
+        raw.summary(),
     );
     Ok(())
 }

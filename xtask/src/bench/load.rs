@@ -1,48 +1,100 @@
-//! A load generator: as many requests as kept connections carry.
+//! Load: one connection for latency, by us; sixteen for throughput, by wrk, which leaves the
+//! processors to what is measured.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    process::Command,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, ensure};
-use tokio::task::JoinSet;
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 
-use super::{http::Connection, stats::Samples};
+use super::{
+    http::Connection,
+    stats::{Samples, Summary},
+};
+use crate::{process::ask, repo::Repo};
 
 /// Connections of the throughput measurements.
 pub(super) const CONNECTIONS: usize = 16;
 
 /// What a load gave.
 pub(super) struct Load {
-    /// Latency of each request.
-    pub(super) latencies: Samples,
+    /// Latency of its requests.
+    pub(super) latency: Summary,
     /// Requests per second over all connections.
     pub(super) rate: f64,
 }
 
-/// Repeats a GET on every connection until the time is up.
-pub(super) async fn get(connections: Vec<Connection>, path: &str, time: Duration) -> Result<Load> {
-    let mut tasks = JoinSet::new();
+/// A URL and the headers its requests carry.
+pub(super) struct Target {
+    pub(super) url: String,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// Repeats a GET on one connection until the time is up.
+pub(super) async fn alone(mut connection: Connection, path: &str, time: Duration) -> Result<Load> {
+    let mut samples = Samples::default();
     let start = Instant::now();
-    for mut connection in connections {
-        let path = path.to_owned();
-        tasks.spawn(async move {
-            let mut latencies = Samples::default();
-            while start.elapsed() < time {
-                let sent = Instant::now();
-                let reply = connection.send("GET", &path, None).await?;
-                latencies.add(sent.elapsed());
-                ensure!(reply.status == 200, "GET {path} answered {}", reply.status);
-            }
-            Ok(latencies)
-        });
+    while start.elapsed() < time {
+        let sent = Instant::now();
+        let reply = connection.send("GET", path, None).await?;
+        samples.add(sent.elapsed());
+        ensure!(reply.status == 200, "GET {path} answered {}", reply.status);
     }
-    let mut latencies = Samples::default();
-    while let Some(ended) = tasks.join_next().await {
-        latencies.extend(ended??);
+    let latency = samples.summary();
+    let rate = rate(latency.samples, start.elapsed());
+    Ok(Load { latency, rate })
+}
+
+#[derive(Deserialize)]
+struct Counted {
+    requests: usize,
+    duration_us: u64,
+    min_us: u64,
+    median_us: u64,
+    p99_us: u64,
+    failed: u64,
+}
+
+/// Repeats a GET on [`CONNECTIONS`] connections until the time is up.
+pub(super) fn crowded(repo: &Repo, target: &Target, time: Duration) -> Result<Load> {
+    let script = repo.reports().join("wrk.lua");
+    fs::write(&script, include_str!("wrk.lua"))?;
+    let mut wrk = Command::new("wrk");
+    wrk.args(["--threads", "1", "--connections", &CONNECTIONS.to_string()])
+        .args(["--duration", &format!("{}s", time.as_secs().max(1))])
+        .arg("--script")
+        .arg(&script);
+    for (name, value) in &target.headers {
+        wrk.args(["--header", &format!("{name}: {value}")]);
     }
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a count of requests is far below 2^52"
-    )]
-    let rate = latencies.len() as f64 / start.elapsed().as_secs_f64();
-    Ok(Load { latencies, rate })
+    let told = ask(wrk.arg(&target.url))?;
+    let line = told.lines().last().unwrap_or_default();
+    let counted: Counted =
+        serde_json::from_str(line).with_context(|| format!("wrk told: {told}"))?;
+    ensure!(
+        counted.failed == 0,
+        "{} requests to {} failed",
+        counted.failed,
+        target.url
+    );
+    Ok(Load {
+        latency: Summary {
+            samples: counted.requests,
+            min: Duration::from_micros(counted.min_us),
+            median: Duration::from_micros(counted.median_us),
+            p99: Duration::from_micros(counted.p99_us),
+        },
+        rate: rate(counted.requests, Duration::from_micros(counted.duration_us)),
+    })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a count of requests is far below 2^52"
+)]
+fn rate(requests: usize, time: Duration) -> f64 {
+    requests as f64 / time.as_secs_f64().max(1e-9)
 }

@@ -6,12 +6,12 @@ use anyhow::Result;
 
 use super::{
     Options,
-    http::Connection,
     load::{self, CONNECTIONS},
+    nginx::Nginx,
     report::Report,
-    subject::Subject,
+    subject::{Sandbox, Subject},
 };
-use crate::step::notice;
+use crate::{repo::Repo, step::notice};
 
 /// Sandboxes on Docker while reads are measured.
 const FEW: usize = 10;
@@ -20,6 +20,7 @@ const MANY: usize = 1000;
 
 /// Reads with a few sandboxes, and requests through the server.
 pub(super) async fn measure(
+    repo: &Repo,
     subject: &Subject,
     options: &Options,
     report: &mut Report,
@@ -32,36 +33,64 @@ pub(super) async fn measure(
     let time = Duration::from_secs(options.seconds);
     let one = &sandboxes[0];
     let get = format!("/v1/sandboxes/{}", one.id);
-    run(subject, "GET one sandbox", &get, time, report).await?;
+    run(repo, subject, "GET one sandbox", &get, time, report).await?;
+    let name = format!("list {FEW} sandboxes");
     run(
+        repo,
         subject,
-        &format!("list {FEW} sandboxes"),
+        &name,
         "/v1/sandboxes?pageSize=50",
         time,
         report,
     )
     .await?;
-
-    let direct = load::get(vec![one.execd().await?], &one.path("/ping"), time).await?;
-    report.load("execd /ping, direct", &direct);
-    let proxied = load::get(vec![subject.connect().await?], &one.proxied("/ping"), time).await?;
-    report.compare(
-        "execd /ping, through the server",
-        &proxied.latencies,
-        "direct",
-        &direct.latencies,
-    );
-    let busy = load::get(connections(subject).await?, &one.proxied("/ping"), time).await?;
-    report.load(&format!("the same on {CONNECTIONS} connections"), &busy);
-
+    proxied(repo, subject, one, time, report).await?;
     for sandbox in &sandboxes {
         subject.delete(&mut server, &sandbox.id).await?;
     }
     Ok(())
 }
 
+/// `/ping` of a sandbox's execd: asked directly, through the server, and through nginx.
+async fn proxied(
+    repo: &Repo,
+    subject: &Subject,
+    sandbox: &Sandbox,
+    time: Duration,
+    report: &mut Report,
+) -> Result<()> {
+    let execd = &sandbox.execd;
+    let direct = load::alone(execd.connect().await?, &execd.path("/ping"), time).await?;
+    report.load("/ping of a sandbox, direct", &direct);
+    let path = sandbox.proxied("/ping");
+    let through = load::alone(subject.connect().await?, &path, time).await?;
+    report.compare(
+        "/ping through the server",
+        through.latency,
+        "direct",
+        direct.latency,
+    );
+    let through = load::crowded(repo, &subject.target(&path), time)?;
+    let name = format!("/ping through the server, {CONNECTIONS} connections");
+    if !Nginx::present() {
+        notice("not measured: nginx as a proxy; install nginx for it");
+        report.load(&name, &through);
+        return Ok(());
+    }
+    let nginx = Nginx::start(repo, execd.address(), &execd.path("/ping"))?;
+    let target = execd.target(&nginx.address, "/ping");
+    let floor = load::crowded(repo, &target, time)?;
+    report.compare_load(&name, &through, "nginx", &floor);
+    Ok(())
+}
+
 /// The same reads with many simulated sandboxes, and what the server then weighs.
-pub(super) async fn crowd(subject: &Subject, options: &Options, report: &mut Report) -> Result<()> {
+pub(super) async fn crowd(
+    repo: &Repo,
+    subject: &Subject,
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
     let mut server = subject.connect().await?;
     let mut one = String::new();
     for _ in 0..MANY {
@@ -69,22 +98,13 @@ pub(super) async fn crowd(subject: &Subject, options: &Options, report: &mut Rep
     }
     let time = Duration::from_secs(options.seconds);
     let with = format!("with {MANY} sandboxes");
-    run(
-        subject,
-        &format!("GET one, {with}"),
-        &format!("/v1/sandboxes/{one}"),
-        time,
-        report,
-    )
-    .await?;
-    run(
-        subject,
-        &format!("list a page of 50, {with}"),
+    let (name, path) = (format!("GET one, {with}"), format!("/v1/sandboxes/{one}"));
+    run(repo, subject, &name, &path, time, report).await?;
+    let (name, path) = (
+        format!("list a page of 50, {with}"),
         "/v1/sandboxes?pageSize=50",
-        time,
-        report,
-    )
-    .await?;
+    );
+    run(repo, subject, &name, path, time, report).await?;
     match super::footprint::resident(subject.pid()) {
         Ok(bytes) => report.bytes(&format!("server RSS {with}"), bytes),
         Err(error) => notice(&format!("not measured: server RSS {with}: {error:#}")),
@@ -93,23 +113,16 @@ pub(super) async fn crowd(subject: &Subject, options: &Options, report: &mut Rep
 }
 
 async fn run(
+    repo: &Repo,
     subject: &Subject,
     name: &str,
     path: &str,
     time: Duration,
     report: &mut Report,
 ) -> Result<()> {
-    let alone = load::get(vec![subject.connect().await?], path, time).await?;
+    let alone = load::alone(subject.connect().await?, path, time).await?;
     report.load(name, &alone);
-    let busy = load::get(connections(subject).await?, path, time).await?;
+    let busy = load::crowded(repo, &subject.target(path), time)?;
     report.load(&format!("{name}, {CONNECTIONS} connections"), &busy);
     Ok(())
-}
-
-async fn connections(subject: &Subject) -> Result<Vec<Connection>> {
-    let mut connections = Vec::with_capacity(CONNECTIONS);
-    for _ in 0..CONNECTIONS {
-        connections.push(subject.connect().await?);
-    }
-    Ok(connections)
 }

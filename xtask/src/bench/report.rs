@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     load::Load,
-    stats::{Samples, millis},
+    stats::{Samples, Summary, millis},
 };
 use crate::{host::engine, process::ask, repo::Repo};
 
@@ -50,13 +50,12 @@ impl Report {
 
     /// Durations of one thing.
     pub(super) fn durations(&mut self, name: &str, samples: &Samples) {
-        self.push(name, samples, String::new(), json!({}));
+        self.push(name, samples.summary(), String::new(), json!({}));
     }
 
     /// Durations beside those of a floor; the ratio is of the medians.
-    pub(super) fn compare(&mut self, name: &str, ours: &Samples, floor: &str, theirs: &Samples) {
-        let ratio = ours.median().as_secs_f64() / theirs.median().as_secs_f64().max(1e-9);
-        let ratio = (ratio * 100.0).round() / 100.0;
+    pub(super) fn compare(&mut self, name: &str, ours: Summary, floor: &str, theirs: Summary) {
+        let ratio = rounded(ours.median.as_secs_f64() / theirs.median.as_secs_f64().max(1e-9));
         let more = json!({ "floor": floor, "ratio": ratio });
         self.push(name, ours, format!("{ratio:.2} × {floor}"), more);
         self.push(&format!("  {floor}"), theirs, String::new(), json!({}));
@@ -65,12 +64,19 @@ impl Report {
     /// Latencies and throughput.
     pub(super) fn load(&mut self, name: &str, load: &Load) {
         let note = format!("{:.0} requests/s", load.rate);
-        self.push(
-            name,
-            &load.latencies,
-            note,
-            json!({ "requests_per_s": load.rate.round() }),
-        );
+        let more = json!({ "requests_per_s": load.rate.round() });
+        self.push(name, load.latency, note, more);
+    }
+
+    /// Latencies and throughput beside those of a floor; the ratio is of the throughput.
+    pub(super) fn compare_load(&mut self, name: &str, ours: &Load, floor: &str, theirs: &Load) {
+        let ratio = rounded(ours.rate / theirs.rate.max(1e-9));
+        let note = format!("{:.0} requests/s, {ratio:.2} × {floor}", ours.rate);
+        let more = json!({
+            "requests_per_s": ours.rate.round(), "floor": floor, "ratio": ratio,
+        });
+        self.push(name, ours.latency, note, more);
+        self.load(&format!("  {floor}"), theirs);
     }
 
     /// An amount of memory or disk.
@@ -87,17 +93,17 @@ impl Report {
         });
     }
 
-    fn push(&mut self, name: &str, samples: &Samples, note: String, more: Value) {
-        let mut json = samples.to_json();
+    fn push(&mut self, name: &str, summary: Summary, note: String, more: Value) {
+        let mut json = summary.to_json();
         json["name"] = Value::from(name.trim());
         if let (Some(json), Value::Object(more)) = (json.as_object_mut(), more) {
             json.extend(more);
         }
         self.rows.push(Row {
             name: name.to_owned(),
-            min: show(samples.quantile(0.0)),
-            median: show(samples.median()),
-            p99: show(samples.quantile(0.99)),
+            min: show(summary.min),
+            median: show(summary.median),
+            p99: show(summary.p99),
             note,
             json,
         });
@@ -125,6 +131,10 @@ impl Report {
         let rows: Vec<&Value> = self.rows.iter().map(|row| &row.json).collect();
         json!({ "machine": self.machine, "rows": rows })
     }
+}
+
+fn rounded(ratio: f64) -> f64 {
+    (ratio * 100.0).round() / 100.0
 }
 
 fn show(duration: Duration) -> String {

@@ -14,11 +14,6 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// Adds those of another.
-    pub(super) fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-
     /// How many.
     pub(super) fn len(&self) -> usize {
         self.0.len()
@@ -43,13 +38,34 @@ impl Samples {
         self.quantile(0.5)
     }
 
-    /// `min`, `median` and `p99` in milliseconds.
-    pub(super) fn to_json(&self) -> Value {
+    /// What is told of them.
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            samples: self.len(),
+            min: self.quantile(0.0),
+            median: self.median(),
+            p99: self.quantile(0.99),
+        }
+    }
+}
+
+/// What is told of many durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Summary {
+    pub(super) samples: usize,
+    pub(super) min: Duration,
+    pub(super) median: Duration,
+    pub(super) p99: Duration,
+}
+
+impl Summary {
+    /// The same in milliseconds.
+    pub(super) fn to_json(self) -> Value {
         json!({
-            "samples": self.len(),
-            "min_ms": millis(self.quantile(0.0)),
-            "median_ms": millis(self.median()),
-            "p99_ms": millis(self.quantile(0.99)),
+            "samples": self.samples,
+            "min_ms": millis(self.min),
+            "median_ms": millis(self.median),
+            "p99_ms": millis(self.p99),
         })
     }
 }

@@ -10,13 +10,15 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::http::Connection;
+use super::{execd::Execd, http::Connection, load::Target};
 use crate::{
     repo::Repo,
     step::notice,
     up::{BASE_IMAGE, Server, Settings, free_port, random_key, render, write_private},
 };
 
+/// Header of the key.
+const API_KEY: &str = "OPEN-SANDBOX-API-KEY";
 /// Longest time a sandbox may take to answer.
 const READY: Duration = Duration::from_secs(60);
 /// Pause between two looks at a sandbox that starts.
@@ -32,19 +34,13 @@ pub(super) struct Subject {
 pub(super) struct Sandbox {
     /// Its id.
     pub(super) id: String,
-    endpoint: Endpoint,
+    /// Its execd.
+    pub(super) execd: Execd,
 }
 
 #[derive(Deserialize)]
 struct Created {
     id: String,
-}
-
-#[derive(Deserialize)]
-struct Endpoint {
-    endpoint: String,
-    #[serde(default)]
-    headers: std::collections::BTreeMap<String, String>,
 }
 
 impl Subject {
@@ -82,10 +78,20 @@ impl Subject {
 
     /// A kept connection with the key.
     pub(super) async fn connect(&self) -> Result<Connection> {
-        let key = self.settings.api_key.as_deref().unwrap_or_default();
-        Ok(Connection::tcp(self.address())
-            .await?
-            .with_header("open-sandbox-api-key", key))
+        let connection = Connection::tcp(self.address()).await?;
+        Ok(connection.with_header(API_KEY, self.key()))
+    }
+
+    /// A path as the target of a load.
+    pub(super) fn target(&self, path: &str) -> Target {
+        Target {
+            url: format!("http://{}{path}", self.address()),
+            headers: vec![(API_KEY.to_owned(), self.key().to_owned())],
+        }
+    }
+
+    fn key(&self) -> &str {
+        self.settings.api_key.as_deref().unwrap_or_default()
     }
 
     /// Body of a create request.
@@ -112,10 +118,10 @@ impl Subject {
     pub(super) async fn create_ready(&self, connection: &mut Connection) -> Result<Sandbox> {
         let id = self.create(connection).await?;
         let path = format!("/v1/sandboxes/{id}/endpoints/44772");
-        let endpoint: Endpoint = connection.call("GET", &path, None).await?.json()?;
-        let sandbox = Sandbox { id, endpoint };
+        let execd: Execd = connection.call("GET", &path, None).await?.json()?;
+        let sandbox = Sandbox { id, execd };
         let deadline = Instant::now() + READY;
-        while !sandbox.answers().await {
+        while !sandbox.execd.answers().await {
             if Instant::now() > deadline {
                 bail!("execd of {} did not answer in {READY:?}", sandbox.id);
             }
@@ -143,38 +149,6 @@ impl Drop for Subject {
 }
 
 impl Sandbox {
-    async fn answers(&self) -> bool {
-        let Ok(mut execd) = self.execd().await else {
-            return false;
-        };
-        let path = self.path("/ping");
-        execd
-            .send("GET", &path, None)
-            .await
-            .is_ok_and(|reply| reply.status == 200)
-    }
-
-    /// A kept connection to execd at its endpoint.
-    pub(super) async fn execd(&self) -> Result<Connection> {
-        let address = self.endpoint.endpoint.split('/').next().unwrap_or_default();
-        let connection = Connection::tcp(address).await?;
-        Ok(self
-            .endpoint
-            .headers
-            .iter()
-            .fold(connection, |connection, (name, value)| {
-                connection.with_header(name, value)
-            }))
-    }
-
-    /// Path of a route of execd at its endpoint.
-    pub(super) fn path(&self, route: &str) -> String {
-        match self.endpoint.endpoint.split_once('/') {
-            Some((_, prefix)) => format!("/{prefix}{route}"),
-            None => route.to_owned(),
-        }
-    }
-
     /// Path of a route of execd through the server.
     pub(super) fn proxied(&self, route: &str) -> String {
         format!("/v1/sandboxes/{}/proxy/44772{route}", self.id)

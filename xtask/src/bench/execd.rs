@@ -1,0 +1,125 @@
+//! execd at an endpoint: in a sandbox, or alone on the loopback.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::{http::Connection, load::Target};
+use crate::{
+    repo::Repo,
+    up::{free_port, get_status, random_key, wait},
+};
+
+/// Longest time execd may take to answer.
+const START: Duration = Duration::from_secs(10);
+/// Header of execd's token.
+const TOKEN: &str = "X-EXECD-ACCESS-TOKEN";
+
+/// Where an execd is, as the server's endpoints tell it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Execd {
+    endpoint: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+impl Execd {
+    /// `host:port`.
+    pub(super) fn address(&self) -> &str {
+        self.endpoint.split('/').next().unwrap_or_default()
+    }
+
+    /// A kept connection.
+    pub(super) async fn connect(&self) -> Result<Connection> {
+        let connection = Connection::tcp(self.address()).await?;
+        let headers = self.headers.iter();
+        Ok(headers.fold(connection, |connection, (name, value)| {
+            connection.with_header(name, value)
+        }))
+    }
+
+    /// Path of one of its routes.
+    pub(super) fn path(&self, route: &str) -> String {
+        match self.endpoint.split_once('/') {
+            Some((_, prefix)) => format!("/{prefix}{route}"),
+            None => route.to_owned(),
+        }
+    }
+
+    /// The same as a target of a load, at this address or at that of a proxy before it.
+    pub(super) fn target(&self, address: &str, route: &str) -> Target {
+        let headers = self.headers.iter();
+        Target {
+            url: format!("http://{address}{}", self.path(route)),
+            headers: headers
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        }
+    }
+
+    /// Whether it answers now.
+    pub(super) async fn answers(&self) -> bool {
+        let Ok(mut execd) = self.connect().await else {
+            return false;
+        };
+        let reply = execd.send("GET", &self.path("/ping"), None).await;
+        reply.is_ok_and(|reply| reply.status == 200)
+    }
+}
+
+/// An execd of this machine, without a sandbox around it; ends when dropped.
+pub(super) struct Alone {
+    child: Child,
+    /// Where it is.
+    pub(super) execd: Execd,
+}
+
+impl Alone {
+    /// Starts the release build on a free port.
+    pub(super) fn start(repo: &Repo) -> Result<Self> {
+        let dir = repo.reports().join("bench-execd");
+        fs::create_dir_all(&dir)?;
+        let (port, token) = (free_port()?, random_key()?);
+        let log = fs::File::create(dir.join("execd.log"))?;
+        let child = Command::new(repo.dist().join("execd"))
+            .args(["--port", &port.to_string()])
+            .env("EXECD_ACCESS_TOKEN", &token)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start execd")?;
+        let alone = Self {
+            child,
+            execd: Execd {
+                endpoint: format!("127.0.0.1:{port}"),
+                headers: BTreeMap::from([(TOKEN.to_owned(), token)]),
+            },
+        };
+        let answers = || get_status(alone.execd.address(), "/ping").is_some();
+        if wait::until(START, answers) {
+            Ok(alone)
+        } else {
+            bail!("execd does not answer; see {}", dir.display())
+        }
+    }
+
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // Nothing of it is worth keeping; one that ended before is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

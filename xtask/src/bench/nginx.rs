@@ -1,0 +1,92 @@
+//! nginx as a proxy: the floor of ours.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{
+    process::find_program,
+    repo::Repo,
+    up::{free_port, get_status, wait},
+};
+
+/// Longest time nginx may take to answer.
+const START: Duration = Duration::from_secs(10);
+
+/// nginx in front of one upstream; ends when dropped.
+pub(super) struct Nginx {
+    child: Child,
+    /// `host:port`.
+    pub(super) address: String,
+}
+
+impl Nginx {
+    /// Whether it is on this machine. It is not installed for a bench: Debian's package would start
+    /// a web server on port 80.
+    pub(super) fn present() -> bool {
+        find_program("nginx").is_some()
+    }
+
+    /// Starts it in front of `upstream`, a `host:port`. `probe` is a path that answers 200 or 401.
+    pub(super) fn start(repo: &Repo, upstream: &str, probe: &str) -> Result<Self> {
+        let dir = repo.reports().join("bench-nginx");
+        fs::create_dir_all(&dir)?;
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let config = dir.join("nginx.conf");
+        let place = dir.display();
+        fs::write(
+            &config,
+            format!(
+                "daemon off;
+worker_processes auto;
+pid {place}/nginx.pid;
+error_log {place}/error.log;
+events {{ worker_connections 256; }}
+http {{
+    access_log off;
+    keepalive_requests 100000000;
+    upstream sandbox {{ server {upstream}; keepalive 32; keepalive_requests 100000000; }}
+    server {{
+        listen {address};
+        location / {{
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_pass http://sandbox;
+        }}
+    }}
+}}
+"
+            ),
+        )?;
+        let log = fs::File::create(dir.join("nginx.log"))?;
+        let child = Command::new("nginx")
+            .arg("-c")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start nginx")?;
+        let nginx = Self { child, address };
+        let answers = || matches!(get_status(&nginx.address, probe), Some(200 | 401));
+        ensure!(
+            wait::until(START, answers),
+            "nginx does not answer; see {place}"
+        );
+        Ok(nginx)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // SIGTERM lets the master end its workers.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+    }
+}
