@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -20,6 +21,24 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
         started.elapsed().as_secs_f64()
     );
     result
+}
+
+/// Does two things at the same time; their lines mix. Most builds end with one long step on one
+/// processor: the other one has work then.
+pub(crate) fn at_once<A: Send, B>(
+    one: impl FnOnce() -> Result<A> + Send,
+    other: impl FnOnce() -> Result<B>,
+) -> Result<(A, B)> {
+    std::thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        let one = one.join().unwrap_or_else(|panic| resume_unwind(panic));
+        match (one, other) {
+            (Ok(one), Ok(other)) => Ok((one, other)),
+            (Err(one), Err(other)) => Err(other.context(format!("{one:#}; and also"))),
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        }
+    })
 }
 
 /// Says something that the reader should not miss.
@@ -80,6 +99,16 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_things_at_once_both_failures_are_told() {
+        assert_eq!(at_once(|| Ok(1), || Ok(2)).unwrap(), (1, 2));
+        let fail = |text| move || -> Result<()> { anyhow::bail!("{text}") };
+        let both = format!("{:#}", at_once(fail("one"), fail("other")).unwrap_err());
+        assert!(both.contains("one") && both.contains("other"), "{both}");
+        assert!(at_once(|| Ok(1), fail("other")).is_err());
+        assert!(at_once(fail("one"), || Ok(1)).is_err());
+    }
 
     #[test]
     fn a_stamp_is_fresh_until_an_input_changes_or_the_output_goes() {

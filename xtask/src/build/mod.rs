@@ -10,7 +10,7 @@ use std::{path::Path, process::Command};
 
 use anyhow::Result;
 
-use crate::{host::Installer, process::ask, repo::Repo};
+use crate::{host::Installer, process::ask, repo::Repo, step::at_once};
 
 /// How a build is optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,10 @@ fn stamp_commit(repo: &Repo, cargo: &mut Command) {
 
 /// Builds everything and leaves it in `dist`. Parts that did not change take a moment.
 pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &Path) -> Result<()> {
-    execd::build(repo, profile, dist)?;
-    site::build(repo, installer)?;
+    at_once(
+        || execd::build(repo, profile, dist),
+        || site::build(repo, installer),
+    )?;
     server::build(repo, profile, dist)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::Result;
@@ -12,8 +12,9 @@ use crate::{
     step::step,
 };
 
-/// Package lists are refreshed once per run.
-static REFRESHED: AtomicBool = AtomicBool::new(false);
+/// Whether package lists were refreshed, which happens once per run. Held while apt runs: it
+/// refuses to run twice at once.
+static REFRESHED: Mutex<bool> = Mutex::new(false);
 
 /// Whether this is an apt system.
 pub(super) fn present() -> bool {
@@ -22,9 +23,11 @@ pub(super) fn present() -> bool {
 
 /// Installs packages without questions and without recommendations.
 pub(super) fn install(packages: &[&str]) -> Result<()> {
+    let mut refreshed = REFRESHED.lock().unwrap_or_else(PoisonError::into_inner);
     step(&format!("apt: install {}", packages.join(" ")), || {
-        if !REFRESHED.swap(true, Ordering::Relaxed) {
+        if !*refreshed {
             run(apt_get().args(["update", "-qq"]))?;
+            *refreshed = true;
         }
         run(apt_get()
             .args(["install", "-y", "-qq", "--no-install-recommends"])

@@ -21,7 +21,7 @@ use crate::{
     build::{self, Profile},
     host::{Installer, engine},
     repo::{Repo, state_dir},
-    step::step,
+    step::{at_once, step},
 };
 
 /// How `up` runs.
@@ -69,10 +69,14 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
     let settings = Settings::load(&config)?;
 
     step("the Docker engine answers", || engine::ensure(&installer))?;
-    build::all(repo, &installer, Profile::Release, &repo.dist())?;
-    step("the base image is there", || {
-        image::ensure(repo, &installer)
-    })?;
+    at_once(
+        || {
+            step("the base image is there", || {
+                image::ensure(repo, &installer)
+            })
+        },
+        || build::all(repo, &installer, Profile::Release, &repo.dist()),
+    )?;
     let server = step("start the server", || {
         Server::start(
             &repo.dist().join("opensandbox-server"),
