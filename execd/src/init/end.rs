@@ -10,8 +10,8 @@ use crate::{app::App, limits, process::tree};
 pub async fn end_children(app: &App) {
     let none_left = || app.processes.none_left();
     signal_all(Signal::TERM);
-    // An interactive shell ignores SIGTERM.
-    signal_all(Signal::HUP);
+    // Interactive shells ignore SIGTERM. Others may flush on SIGTERM and would die of SIGHUP.
+    app.ptys.hang_up();
     if timeout(limits::LEFTOVER_GRACE, none_left()).await.is_ok() {
         return;
     }

@@ -152,17 +152,6 @@ impl Processes {
         Ok(Process { pid, owner, exit })
     }
 
-    /// Signals the process groups of all children that were started here.
-    pub fn signal_all(&self, signal: Signal) {
-        let table = self.table();
-        for pid in table.keys() {
-            // A child that shares the daemon's group (an entry point on a terminal) has none.
-            if kill_process_group(*pid, signal).is_err() {
-                let _gone = kill_process(*pid, signal);
-            }
-        }
-    }
-
     /// Waits until no child is left.
     pub async fn none_left(&self) {
         let mut populated = self.inner.populated.subscribe();

@@ -150,8 +150,8 @@ fn on_terminal(app: &App, mut command: Command) -> io::Result<Running> {
     unsafe {
         command.pre_exec(take_terminal);
     }
-    let process = app.processes.spawn(&mut command)?;
     let end = ours(master)?;
+    let process = app.processes.spawn(&mut command)?;
     let outputs = vec![(Stream::Stdout, Arc::clone(&end))];
     Ok(Running {
         process,
@@ -169,11 +169,13 @@ fn on_pipes(app: &App, mut command: Command) -> io::Result<Running> {
         .stdout(stdout)
         .stderr(stderr)
         .process_group(0);
+    // Before the start: a process must not run with nobody at its other ends.
+    let (input, out, err) = (ours(input)?, ours(out)?, ours(err)?);
     let process = app.processes.spawn(&mut command)?;
-    let outputs = vec![(Stream::Stdout, ours(out)?), (Stream::Stderr, ours(err)?)];
+    let outputs = vec![(Stream::Stdout, out), (Stream::Stderr, err)];
     Ok(Running {
         process,
-        input: ours(input)?,
+        input,
         outputs,
         terminal: false,
     })

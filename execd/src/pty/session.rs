@@ -8,6 +8,7 @@ use std::{
 };
 
 use osb_protocol::execd::pty::PtyStatus;
+use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -63,6 +64,15 @@ impl Sessions {
     /// 404 when there is none of that id.
     pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
         self.all().get(id).cloned().ok_or_else(|| not_found(id))
+    }
+
+    /// Tells every shell on a terminal that its terminal went away.
+    pub fn hang_up(&self) {
+        for session in self.all().values() {
+            if let Some(run) = session.run().filter(|run| run.running.is_terminal()) {
+                run.running.process.signal(Signal::HUP);
+            }
+        }
     }
 
     /// Forgets a session and ends what runs in it.

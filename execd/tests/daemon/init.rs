@@ -186,3 +186,19 @@ async fn the_daemon_can_be_ended_during_its_start_script() {
     assert_eq!(daemon.wait().await.code(), Some(6));
     assert!(!place.path().join("seen").exists());
 }
+
+#[tokio::test]
+async fn what_is_left_may_flush_on_sigterm() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "setsid sh -c 'trap \"sleep 0.3; echo > $PLACE/flushed; exit\" TERM; \
+                echo > $PLACE/ready; while :; do sleep 0.05; done' & \
+                while ! test -e $PLACE/ready; do sleep 0.05; done";
+    let args = ["init", "--port", "0", "--", "sh", "-c", text];
+    let daemon = Daemon::start(&args, |command| {
+        command
+            .env("EXECD_ENVS", place.path().join(".env"))
+            .env("PLACE", place.path());
+    });
+    assert_eq!(daemon.wait().await.code(), Some(0));
+    assert!(place.path().join("flushed").exists());
+}
