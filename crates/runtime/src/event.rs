@@ -49,5 +49,7 @@ pub enum RuntimeEvent {
     Removed {
         /// Which.
         id: SandboxId,
+        /// When: a create that tries again removes the container of its first attempt.
+        at: WireTime,
     },
 }

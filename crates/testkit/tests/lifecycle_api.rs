@@ -4,13 +4,17 @@
     reason = "a test helper that cannot go on fails the test"
 )]
 
-use osb_runtime::sim::Faults;
+use std::sync::Arc;
+
+use osb_protocol::SandboxId;
+use osb_runtime::sim::{Faults, SimRuntime};
 use osb_testkit::{API_KEY, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::Notify,
 };
 
 async fn answer(request: reqwest::RequestBuilder) -> (StatusCode, Value) {
@@ -374,6 +378,108 @@ async fn a_lost_runtime_is_told_and_healed() {
     wait_until("the return", ready, |seen| seen.0 == 200).await;
     assert_eq!(get(&server, &id).await.0, 200);
     assert_eq!(get(&server, &vanished).await.0, 404);
+    server.stop().await;
+}
+
+/// Ends a sandbox and waits until that is seen: everything told before was seen, too.
+async fn settle(server: &TestServer, sim: &SimRuntime, other: &str) {
+    sim.exit(&other.into(), 3).await;
+    let failed = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
+    wait_until("the marker", || get(server, other), failed).await;
+}
+
+/// The sandbox whose create waits for its start, next to `other`.
+async fn half_made(sim: &SimRuntime, other: &str) -> SandboxId {
+    let look = || async { sim.sandboxes() };
+    let all = wait_until("the container", look, |all| all.len() == 2).await;
+    all.into_iter().find(|id| id.as_str() != other).unwrap()
+}
+
+#[tokio::test]
+async fn a_create_that_tries_again_survives_a_look_in_between() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    let other = made(&server, |_| {}).await;
+    let gate = Arc::new(Notify::new());
+    sim.set_faults(Faults {
+        start_gate: Some(Arc::clone(&gate)),
+        ..Faults::default()
+    });
+    let meanwhile = async {
+        let id = half_made(&sim, &other).await;
+        sim.come_back().await;
+        // The first attempt's container goes.
+        sim.vanish(&id).await;
+        settle(&server, &sim, &other).await;
+        assert_eq!(
+            get(&server, id.as_str()).await.1["status"]["state"],
+            "Pending"
+        );
+        gate.notify_one();
+    };
+    let ((status, body), ()) = tokio::join!(create(&server, |_| {}), meanwhile);
+    assert_eq!(status, 202, "{body}");
+    let id = body["id"].as_str().unwrap();
+    assert_eq!(get(&server, id).await.1["status"]["state"], "Running");
+    sim.vanish(&id.into()).await;
+    wait_until("its end", || get(&server, id), |seen| seen.0 == 404).await;
+    let end = server.service.history(&id.into()).await.unwrap().unwrap();
+    assert_eq!(end.reason, "VANISHED");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_create_that_fails_after_the_start_keeps_its_reason() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    let other = made(&server, |_| {}).await;
+    let gate = Arc::new(Notify::new());
+    sim.set_faults(Faults {
+        start_gate: Some(Arc::clone(&gate)),
+        start_fails: Some("it cannot be inspected".into()),
+        ..Faults::default()
+    });
+    let meanwhile = async {
+        let id = half_made(&sim, &other).await;
+        // What a forced removal of the running container tells.
+        sim.exit(&id, 137).await;
+        sim.vanish(&id).await;
+        settle(&server, &sim, &other).await;
+        gate.notify_one();
+        id
+    };
+    let ((status, body), id) = tokio::join!(create(&server, |_| {}), meanwhile);
+    assert_eq!(
+        (status.as_u16(), &body["code"]),
+        (500, &json!("DOCKER::SANDBOX_START_FAILED"))
+    );
+    let end = server.service.history(&id).await.unwrap().unwrap();
+    assert_eq!(end.reason, "START_FAILED", "{end:?}");
+    assert!(end.message.contains("it cannot be inspected"), "{end:?}");
+    assert!(
+        end.stages.iter().any(|reached| reached.stage == "created"),
+        "{end:?}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_vanishes_while_it_is_worked_on_is_noticed_afterwards() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    let (other, id) = (made(&server, |_| {}).await, made(&server, |_| {}).await);
+    let locks = server
+        .service
+        .registry()
+        .locks(&id.as_str().into())
+        .unwrap();
+    let owner = locks.life.lock().await;
+    sim.vanish(&id.as_str().into()).await;
+    settle(&server, &sim, &other).await;
+    assert_eq!(
+        get(&server, &id).await.0,
+        200,
+        "whoever works on it decides"
+    );
+    drop(owner);
+    wait_until("its end", || get(&server, &id), |seen| seen.0 == 404).await;
     server.stop().await;
 }
 

@@ -78,7 +78,7 @@ impl Service {
             // A create under way has no container yet, one that has just ended was not looked at.
             let looked_at = facts.phase.is_some_and(|(_, since)| since < at);
             if looked_at && !seen.contains(&facts.id) {
-                self.gone(&facts.id).await;
+                self.gone(&facts.id, at).await;
             }
         }
         // Whoever the store still knows was removed just before the last server ended.
@@ -128,7 +128,7 @@ impl Service {
             }
             RuntimeEvent::Exited { id, code, at } => {
                 info!(sandbox = %id, code, "the entry point ended");
-                self.alter(&id, |facts| facts.set_phase(Phase::Exited(code), at));
+                self.alter(&id, |facts| facts.end(code, at));
             }
             RuntimeEvent::OutOfMemory { id } => {
                 self.alter(&id, |facts| facts.out_of_memory = true);
@@ -141,7 +141,7 @@ impl Service {
                 };
                 self.alter(&id, |facts| facts.set_phase(phase, at));
             }
-            RuntimeEvent::Removed { id } => self.gone(&id).await,
+            RuntimeEvent::Removed { id, at } => self.gone(&id, at).await,
         }
     }
 
@@ -153,14 +153,34 @@ impl Service {
         });
     }
 
-    /// The container is gone. One that we are removing is finished by its removal; any other was
-    /// removed behind our back.
-    async fn gone(&self, id: &SandboxId) {
+    /// A container was gone at `at`. Its create or its removal may be the reason, and goes first.
+    async fn gone(&self, id: &SandboxId, at: WireTime) {
+        let registry = &self.inner.registry;
+        let (Some(record), Some(locks)) = (registry.get(id), registry.locks(id)) else {
+            return;
+        };
+        if record.facts.is_deleted() {
+            return;
+        }
+        if let Ok(_owner) = locks.life.try_lock() {
+            return self.vanished(id, at).await;
+        }
+        // Events must go on meanwhile: the create waits for some of them.
+        let (service, id) = (self.clone(), id.clone());
+        self.inner.tasks.spawn("vanished", async move {
+            let _owner = locks.life.lock().await;
+            service.vanished(&id, at).await;
+        });
+    }
+
+    /// Nobody makes or removes the sandbox, so its container was removed behind our back, unless
+    /// that was one of an earlier attempt to make it. The caller holds the `life` lock.
+    async fn vanished(&self, id: &SandboxId, at: WireTime) {
         let Some(record) = self.inner.registry.get(id) else {
             return;
         };
         let facts = &record.facts;
-        if facts.is_deleted() || facts.phase.is_none() {
+        if facts.is_deleted() || !facts.had_container(at) {
             return;
         }
         warn!(sandbox = %id, "was removed by somebody else");

@@ -49,18 +49,20 @@ impl Service {
                 needs: "it was deleted before it was made",
             }),
         };
-        let observed = match made {
-            Ok(observed) => observed,
+        let known = made.and_then(|observed| {
+            self.change(&id, |facts| {
+                let at = observed.since;
+                facts.observe(observed, at);
+                Ok(())
+            })
+        });
+        let record = match known {
+            Ok(record) => record,
             Err(error) => {
                 self.create_failed(&id, &error).await;
                 return Err(error);
             }
         };
-        let record = self.change(&id, |facts| {
-            let at = observed.since;
-            facts.observe(observed, at);
-            Ok(())
-        })?;
         self.wait_for_execd(&record).await;
         info!(sandbox = %id, image = record.facts.image, "sandbox created");
         self.known(&id)
@@ -93,10 +95,9 @@ impl Service {
     /// Nothing of a failed create may stay. Where that cannot be had now, the sandbox is marked as
     /// deleted, and the reconciler goes on.
     async fn create_failed(&self, id: &SandboxId, error: &Error) {
-        let Some(record) = self.inner.registry.get(id) else {
-            return;
-        };
-        warn!(sandbox = %id, image = record.facts.image, error = %Chain(error), "create failed");
+        let record = self.inner.registry.get(id);
+        let image = record.as_ref().map(|record| record.facts.image.as_str());
+        warn!(sandbox = %id, image, error = %Chain(error), "create failed");
         if let Err(failure) = self.inner.runtime.remove(id).await {
             warn!(sandbox = %id, error = %Chain(&failure), "a failed create could not be removed");
             let at = now();
@@ -111,6 +112,9 @@ impl Service {
             });
             return;
         }
+        let Some(record) = record else {
+            return;
+        };
         let (outcome, reason) = match error {
             Error::Runtime(osb_runtime::RuntimeError::ImagePull { .. }) => {
                 (Outcome::CreateFailed, "IMAGE_PULL_FAILED")

@@ -128,12 +128,15 @@ impl Facts {
     }
 
     /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays:
-    /// the end of a command may be told before its start is.
+    /// the end of a command may be told before its start is. A container that never ran is its
+    /// create's business, which may have to make another one.
     pub fn observe(&mut self, observed: Observed, at: WireTime) {
         if observed.token.is_some() {
             self.token = observed.token;
         }
-        if matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at) {
+        let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
+        let half_made = self.phase.is_none() && observed.phase == Phase::Created;
+        if newer_end || half_made {
             return;
         }
         // A list does not know since when; what is known already is better.
@@ -143,6 +146,19 @@ impl Facts {
             unchanged.map_or(observed.since, |(_, since)| since),
         );
         self.address = observed.address;
+    }
+
+    /// The command ended. An end from before what is known was that of an earlier start.
+    pub fn end(&mut self, code: i64, at: WireTime) {
+        if self.phase.is_none_or(|(_, since)| since <= at) {
+            self.set_phase(Phase::Exited(code), at);
+        }
+    }
+
+    /// Whether the container that is known was there at `at`.
+    #[must_use]
+    pub fn had_container(&self, at: WireTime) -> bool {
+        self.phase.is_some_and(|(_, since)| since <= at)
     }
 
     /// The container does something else now. Without a process it has no address: the engine gives
@@ -223,5 +239,53 @@ impl Record {
             facts,
             seq,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::state::tests::{at, facts};
+
+    fn observed(phase: Phase, since: i64) -> Observed {
+        Observed {
+            id: "a".into(),
+            phase,
+            since: at(since),
+            created_at: at(10),
+            image: String::new(),
+            snapshot_id: None,
+            entrypoint: Vec::new(),
+            platform: None,
+            metadata: BTreeMap::new(),
+            extensions: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            expiry: Expiry::Manual,
+            address: Address::default(),
+            token: None,
+        }
+    }
+
+    #[test]
+    fn an_end_that_is_told_before_the_start_stays_an_end() {
+        let mut facts = facts();
+        facts.end(1, at(21));
+        facts.observe(observed(Phase::Running, 20), at(20));
+        assert_eq!(facts.phase, Some((Phase::Exited(1), at(21))));
+        facts.observe(observed(Phase::Running, 22), at(22));
+        let restarted = Some((Phase::Running, at(22)));
+        assert_eq!(facts.phase, restarted);
+        facts.end(1, at(21));
+        assert_eq!(facts.phase, restarted, "an earlier end, told late");
+    }
+
+    #[test]
+    fn what_was_there_before_the_container_is_not_the_container() {
+        let mut facts = facts();
+        facts.observe(observed(Phase::Created, 19), at(30));
+        assert_eq!(facts.phase, None, "its create may make another one");
+        assert!(!facts.had_container(at(30)));
+        facts.observe(observed(Phase::Running, 20), at(20));
+        assert!(!facts.had_container(at(19)) && facts.had_container(at(20)));
     }
 }

@@ -136,7 +136,7 @@ pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use osb_protocol::WireTime;
-    use osb_runtime::{CreateSpec, Expiry};
+    use osb_runtime::CreateSpec;
 
     use super::*;
 
@@ -213,41 +213,5 @@ pub(crate) mod tests {
         facts.removal_error = Some("device busy".into());
         assert_eq!(seen(&facts), ("Failed".into(), "REMOVAL_FAILED".into()));
         assert!(status(&facts).message.unwrap().contains("device busy"));
-    }
-
-    #[test]
-    fn an_end_that_is_told_before_the_start_stays_an_end() {
-        let mut facts = facts();
-        facts.phase = Some((Phase::Exited(1), at(21)));
-        let observed = osb_runtime::Observed {
-            id: facts.id.clone(),
-            phase: Phase::Running,
-            since: at(20),
-            created_at: at(10),
-            image: String::new(),
-            snapshot_id: None,
-            entrypoint: Vec::new(),
-            platform: None,
-            metadata: BTreeMap::new(),
-            extensions: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            expiry: Expiry::Manual,
-            address: osb_runtime::Address::default(),
-            token: None,
-        };
-        facts.observe(observed.clone(), at(20));
-        assert_eq!(facts.phase, Some((Phase::Exited(1), at(21))));
-        facts.observe(
-            osb_runtime::Observed {
-                since: at(22),
-                ..observed
-            },
-            at(22),
-        );
-        assert_eq!(
-            facts.phase,
-            Some((Phase::Running, at(22))),
-            "restarted later"
-        );
     }
 }

@@ -225,7 +225,7 @@ async fn translate(
             paused: false,
             at,
         },
-        "destroy" => RuntimeEvent::Removed { id },
+        "destroy" => RuntimeEvent::Removed { id, at },
         _ => return Ok(None),
     };
     Ok(Some(event))

@@ -13,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 use osb_service::Supervisor;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::{
     Address, CreateSpec, Expiry, Observed, Phase, Progress, Runtime, RuntimeError, RuntimeEvent,
@@ -33,6 +33,8 @@ pub struct Faults {
     pub remove_delay: Duration,
     /// The image of every create is missing from the registry.
     pub no_image: bool,
+    /// Starts wait until this is notified, once each.
+    pub start_gate: Option<Arc<Notify>>,
     /// Containers do not start, with these words.
     pub start_fails: Option<String>,
     /// Removals fail, with these words.
@@ -112,7 +114,8 @@ impl SimRuntime {
     /// Somebody removes a sandbox behind the server's back.
     pub async fn vanish(&self, id: &SandboxId) {
         self.locked().sandboxes.remove(id);
-        self.tell(RuntimeEvent::Removed { id: id.clone() }).await;
+        let (id, at) = (id.clone(), now());
+        self.tell(RuntimeEvent::Removed { id, at }).await;
     }
 
     /// The sandboxes there are.
@@ -173,19 +176,9 @@ impl Runtime for SimRuntime {
         }
         progress.reached(Stage::Image);
         pause().await;
-        progress.reached(Stage::Created);
-        pause().await;
-        if let Some(reason) = faults.start_fails {
-            return Err(RuntimeError::Start {
-                id: spec.id,
-                reason,
-            });
-        }
-        self.answer()?;
-        progress.reached(Stage::Network);
-        let observed = Observed {
+        let mut observed = Observed {
             id: spec.id.clone(),
-            phase: Phase::Running,
+            phase: Phase::Created,
             since: now(),
             created_at: spec.created_at,
             image: spec.image,
@@ -203,9 +196,22 @@ impl Runtime for SimRuntime {
             address: Address::default(),
             token: spec.token,
         };
-        self.locked().sandboxes.insert(spec.id, observed.clone());
-        self.tell(RuntimeEvent::Changed(Box::new(observed.clone())))
-            .await;
+        let id = spec.id;
+        self.locked().sandboxes.insert(id.clone(), observed.clone());
+        progress.reached(Stage::Created);
+        pause().await;
+        if let Some(gate) = faults.start_gate {
+            gate.notified().await;
+        }
+        if let Some(reason) = faults.start_fails {
+            self.vanish(&id).await;
+            return Err(RuntimeError::Start { id, reason });
+        }
+        self.answer()?;
+        (observed.phase, observed.since) = (Phase::Running, now());
+        // Whoever creates is told by the answer, not by an event.
+        self.locked().sandboxes.insert(id, observed.clone());
+        progress.reached(Stage::Network);
         Ok(observed)
     }
 
@@ -220,7 +226,8 @@ impl Runtime for SimRuntime {
         }
         let existed = self.locked().sandboxes.remove(id).is_some();
         if existed {
-            self.tell(RuntimeEvent::Removed { id: id.clone() }).await;
+            let (id, at) = (id.clone(), now());
+            self.tell(RuntimeEvent::Removed { id, at }).await;
         }
         Ok(())
     }
