@@ -14,7 +14,7 @@ use crate::{
 /// One page of the list.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/list")]
 pub async fn list(query: ListQuery) -> Result<SandboxList, ConsoleError> {
-    let backend = crate::backend::backend();
+    let backend = crate::backend::backend()?;
     let warning = backend.trouble();
     Ok(SandboxList {
         warning,
@@ -25,14 +25,14 @@ pub async fn list(query: ListQuery) -> Result<SandboxList, ConsoleError> {
 /// One sandbox.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/get")]
 pub async fn detail(id: SandboxId) -> Result<SandboxDetail, ConsoleError> {
-    crate::backend::backend().sandbox(&id).await
+    crate::backend::backend()?.sandbox(&id).await
 }
 
 /// What the server's rules say about a form, without making anything.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/check")]
 pub async fn check(form: CreateForm) -> Result<Vec<FieldError>, ConsoleError> {
     let request = form.request();
-    let mut problems = crate::backend::backend().validate(&request.body);
+    let mut problems = crate::backend::backend()?.validate(&request.body);
     problems.splice(..0, request.problems);
     Ok(problems)
 }
@@ -40,7 +40,7 @@ pub async fn check(form: CreateForm) -> Result<Vec<FieldError>, ConsoleError> {
 /// Makes a sandbox. A form with mistakes is no error of the call: browsers would log it as one.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/create")]
 pub async fn create(form: CreateForm) -> Result<Creation, ConsoleError> {
-    match form.submit(&*crate::backend::backend()).await {
+    match form.submit(&*crate::backend::backend()?).await {
         Ok(id) => Ok(Creation::Made(id)),
         Err(ConsoleError::Invalid { problems }) => Ok(Creation::Invalid(problems)),
         Err(ConsoleError::Refused { message }) => Ok(Creation::Refused(message)),
@@ -52,17 +52,17 @@ pub async fn create(form: CreateForm) -> Result<Creation, ConsoleError> {
 #[server(prefix = "/console/fn", endpoint = "sandboxes/renew")]
 pub async fn renew(id: SandboxId, seconds: i64) -> Result<WireTime, ConsoleError> {
     let expires_at = crate::view::in_seconds(seconds)?;
-    crate::backend::backend().renew(&id, expires_at).await
+    crate::backend::backend()?.renew(&id, expires_at).await
 }
 
 /// Removes a sandbox.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/delete")]
 pub async fn delete(id: SandboxId) -> Result<(), ConsoleError> {
-    crate::backend::backend().delete(&id).await
+    crate::backend::backend()?.delete(&id).await
 }
 
 /// Where a port of a sandbox is reached.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/port")]
 pub async fn port(id: SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
-    crate::backend::backend().port(&id, port).await
+    crate::backend::backend()?.port(&id, port).await
 }

@@ -16,12 +16,17 @@ use crate::{
     sandboxes::SandboxesPage,
 };
 
+/// How every page is called.
+pub(crate) fn titled(title: String) -> String {
+    format!("{title} · OpenSandbox")
+}
+
 /// The console.
 #[component]
 pub fn App() -> impl IntoView {
     provide_meta_context();
     view! {
-        <Title formatter=|title| format!("{title} · OpenSandbox") text="Console" />
+        <Title formatter=titled text="Console" />
         <Router>
             <Routes fallback=NotFound>
                 <Route path=path!("/console/login") view=LoginPage ssr=SsrMode::Async />

@@ -60,9 +60,8 @@ pub trait ConsoleBackend: Send + Sync {
 
 /// The backend of this request.
 ///
-/// # Panics
-/// When the server forgot to provide one, which its first page would show.
-#[must_use]
-pub fn backend() -> Arc<dyn ConsoleBackend> {
-    use_context::<Arc<dyn ConsoleBackend>>().expect("the server provides the backend")
+/// # Errors
+/// [`ConsoleError::SignedOut`]: the server provides none unless somebody is signed in.
+pub fn backend() -> Result<Arc<dyn ConsoleBackend>, ConsoleError> {
+    use_context::<Arc<dyn ConsoleBackend>>().ok_or(ConsoleError::SignedOut)
 }

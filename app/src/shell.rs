@@ -1,9 +1,13 @@
 //! The HTML document around the pages.
 
 use leptos::{nonce::use_nonce, prelude::*};
-use leptos_meta::MetaTags;
+use leptos_meta::{MetaTags, Title, provide_meta_context};
 
-use crate::{app::App, ui::AssetRoot};
+use crate::{
+    app::{App, titled},
+    frame::NotFound,
+    ui::AssetRoot,
+};
 
 /// Chosen theme before the first paint, so that a page never flashes in the other one. What a
 /// switch stores, `frame/theme.rs` writes.
@@ -23,8 +27,26 @@ const MODULES: [(&str, &str); 2] = [
     ("xterm-addon-fit", "xterm-addon-fit-0.11.0.mjs"),
 ];
 
-/// The document. Without `hydrates`, when this build has no wasm, it stays as rendered.
+/// The document of every page. Without `hydrates`, when this build has no wasm, it stays as
+/// rendered.
 pub fn shell(hydrates: bool) -> impl IntoView {
+    document(hydrates, || view! { <App /> }.into_any())
+}
+
+/// The document for an address that is no page. It looks at no address, so it never shows another
+/// page, however that address is written.
+pub fn not_found() -> impl IntoView {
+    document(false, || {
+        provide_meta_context();
+        view! {
+            <Title formatter=titled />
+            <NotFound />
+        }
+        .into_any()
+    })
+}
+
+fn document(hydrates: bool, body: fn() -> AnyView) -> impl IntoView {
     let AssetRoot(root) = AssetRoot::current();
     view! {
         <!DOCTYPE html>
@@ -40,7 +62,7 @@ pub fn shell(hydrates: bool) -> impl IntoView {
                 <MetaTags />
             </head>
             <body>
-                <App />
+                {body()}
             </body>
         </html>
     }

@@ -24,10 +24,7 @@ use crate::{
 
 /// What the server says about itself; only called there.
 pub(crate) fn server_info() -> ServerInfo {
-    #[cfg(feature = "ssr")]
-    return crate::backend::backend().info();
-    #[cfg(not(feature = "ssr"))]
-    ServerInfo::default()
+    use_context().unwrap_or_default()
 }
 
 /// The frame with the current page in it.

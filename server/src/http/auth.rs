@@ -10,6 +10,7 @@ use axum::{
 use http::{HeaderMap, StatusCode};
 use osb_protocol::{error::code, headers};
 use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{console::Keys, error::ApiError, extract};
@@ -67,6 +68,15 @@ impl Keys for ApiKeys {
         self.0
             .as_ref()
             .is_some_and(|known| equal(key.as_bytes(), known))
+    }
+
+    fn digest(&self, salt: &[u8; 16]) -> [u8; 32] {
+        let key = self.0.as_ref().map(|key| key.expose_secret().as_bytes());
+        Sha256::new()
+            .chain_update(salt)
+            .chain_update(key.unwrap_or_default())
+            .finalize()
+            .into()
     }
 }
 
@@ -126,5 +136,9 @@ mod tests {
             Verdict::Admitted
         );
         assert!(keys.check("k1 ") && !keys.check("") && !ApiKeys::default().check(""));
+        let digest = keys.digest(&[1; 16]);
+        assert_eq!(digest, keys.digest(&[1; 16]));
+        assert_ne!(digest, keys.digest(&[2; 16]), "as the salt differs");
+        assert_ne!(digest, ApiKeys::default().digest(&[1; 16]));
     }
 }

@@ -88,7 +88,7 @@ pub(super) async fn log_in(
         tracing::warn!(%address, "a wrong key was sent to the console");
         return Failure::WrongKey.redirect(&next);
     }
-    if let Err(error) = session::begin(&session).await {
+    if let Err(error) = session::begin(&session, &*state.keys).await {
         tracing::error!(%error, "a console session cannot be kept");
         return Failure::NoSession.redirect(&next);
     }

@@ -12,6 +12,8 @@
 //! It has a session of its own and neither API key nor CORS. What keeps other pages out, from the
 //! outside in: [`origin`] refuses writes and WebSockets that another origin began, [`session`] lets
 //! in only who logged in, [`policy`] forbids the page to load or run what this server did not send.
+//! Only the login and the static files are outside of the session, and what is rendered there has no
+//! way to the domain ([`pages`]).
 
 mod assets;
 mod backend;
@@ -50,6 +52,10 @@ pub trait Keys: Send + Sync {
 
     /// Whether this is one, compared in constant time.
     fn check(&self, key: &str) -> bool;
+
+    /// Digest of the keys as they are now. It tells nothing about them, and is another one when
+    /// they, or the salt, are others.
+    fn digest(&self, salt: &[u8; 16]) -> [u8; 32];
 }
 
 /// What the console is built from.
@@ -79,6 +85,28 @@ struct ConsoleState {
     assets: AssetRoot,
 }
 
+impl ConsoleState {
+    fn new(
+        service: sandbox::Service,
+        keys: Arc<dyn Keys>,
+        tasks: Supervisor,
+    ) -> Result<Self, osb_client::Error> {
+        let backend: Arc<dyn ConsoleBackend> =
+            Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
+        let hub = Hub::start(service.clone(), Arc::clone(&backend), &tasks);
+        Ok(Self {
+            service,
+            backend,
+            keys,
+            tasks,
+            hub,
+            throttle: Arc::default(),
+            http: osb_client::plain_http()?,
+            assets: assets::root(),
+        })
+    }
+}
+
 /// Routes of the console. They begin with `/console`; the caller merges them outside of its own
 /// authentication and CORS.
 ///
@@ -92,24 +120,15 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         tasks,
         https,
     } = parts;
-    let backend: Arc<dyn ConsoleBackend> =
-        Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
-    let hub = Hub::start(service.clone(), Arc::clone(&backend), &tasks);
-    let state = ConsoleState {
-        service,
-        backend,
-        keys,
-        tasks,
-        hub,
-        throttle: Arc::default(),
-        http: osb_client::default_http()?,
-        assets: assets::root(),
-    };
+    let state = ConsoleState::new(service, keys, tasks)?;
     let inside = pages::router(&state)
         .merge(forms::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
-        .route_layer(from_fn(session::admit));
+        // Behind the session like the rest: what is no route may still be a page to a reader that
+        // takes `.`, `..` and `%2e` out of addresses first.
+        .route("/console/{*rest}", get(pages::not_found))
+        .route_layer(from_fn_with_state(state.clone(), session::admit));
     let routes = Router::new()
         .route(
             "/console",
@@ -121,7 +140,6 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         )
         .route("/console/login", get(pages::render).post(login::log_in))
         .route("/console/logout", post(login::log_out))
-        .route("/console/{*rest}", get(pages::not_found))
         .merge(inside)
         .layer(session::layer(store, https))
         .layer(from_fn(origin::same_origin_upgrades))

@@ -1,20 +1,22 @@
 //! Pages and server functions: what `osb-app` renders and answers.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     body::Body,
     extract::{Request, State},
     http::{StatusCode, request::Parts},
-    response::{IntoResponse, Response},
+    response::{IntoResponse, Redirect, Response},
 };
 use leptos::{
     config::LeptosOptions,
     prelude::{provide_context, use_context},
 };
 use leptos_axum::{LeptosRoutes, ResponseOptions};
-use osb_app::{app::App, create::Draft, shell::shell, view::Notice};
+use osb_app::{app::App, create::Draft, shell, view::Notice};
 
-use super::{ConsoleState, assets::HYDRATES, login, policy};
+use super::{ConsoleState, assets::HYDRATES, login, policy, session::Admitted};
 
 /// Every page behind the session, and the server functions.
 pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
@@ -24,20 +26,25 @@ pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
     let routes = leptos_axum::generate_route_list_with_exclusions(App, Some(login));
     let context = context(state);
     Router::new()
-        .leptos_routes_with_context(&options, routes, context, || shell(HYDRATES))
+        .leptos_routes_with_context(&options, routes, context, || shell::shell(HYDRATES))
         .with_state(options)
 }
 
-/// What every page and server function finds in its context.
+/// What every page and server function finds in its context. The domain is there only for requests
+/// that [`session::admit`] let in: without it a page can show nothing, whatever address it was
+/// rendered for.
 fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
-    let (backend, assets) = (std::sync::Arc::clone(&state.backend), state.assets.clone());
+    let (backend, assets) = (Arc::clone(&state.backend), state.assets.clone());
     move || {
-        provide_context(std::sync::Arc::clone(&backend));
         provide_context(assets.clone());
-        if let Some(parts) = use_context::<Parts>()
-            && let Some(notice) = notice(&parts)
-        {
-            provide_context(notice);
+        provide_context(backend.info());
+        if let Some(parts) = use_context::<Parts>() {
+            if parts.extensions.get::<Admitted>().is_some() {
+                provide_context(Arc::clone(&backend));
+            }
+            if let Some(notice) = notice(&parts) {
+                provide_context(notice);
+            }
         }
         policy::of_page();
     }
@@ -52,43 +59,36 @@ fn notice(parts: &Parts) -> Option<Notice> {
 
 /// Renders the page at the address of a request.
 pub(super) async fn render(State(state): State<ConsoleState>, request: Request) -> Response {
-    render_with(&state, request, || {}).await
-}
-
-/// Renders a page with more in its context.
-async fn render_with(
-    state: &ConsoleState,
-    request: Request,
-    more: impl Fn() + Clone + Send + Sync + 'static,
-) -> Response {
-    let context = context(state);
-    let render = leptos_axum::render_app_async_with_context(
-        move || {
-            context();
-            more();
-        },
-        || shell(HYDRATES),
-    );
+    let render =
+        leptos_axum::render_app_async_with_context(context(&state), || shell::shell(HYDRATES));
     render(request).await.into_response()
 }
 
 /// Shows the create form again, with what is wrong with it.
 pub(super) async fn render_draft(state: &ConsoleState, parts: Parts, draft: Draft) -> Response {
     let request = Request::from_parts(parts, Body::empty());
-    let more = move || {
+    let context = context(state);
+    let with_draft = move || {
+        context();
         provide_context(draft.clone());
         if let Some(response) = use_context::<ResponseOptions>() {
             response.set_status(StatusCode::UNPROCESSABLE_ENTITY);
         }
     };
-    render_with(state, request, more).await
+    let render = leptos_axum::render_app_async_with_context(with_draft, || shell::shell(HYDRATES));
+    render(request).await.into_response()
 }
 
-/// Says that there is no such page.
+/// Says that there is no such page, or where it is when its address only has a slash too many.
 pub(super) async fn not_found(State(state): State<ConsoleState>, request: Request) -> Response {
-    let mut response = render_with(&state, request, || {}).await;
-    if response.status() == StatusCode::OK {
-        *response.status_mut() = StatusCode::NOT_FOUND;
+    let uri = request.uri();
+    if let Some(page) = uri.path().strip_suffix('/') {
+        let query = uri.query().map(|query| format!("?{query}"));
+        let page = format!("{page}{}", query.unwrap_or_default());
+        return Redirect::to(&page).into_response();
     }
+    let render = leptos_axum::render_app_async_with_context(context(&state), shell::not_found);
+    let mut response = render(request).await.into_response();
+    *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }

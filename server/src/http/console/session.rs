@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::{
-    extract::Request,
+    extract::{Request, State},
     http::{Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
@@ -18,13 +18,18 @@ use axum::{
 use leptos::prelude::FromServerFnError;
 use osb_app::{error::ConsoleError, view::Notice};
 use osb_store::{SessionRow, Store, StoreError};
+use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
+use tokio::time::{MissedTickBehavior, interval};
 use tower_sessions::{
     Expiry, Session, SessionManagerLayer, SessionStore,
     cookie::SameSite,
     session::{Id, Record},
     session_store::{Error, Result},
 };
+use uuid::Uuid;
+
+use super::{ConsoleState, Keys};
 
 /// A session ends when it was not used for this long.
 const IDLE: Duration = Duration::hours(12);
@@ -33,9 +38,15 @@ const TOUCH_EVERY: i64 = 600;
 /// Attempts to find a free id; one is enough unless the random source is broken.
 const ID_ATTEMPTS: usize = 8;
 
-/// Member of the session: Unix seconds of the last use that was written down. Its presence means
-/// that the visitor is logged in.
-const USED: &str = "used";
+/// How often open WebSockets ask whether their session still is.
+const WATCH: std::time::Duration = if cfg!(test) {
+    std::time::Duration::from_millis(20)
+} else {
+    std::time::Duration::from_secs(15)
+};
+
+/// Member of the session: a [`Login`].
+const LOGIN: &str = "login";
 /// Member of the session: what the next page shall say.
 const NOTICE: &str = "notice";
 
@@ -54,21 +65,80 @@ pub(super) fn layer(store: Arc<dyn Store>, https: bool) -> SessionManagerLayer<S
         .with_expiry(Expiry::OnInactivity(IDLE))
 }
 
+/// What a login leaves in its session.
+#[derive(Serialize, Deserialize)]
+struct Login {
+    /// Unix seconds of the last use that was written down.
+    used: i64,
+    /// Of the digest.
+    salt: Uuid,
+    /// [`Keys::digest`] of that moment: sessions end with the key that opened them.
+    keys: [u8; 32],
+}
+
+impl Login {
+    async fn of(
+        session: &Session,
+        keys: &dyn Keys,
+    ) -> std::result::Result<Option<Self>, SessionError> {
+        let login = session.get::<Self>(LOGIN).await?;
+        Ok(login.filter(|login| login.keys == keys.digest(login.salt.as_bytes())))
+    }
+}
+
+/// Mark of a request whose session is open; only [`admit`] makes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admitted(());
+
 /// Begins a session under a new id, so that one that was planted before is worth nothing.
-pub(super) async fn begin(session: &Session) -> std::result::Result<(), SessionError> {
+pub(super) async fn begin(
+    session: &Session,
+    keys: &dyn Keys,
+) -> std::result::Result<(), SessionError> {
     session.cycle_id().await?;
-    session
-        .insert(USED, OffsetDateTime::now_utc().unix_timestamp())
-        .await?;
-    Ok(())
+    let salt = Uuid::new_v4();
+    let login = Login {
+        used: now(),
+        keys: keys.digest(salt.as_bytes()),
+        salt,
+    };
+    session.insert(LOGIN, login).await
+}
+
+fn now() -> i64 {
+    OffsetDateTime::now_utc().unix_timestamp()
 }
 
 /// What the session layer fails with.
 pub(super) type SessionError = tower_sessions::session::Error;
 
+/// Does the work of a WebSocket until it is done, the session ends or the server stops. A
+/// WebSocket was let in once, and may stay open for days.
+pub(super) async fn while_open(
+    session: &Session,
+    state: &ConsoleState,
+    work: impl Future<Output = ()>,
+) {
+    let ended = async {
+        let mut watch = interval(WATCH);
+        watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            watch.tick().await;
+            if !is_open(session, &*state.keys).await {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = state.tasks.stopping().cancelled() => {}
+        () = ended => {}
+        () = work => {}
+    }
+}
+
 /// Whether somebody is logged in, as the store says now.
-pub(super) async fn is_open(session: &Session) -> bool {
-    session.load().await.is_ok() && matches!(session.get::<i64>(USED).await, Ok(Some(_)))
+async fn is_open(session: &Session, keys: &dyn Keys) -> bool {
+    session.load().await.is_ok() && matches!(Login::of(session, keys).await, Ok(Some(_)))
 }
 
 /// Keeps news for the next page.
@@ -79,20 +149,26 @@ pub(super) async fn leave_notice(session: &Session, notice: &Notice) {
 }
 
 /// Lets in who is logged in; sends everybody else to where that is done.
-pub(super) async fn admit(session: Session, mut request: Request, next: Next) -> Response {
-    let used = match session.get::<i64>(USED).await {
-        Ok(Some(used)) => used,
+pub(super) async fn admit(
+    State(state): State<ConsoleState>,
+    session: Session,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let login = match Login::of(&session, &*state.keys).await {
+        Ok(Some(login)) => login,
         Ok(None) => return refuse(&request),
         Err(error) => {
             tracing::error!(%error, "sessions cannot be read");
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
         }
     };
-    let now = OffsetDateTime::now_utc().unix_timestamp();
-    if now - used >= TOUCH_EVERY {
+    let now = now();
+    if now - login.used >= TOUCH_EVERY {
         // Failing only shortens the session.
-        let _ = session.insert(USED, now).await;
+        let _ = session.insert(LOGIN, Login { used: now, ..login }).await;
     }
+    request.extensions_mut().insert(Admitted(()));
     let is_page = request.method() == Method::GET && wants_html(&request);
     if is_page && let Ok(Some(notice)) = session.remove::<Notice>(NOTICE).await {
         request.extensions_mut().insert(notice);

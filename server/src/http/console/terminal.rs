@@ -38,8 +38,9 @@ use osb_protocol::{
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use tokio::time::timeout;
+use tower_sessions::Session;
 
-use super::ConsoleState;
+use super::{ConsoleState, session};
 use crate::sandbox::Service;
 
 /// Longest message of a page: a paste.
@@ -64,19 +65,17 @@ pub(super) struct Wanted {
 /// Opens the WebSocket of one terminal.
 pub(super) async fn upgrade(
     State(state): State<ConsoleState>,
+    session: Session,
     Path(sandbox): Path<SandboxId>,
     Query(wanted): Query<Wanted>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let stop = state.tasks.stopping().clone();
     upgrade
         .max_message_size(INPUT_MAX)
         .max_frame_size(INPUT_MAX)
         .on_upgrade(move |page| async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = serve(page, &state, &sandbox, &wanted) => {}
-            }
+            let work = serve(page, &state, &sandbox, &wanted);
+            session::while_open(&session, &state, work).await;
         })
 }
 
@@ -250,7 +249,79 @@ fn tagged(tag: u8, head: &[u8], data: &Bytes) -> Message {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use axum::{
+        Router,
+        routing::{get, post},
+    };
+    use osb_protocol::{WireTime, lifecycle::SandboxState};
+    use osb_runtime::{Address, Expiry, Observed, Phase, Ports, sim::SimRuntime};
+    use tokio::{net::TcpListener, sync::mpsc};
+
+    use super::{
+        super::tests::{Console, closed},
+        *,
+    };
+
+    /// A sandbox that runs, with its execd at this port.
+    fn sandbox(execd: u16) -> Observed {
+        let now = WireTime::from_unix_ms(osb_app::browser::now_ms()).unwrap();
+        Observed {
+            id: SandboxId::from("a"),
+            phase: Phase::Running,
+            since: now,
+            created_at: now,
+            image: String::new(),
+            snapshot_id: None,
+            entrypoint: Vec::new(),
+            platform: None,
+            metadata: Default::default(),
+            extensions: Default::default(),
+            resources: Default::default(),
+            expiry: Expiry::Manual,
+            address: Address {
+                ports: Ports {
+                    execd: Some(execd),
+                    http: None,
+                },
+                ..Address::default()
+            },
+            token: None,
+        }
+    }
+
+    /// An execd with one terminal, which says when that is left alone.
+    fn execd(left: mpsc::Sender<()>) -> Router {
+        let attach = async move |upgrade: WebSocketUpgrade| {
+            upgrade.on_upgrade(async move |mut shell: WebSocket| {
+                let connected =
+                    r#"{"type":"connected","session_id":"p","mode":"pty","role":"holder"}"#;
+                shell.send(Message::text(connected)).await.unwrap();
+                while let Some(Ok(_)) = shell.recv().await {}
+                left.send(()).await.unwrap();
+            })
+        };
+        let created = async || (StatusCode::CREATED, r#"{"session_id":"p"}"#);
+        Router::new()
+            .route("/pty", post(created))
+            .route("/pty/p/ws", get(attach))
+    }
+
+    #[tokio::test]
+    async fn a_logout_takes_the_shell_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let console = Console::open_over(SimRuntime::with([sandbox(port)])).await;
+        let known = console.service.get(&SandboxId::from("a")).unwrap();
+        assert_eq!(known.sandbox.status.state, SandboxState::Running);
+        let (left, mut leaves) = mpsc::channel(1);
+        console.serve(listener, execd(left));
+        let mut page = console.socket("/console/terminal/a").await;
+        let first = page.next().await.unwrap().unwrap();
+        assert!(first.to_text().unwrap().contains("connected"), "{first}");
+        console.post("/console/logout", "").await;
+        closed(page).await;
+        leaves.recv().await.unwrap();
+    }
 
     #[test]
     fn frames_reach_the_page_as_execd_sent_them() {

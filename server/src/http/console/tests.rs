@@ -1,36 +1,49 @@
 //! The console over HTTP: session, protection, pages and forms, on the simulated runtime.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::Body,
+    extract::State,
     http::{Request, Response, StatusCode, header, request},
 };
+use futures::StreamExt;
 use http_body_util::BodyExt;
 use osb_protocol::SandboxId;
 use osb_runtime::sim::SimRuntime;
 use osb_service::Supervisor;
 use osb_store::SqliteStore;
 use serde_json::json;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async, tungstenite::client::IntoClientRequest,
+};
 use tower::ServiceExt;
 
-use super::{ConsoleParts, Keys, router};
-use crate::sandbox::{Limits, PublicHost, Service};
+use super::{ConsoleParts, ConsoleState, pages, router};
+use crate::{
+    http::auth::ApiKeys,
+    sandbox::{Limits, PublicHost, Service},
+};
 
 const KEY: &str = "right";
 const HOST: &str = "console.test:8080";
+/// Keeps a hang from stalling the run.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-struct OneKey;
+/// A WebSocket of a page.
+pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-impl Keys for OneKey {
-    fn required(&self) -> bool {
-        true
-    }
-
-    fn check(&self, key: &str) -> bool {
-        key == KEY
-    }
+/// Waits until the server closes it.
+pub(super) async fn closed(mut socket: Socket) {
+    let to_the_end = async { while let Some(Ok(_)) = socket.next().await {} };
+    timeout(PATIENCE, to_the_end)
+        .await
+        .expect("a closed WebSocket");
 }
 
 pub(super) struct Console {
@@ -38,11 +51,16 @@ pub(super) struct Console {
     pub(super) service: Service,
     pub(super) tasks: Supervisor,
     pub(super) cookie: String,
+    store: Arc<SqliteStore>,
     _dir: tempfile::TempDir,
 }
 
 impl Console {
     async fn start() -> Self {
+        Self::start_over(SimRuntime::new()).await
+    }
+
+    async fn start_over(runtime: SimRuntime) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(
             SqliteStore::open(&dir.path().join("state.db"))
@@ -52,35 +70,53 @@ impl Console {
         let tasks = Supervisor::new();
         let hosts = PublicHost::decide(None, "127.0.0.1", None, true);
         let limits = Limits {
-            ready_wait: std::time::Duration::ZERO,
+            ready_wait: Duration::ZERO,
             ..Limits::default()
         };
-        let runtime = Arc::new(SimRuntime::new());
-        let service = Service::start(runtime, store.clone(), tasks.clone(), limits, hosts)
-            .await
-            .unwrap();
+        let service = Service::start(
+            Arc::new(runtime),
+            store.clone(),
+            tasks.clone(),
+            limits,
+            hosts,
+        )
+        .await
+        .unwrap();
         let mut health = service.registry().watch_health();
         let up = health.wait_for(|health| *health == crate::sandbox::RuntimeHealth::Up);
         up.await.unwrap();
-        let router = router(ConsoleParts {
-            service: service.clone(),
-            store,
-            keys: Arc::new(OneKey),
-            tasks: tasks.clone(),
-            https: false,
-        });
-        Self {
-            router: router.unwrap(),
+        let mut console = Self {
+            router: Router::new(),
             service,
             tasks,
             cookie: String::new(),
+            store,
             _dir: dir,
-        }
+        };
+        console.set_key(KEY);
+        console
+    }
+
+    /// What a restart with another key in the configuration makes of it.
+    fn set_key(&mut self, key: &str) {
+        let parts = ConsoleParts {
+            service: self.service.clone(),
+            store: self.store.clone(),
+            keys: Arc::new(ApiKeys::new(Some(key.to_owned().into()))),
+            tasks: self.tasks.clone(),
+            https: false,
+        };
+        self.router = router(parts).unwrap();
     }
 
     /// With somebody logged in.
     pub(super) async fn open() -> Self {
-        let mut console = Self::start().await;
+        Self::open_over(SimRuntime::new()).await
+    }
+
+    /// The same over a runtime with sandboxes.
+    pub(super) async fn open_over(runtime: SimRuntime) -> Self {
+        let mut console = Self::start_over(runtime).await;
         let answer = console.post("/console/login", &format!("key={KEY}")).await;
         assert_eq!(answer.location(), "/console/sandboxes");
         console.cookie = answer.cookie().split(';').next().unwrap().to_owned();
@@ -118,6 +154,27 @@ impl Console {
             .header("sec-fetch-site", "same-origin")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         self.send(request, form).await
+    }
+
+    /// Opens a WebSocket as a page does.
+    pub(super) async fn socket(&self, path: &str) -> Socket {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        self.serve(listener, self.router.clone());
+        let mut request = format!("ws://{address}{path}")
+            .into_client_request()
+            .unwrap();
+        let headers = request.headers_mut();
+        headers.insert("origin", format!("http://{address}").parse().unwrap());
+        headers.insert("cookie", self.cookie.parse().unwrap());
+        connect_async(request).await.unwrap().0
+    }
+
+    /// Serves routes over TCP for as long as the console's tasks run.
+    pub(super) fn serve(&self, listener: TcpListener, router: Router) {
+        self.tasks.spawn_abortable("test server", async move {
+            axum::serve(listener, router).await.unwrap();
+        });
     }
 
     pub(super) async fn sandbox(&self, label: &str) -> SandboxId {
@@ -172,6 +229,106 @@ async fn who_is_not_logged_in_sees_only_the_login() {
     assert!(login.cookie().is_empty());
 }
 
+/// Ways to write the addresses of the list and of a page that the routes take for something else,
+/// and a renderer that puts addresses into their plain form may not.
+fn spellings(id: &str) -> Vec<String> {
+    let list = [
+        "/console/./sandboxes",
+        "/console/sandboxes/",
+        "/console/sandboxes//",
+        "/console//sandboxes",
+        "/console/%2e/sandboxes",
+        "/console/%2E/sandboxes",
+        "/console/x/../sandboxes",
+        "/console/x/%2e%2e/sandboxes",
+        "/console/x/.%2E/sandboxes",
+        "/console/login/../sandboxes",
+        "/console/login/%2e%2e/sandboxes",
+        "/console/login/",
+        "/console/%73andboxes",
+        "/console/\\sandboxes",
+        "/console/./sandboxes?next=/console/login",
+        "/console/./create",
+        "/console/create/",
+        "/console/nowhere",
+    ];
+    let page = [
+        format!("/console/sandboxes/{id}/"),
+        format!("/console/sandboxes/./{id}"),
+        format!("/console/./sandboxes/{id}"),
+        format!("/console/sandboxes/x/../{id}"),
+        format!("/console/sandboxes/%2e/{id}/terminal"),
+        format!("/console/sandboxes/{id}//"),
+        format!("/console/sandboxes/{id}/terminal/"),
+    ];
+    list.map(str::to_owned).into_iter().chain(page).collect()
+}
+
+#[tokio::test]
+async fn no_spelling_of_an_address_gets_around_the_login() {
+    let console = Console::start().await;
+    let id = console.sandbox("secret").await;
+    // These are routes, of sandboxes with odd names.
+    let routed = ["/console/sandboxes/.", "/console/sandboxes/.."].map(str::to_owned);
+    for path in spellings(id.as_str()).into_iter().chain(routed) {
+        let answer = console.get(&path).await;
+        assert!(
+            answer.location().starts_with("/console/login?next="),
+            "{path}: {} {}",
+            answer.status(),
+            answer.body
+        );
+        assert!(
+            !answer.body.contains(id.as_str()),
+            "{path}: {}",
+            answer.body
+        );
+    }
+}
+
+/// Should a route ever be outside of the session by mistake, its page still has nothing to show.
+#[tokio::test]
+async fn a_page_that_was_not_let_in_has_no_way_to_the_domain() {
+    let console = Console::start().await;
+    let id = console.sandbox("secret").await;
+    let keys = Arc::new(ApiKeys::default());
+    let state = ConsoleState::new(console.service.clone(), keys, console.tasks.clone()).unwrap();
+    for path in [
+        "/console/sandboxes".to_owned(),
+        format!("/console/sandboxes/{id}"),
+    ] {
+        let request = Request::get(&path).body(Body::empty()).unwrap();
+        let answer = pages::render(State(state.clone()), request).await;
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains("You are signed out"), "{path}: {body}");
+        assert!(!body.contains("debian:12"), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_page_shows_nothing_of_the_domain_even_with_a_session() {
+    let console = Console::open().await;
+    let id = console.sandbox("secret").await;
+    for path in spellings(id.as_str()) {
+        let answer = console.get(&path).await;
+        // A slash too many at the end is forgiven, by way of a redirect to a page.
+        let location = answer.location();
+        let expected = match location {
+            "" => answer.status() == StatusCode::NOT_FOUND,
+            to => answer.status() == StatusCode::SEE_OTHER && to.starts_with("/console"),
+        };
+        assert!(expected, "{path}: {} {location}", answer.status());
+        assert!(
+            !answer.body.contains(id.as_str()),
+            "{path}: {}",
+            answer.body
+        );
+    }
+    let tidy = console.get("/console/sandboxes/?q=a").await;
+    assert_eq!(tidy.location(), "/console/sandboxes?q=a");
+}
+
 #[tokio::test]
 async fn a_wrong_key_opens_nothing_and_is_slowed_down() {
     let console = Console::start().await;
@@ -222,6 +379,21 @@ async fn the_session_cookie_is_narrow_and_ends_with_the_session() {
             .await
             .location()
             .contains("login")
+    );
+}
+
+#[tokio::test]
+async fn a_new_key_ends_the_sessions_of_the_old_one() {
+    let mut console = Console::open().await;
+    console.set_key(KEY);
+    let page = console.get("/console/sandboxes").await;
+    assert_eq!(page.status(), StatusCode::OK, "after a mere restart");
+    console.set_key("another");
+    let page = console.get("/console/sandboxes").await;
+    assert!(
+        page.location().starts_with("/console/login?"),
+        "{}",
+        page.body
     );
 }
 

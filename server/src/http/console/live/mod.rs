@@ -14,13 +14,15 @@ mod tests;
 
 pub(super) use hub::Hub;
 
+use std::sync::Arc;
+
 use axum::{
     extract::{State, WebSocketUpgrade},
     response::Response,
 };
 use tower_sessions::Session;
 
-use super::ConsoleState;
+use super::{ConsoleState, session};
 
 /// Longest command of a tab.
 const COMMAND_MAX: usize = 4 * 1024;
@@ -31,15 +33,11 @@ pub(super) async fn upgrade(
     session: Session,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let stop = state.tasks.stopping().clone();
     upgrade
         .max_message_size(COMMAND_MAX)
         .max_frame_size(COMMAND_MAX)
         .on_upgrade(move |socket| async move {
-            let tab = socket::Tab::new(socket, state.hub, session);
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tab.run() => {}
-            }
+            let tab = socket::Tab::new(socket, Arc::clone(&state.hub));
+            session::while_open(&session, &state, tab.run()).await;
         })
 }

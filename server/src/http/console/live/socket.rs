@@ -9,12 +9,8 @@ use tokio::{
     sync::broadcast::{self, error::RecvError},
     time::{MissedTickBehavior, interval, timeout},
 };
-use tower_sessions::Session;
 
-use super::{
-    super::session,
-    hub::{Hub, Told},
-};
+use super::hub::{Hub, Told};
 
 /// Most sandboxes one tab watches; a page watches one.
 const WATCHED: usize = 16;
@@ -29,24 +25,22 @@ struct Over;
 pub(super) struct Tab {
     socket: WebSocket,
     hub: Arc<Hub>,
-    session: Session,
     /// Where the tab stands in the list; `None` when it does not watch it.
     list: Option<u64>,
     sandboxes: BTreeSet<SandboxId>,
 }
 
 impl Tab {
-    pub(super) fn new(socket: WebSocket, hub: Arc<Hub>, session: Session) -> Self {
+    pub(super) fn new(socket: WebSocket, hub: Arc<Hub>) -> Self {
         Self {
             socket,
             hub,
-            session,
             list: None,
             sandboxes: BTreeSet::new(),
         }
     }
 
-    /// Serves the tab until it goes, or its session ends.
+    /// Serves the tab until it goes.
     pub(super) async fn run(mut self) {
         let mut told = self.hub.subscribe();
         let mut beat = interval(BEAT);
@@ -74,12 +68,7 @@ impl Tab {
                 Err(RecvError::Lagged(_)) => self.start_over().await,
                 Err(RecvError::Closed) => Err(Over),
             },
-            _ = beat.tick() => {
-                if !session::is_open(&self.session).await {
-                    return Err(Over);
-                }
-                self.send_frame(&Frame::Beat).await
-            }
+            _ = beat.tick() => self.send_frame(&Frame::Beat).await,
         }
     }
 

@@ -3,34 +3,16 @@
 use futures::{SinkExt, StreamExt};
 use osb_app::live::{Command, Frame, Position, Topic};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
-use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async,
-    tungstenite::{Message, client::IntoClientRequest},
-};
+use tokio_tungstenite::tungstenite::Message;
 
-use super::super::tests::Console;
+use super::super::tests::{Console, Socket, closed};
 
-struct Page(WebSocketStream<MaybeTlsStream<TcpStream>>);
+struct Page(Socket);
 
 impl Page {
     /// Opens the WebSocket of a page and takes the greeting.
     async fn open(console: &Console) -> (Self, String) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let router = console.router.clone();
-        console.tasks.spawn_abortable("test server", async move {
-            axum::serve(listener, router).await.unwrap();
-        });
-        let mut request = format!("ws://{address}/console/live")
-            .into_client_request()
-            .unwrap();
-        let origin = format!("http://{address}").parse().unwrap();
-        request.headers_mut().insert("origin", origin);
-        request
-            .headers_mut()
-            .insert("cookie", console.cookie.parse().unwrap());
-        let mut page = Self(connect_async(request).await.unwrap().0);
+        let mut page = Self(console.socket("/console/live").await);
         match page.hear().await {
             Frame::Hello { epoch } => (page, epoch),
             other => panic!("{other:?}"),
@@ -147,4 +129,12 @@ async fn what_is_not_understood_is_passed_over() {
     }
     page.subscribe(Topic::Sandboxes, None).await;
     assert_eq!(page.snapshot().await.1, json!([]));
+}
+
+#[tokio::test]
+async fn a_logout_closes_it() {
+    let console = Console::open().await;
+    let (page, _) = Page::open(&console).await;
+    console.post("/console/logout", "").await;
+    closed(page.0).await;
 }
