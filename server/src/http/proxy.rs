@@ -254,7 +254,11 @@ fn failed(error: ForwardError) -> ApiError {
 fn guard(headers: &mut HeaderMap) {
     headers.append(CONTENT_SECURITY_POLICY, SANDBOXED);
     let foreign = |cookie: &HeaderValue| {
-        let name = cookie.as_bytes().trim_ascii_start().to_ascii_lowercase();
+        let cookie = cookie.as_bytes();
+        // Browsers send a cookie without a name, `=osb_console=x`, as its value alone.
+        let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
+        let start = cookie.iter().position(|byte| !blank(byte));
+        let name = cookie[start.unwrap_or(0)..].to_ascii_lowercase();
         CONSOLE_COOKIES
             .iter()
             .any(|prefix| name.starts_with(prefix))
@@ -338,6 +342,9 @@ mod tests {
             "a=1",
             " OSB_console=x; Path=/console",
             "__Host-osb=1",
+            "=osb_console=x; Path=/console",
+            " = \t__Secure-osb_console=x",
+            "osb_console",
             "b=2",
         ] {
             headers.append(SET_COOKIE, cookie.parse().unwrap());
