@@ -40,7 +40,7 @@ def test_methods_bodies_and_targets_pass_unchanged(api, web, method):
     content = b"" if method == "GET" else bytes(range(256)) * 100
     asked = seen(api.http.request(method, web + target, content=content or None))
     assert asked["method"] == method
-    assert asked["target"].split("?")[1] == target.split("?")[1]
+    assert asked["target"] == target
     assert asked["digest"] == hashlib.sha256(content).hexdigest()
 
 
