@@ -62,6 +62,9 @@ pub struct Observed {
     pub phase: Phase,
     /// Since when, as exactly as the back end knows.
     pub since: WireTime,
+    /// Whether the kernel killed a process of it for want of memory since it started, as far as
+    /// the back end knows.
+    pub out_of_memory: bool,
     /// When it was accepted.
     pub created_at: WireTime,
     /// Requested image.

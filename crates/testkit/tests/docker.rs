@@ -265,6 +265,55 @@ fn a_delete_that_a_crash_cut_short_is_finished() {
     assert_eq!(stage.containers(), [""; 0]);
 }
 
+#[test]
+fn an_end_for_want_of_memory_is_told_after_a_restart_too() {
+    let mut stage = Stage::set();
+    let process = || tokio::runtime::Runtime::new().unwrap();
+    let told = async |server: &TestServer, id: &str| {
+        let failed = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
+        let (_, seen) = wait_until("the end", || get(server, id), failed).await;
+        seen["status"]["message"].as_str().unwrap().to_owned()
+    };
+    let want = "The entry point ended with exit code 137 because its memory limit was reached.";
+    let first = process();
+    let id = first.block_on(async {
+        stage.engine.up().unwrap();
+        let server = stage.server().await;
+        ready(&server).await;
+        let mut greedy = body();
+        greedy["entrypoint"] = json!(["tail", "/dev/zero"]);
+        greedy["resourceLimits"]["memory"] = "64Mi".into();
+        let id = create(&server, &greedy).await;
+        assert_eq!(told(&server, &id).await, want);
+        id
+    });
+    first.shutdown_timeout(Duration::from_secs(60));
+    process().block_on(async {
+        stage.engine.cut().unwrap();
+        stage.engine.up().unwrap();
+        let server = stage.server().await;
+        ready(&server).await;
+        assert_eq!(told(&server, &id).await, want);
+        delete(&server, &id).await;
+        server.stop().await;
+    });
+    assert_eq!(stage.containers(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_was_renamed_by_hand_is_removed() {
+    let mut stage = Stage::set();
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    let id = create(&server, &body()).await;
+    let name = format!("renamed-{id}");
+    docker(&["rename", &format!("sandbox-{id}"), &name]);
+    delete(&server, &id).await;
+    assert_eq!(stage.containers(), [""; 0]);
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn others_are_left_alone_and_leftovers_are_swept() {
     let mut stage = Stage::set();

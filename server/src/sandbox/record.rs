@@ -41,7 +41,7 @@ pub struct Facts {
     pub expiry: Expiry,
     /// What the container does and since when; `None` until it runs for the first time.
     pub phase: Option<(Phase, WireTime)>,
-    /// Whether the kernel killed something for want of memory.
+    /// Whether the kernel killed something for want of memory since the container started.
     pub out_of_memory: bool,
     /// How to reach it.
     pub address: Address,
@@ -114,7 +114,7 @@ impl Facts {
             extensions: observed.extensions,
             expiry: observed.expiry,
             phase: Some((observed.phase, observed.since)),
-            out_of_memory: false,
+            out_of_memory: observed.out_of_memory,
             address: observed.address,
             token: observed.token,
             changes,
@@ -139,6 +139,13 @@ impl Facts {
         if newer_end || half_made {
             return;
         }
+        let ended = |phase| matches!(phase, Phase::Exited(_));
+        let was_ended = self.phase.is_some_and(|(phase, _)| ended(phase));
+        if was_ended && !ended(observed.phase) {
+            self.out_of_memory = false;
+        }
+        // A list does not know that it ran out of memory.
+        self.out_of_memory |= observed.out_of_memory;
         // A list does not know since when; what is known already is better.
         let unchanged = self.phase.filter(|(phase, _)| *phase == observed.phase);
         self.set_phase(
@@ -252,6 +259,7 @@ mod tests {
             id: "a".into(),
             phase,
             since: at(since),
+            out_of_memory: false,
             created_at: at(10),
             image: String::new(),
             snapshot_id: None,
@@ -287,5 +295,25 @@ mod tests {
         assert!(!facts.had_container(at(30)));
         facts.observe(observed(Phase::Running, 20), at(20));
         assert!(!facts.had_container(at(19)) && facts.had_container(at(20)));
+    }
+
+    #[test]
+    fn a_lack_of_memory_belongs_to_one_run() {
+        let killed = Observed {
+            out_of_memory: true,
+            ..observed(Phase::Exited(137), 21)
+        };
+        let mut facts = Facts::found(killed.clone(), Changes::default());
+        assert!(facts.out_of_memory, "it outlives the server");
+        facts.observe(observed(Phase::Exited(137), 21), at(22));
+        assert!(facts.out_of_memory, "a list does not know");
+        facts.observe(observed(Phase::Running, 23), at(23));
+        assert!(!facts.out_of_memory, "started again");
+        facts.out_of_memory = true;
+        facts.observe(observed(Phase::Running, 23), at(24));
+        assert!(facts.out_of_memory, "the same run, seen again");
+        facts.out_of_memory = false;
+        facts.observe(killed, at(25));
+        assert!(facts.out_of_memory, "it was not told, but seen");
     }
 }

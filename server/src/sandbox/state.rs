@@ -106,9 +106,11 @@ fn describe(facts: &Facts) -> (SandboxState, &'static str, String) {
 
 fn why(facts: &Facts, code: i64) -> &'static str {
     match code {
-        _ if facts.out_of_memory => " because its memory limit was reached",
         NOT_FOUND => ": the command was not found in the image",
         NOT_EXECUTABLE => ": the command cannot be executed",
+        // Any process of the sandbox may have run out of memory; the entry point's end tells whether
+        // it was that one.
+        KILLED if facts.out_of_memory => " because its memory limit was reached",
         KILLED => ": it was killed",
         _ => "",
     }
@@ -213,5 +215,19 @@ pub(crate) mod tests {
         facts.removal_error = Some("device busy".into());
         assert_eq!(seen(&facts), ("Failed".into(), "REMOVAL_FAILED".into()));
         assert!(status(&facts).message.unwrap().contains("device busy"));
+    }
+
+    #[test]
+    fn only_a_killed_entry_point_lacked_memory() {
+        let mut facts = facts();
+        facts.out_of_memory = true;
+        let mut message = |code| {
+            facts.phase = Some((Phase::Exited(code), at(20)));
+            status(&facts).message.unwrap()
+        };
+        assert!(message(137).ends_with("137 because its memory limit was reached."));
+        // A command's child may have been killed long before.
+        assert!(message(1).ends_with("exit code 1."));
+        assert!(message(127).ends_with("not found in the image."));
     }
 }

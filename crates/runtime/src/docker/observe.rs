@@ -162,15 +162,18 @@ impl DockerRuntime {
             config.image.unwrap_or_default(),
             config.cmd.unwrap_or_default(),
         );
-        Some(observed(
-            &read,
-            phase,
-            since.unwrap_or(made),
-            made,
-            image,
-            command,
-            address,
-        ))
+        Some(Observed {
+            out_of_memory: state.oom_killed == Some(true),
+            ..observed(
+                &read,
+                phase,
+                since.unwrap_or(made),
+                made,
+                image,
+                command,
+                address,
+            )
+        })
     }
 
     pub(super) async fn read_log_tail(
@@ -221,6 +224,8 @@ fn observed(
         id: read.id().unwrap_or_else(|| SandboxId::from("")),
         phase,
         since,
+        // The list does not tell.
+        out_of_memory: false,
         created_at: read.created_at().unwrap_or(made),
         image: read.image().unwrap_or(image),
         snapshot_id: read.snapshot_id(),
@@ -256,5 +261,33 @@ fn address(
         host_network: mode == Some("host"),
         ip: named.or_else(any),
         ports: read.ports(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::docker::fake_engine::FakeEngine;
+
+    #[tokio::test]
+    async fn an_end_comes_with_its_time_and_whether_memory_ran_out() {
+        let engine = FakeEngine::start(|_| {
+            let container = json!({
+                "Created": "2031-05-01T10:00:00Z",
+                "Config": {"Labels": {labels::ID: "a", labels::SERVER: "us"}},
+                "State": {
+                    "Running": false, "OOMKilled": true, "ExitCode": 137,
+                    "StartedAt": "2031-05-01T10:00:01Z", "FinishedAt": "2031-05-01T10:00:02Z",
+                },
+            });
+            (200, container.to_string())
+        })
+        .await;
+        let seen = engine.runtime().observe("sandbox-a").await.unwrap();
+        assert_eq!(seen.phase, Phase::Exited(137));
+        assert_eq!(seen.since.to_string(), "2031-05-01T10:00:02Z");
+        assert!(seen.out_of_memory);
     }
 }

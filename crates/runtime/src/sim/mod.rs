@@ -180,6 +180,7 @@ impl Runtime for SimRuntime {
             id: spec.id.clone(),
             phase: Phase::Created,
             since: now(),
+            out_of_memory: false,
             created_at: spec.created_at,
             image: spec.image,
             snapshot_id: None,

@@ -269,6 +269,7 @@ mod tests {
             id: SandboxId::from("a"),
             phase: Phase::Running,
             since: now,
+            out_of_memory: false,
             created_at: now,
             image: String::new(),
             snapshot_id: None,
