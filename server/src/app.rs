@@ -74,10 +74,7 @@ impl App {
             store: shared,
             keys: Arc::clone(&keys) as Arc<dyn console::Keys>,
             tasks: tasks.clone(),
-            https: server
-                .eip
-                .as_deref()
-                .is_some_and(|eip| eip.starts_with("https://")),
+            https: server.is_https(),
         })?;
         let eip = server
             .eip

@@ -103,6 +103,12 @@ impl DockerSection {
         Ok(())
     }
 
+    /// Whether what listens in a sandbox can be reached from other machines.
+    pub(super) fn opens_ports(&self) -> bool {
+        let loopback = self.publish_address().is_some_and(|it| it.is_loopback());
+        self.network_mode == "host" || !loopback
+    }
+
     fn publish_address(&self) -> Option<Ipv4Addr> {
         match self.publish_host.trim() {
             "" => Some(Ipv4Addr::UNSPECIFIED),

@@ -61,6 +61,7 @@ mod tests {
         write_example(&path, false).unwrap();
         let loaded = super::super::load(Some(&path), &|_| None).unwrap();
         assert_eq!(loaded.unknown, []);
+        assert_eq!(loaded.config.notes(), [""; 0]);
         assert_eq!(loaded.config.docker.publish_host, "127.0.0.1");
         assert!(matches!(
             write_example(&path, false),

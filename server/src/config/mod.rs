@@ -60,7 +60,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What the file asks for that this release does otherwise.
+    /// What the file asks for that this release does otherwise, or that opens a hole.
     #[must_use]
     pub fn notes(&self) -> Vec<&'static str> {
         let mut notes = Vec::new();
@@ -69,6 +69,15 @@ impl Config {
         }
         if self.log.file_enabled {
             notes.push("log.file_enabled is set; this release logs to stderr only");
+        }
+        let has_ports = self.runtime.kind == RuntimeType::Docker && self.docker.opens_ports();
+        if has_ports && !self.server.is_https() {
+            notes.push(
+                "sandbox ports are open to other machines (docker.publish_host, or \
+                 docker.network_mode = \"host\") and the console has no HTTPS: cookies know no \
+                 ports, so a page of a sandbox can get the console's; publish on 127.0.0.1, or \
+                 serve HTTPS and say so with server.eip = \"https://...\"",
+            );
         }
         for (section, note) in [
             (
@@ -254,6 +263,33 @@ mod tests {
             error.contains("server.api_key") && !error.contains("hunter2"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn ports_that_can_get_the_consoles_cookie_are_told() {
+        let tells = |text: &str| {
+            let notes = read(text).unwrap().config.notes();
+            notes.iter().any(|note| note.contains("cookie"))
+        };
+        let docker = "[runtime]\ntype = 'docker'\n";
+        let bridge = format!("{docker}[docker]\nnetwork_mode = 'bridge'\npublish_host = ");
+        assert!(tells(docker), "the contract's defaults");
+        assert!(tells(&format!("{bridge}'10.0.0.1'")));
+        assert!(tells(&format!(
+            "{docker}[docker]\npublish_host = '127.0.0.1'"
+        )));
+        assert!(!tells(&format!("{bridge}'127.0.0.1'")));
+        assert!(!tells(&format!(
+            "{docker}[server]\neip = 'https://e.example'"
+        )));
+        assert!(!tells("[runtime]\ntype = 'sim'"));
+    }
+
+    #[test]
+    fn the_configuration_for_deployments_loads_without_a_note() {
+        let loaded = read(include_str!("../../../deploy/config.docker.toml")).unwrap();
+        assert_eq!(loaded.unknown, []);
+        assert_eq!(loaded.config.notes(), [""; 0]);
     }
 
     #[test]

@@ -63,6 +63,13 @@ impl ServerSection {
             .as_ref()
             .filter(|key| !key.expose_secret().trim().is_empty())
     }
+
+    /// Whether clients and browsers reach this server over HTTPS: its public address says so.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        let eip = self.eip.as_deref().unwrap_or_default();
+        eip.trim().starts_with("https://")
+    }
 }
 
 /// `[log]` (contract: lifecycle §14.2). The log goes to stderr; files are the supervisor's work.
