@@ -6,8 +6,8 @@ use osb_forward::Forwarder;
 use osb_service::Supervisor;
 
 use crate::{
-    command::Commands, env::Environment, identity::Accounts, metrics::Meter, process::Processes,
-    proxy, pty::Sessions,
+    command::Commands, env::Environment, identity::Accounts, metrics::Meter, output::Outputs,
+    process::Processes, proxy, pty::Sessions,
 };
 
 /// The daemon's state. Clones share it.
@@ -21,6 +21,8 @@ pub struct App {
     pub processes: Processes,
     /// All commands.
     pub commands: Commands,
+    /// What all streams together may take.
+    pub outputs: Outputs,
     /// All terminal sessions.
     pub ptys: Sessions,
     /// Reads resources.
@@ -40,7 +42,8 @@ impl App {
             environment: Arc::new(environment),
             accounts: Arc::default(),
             processes: Processes::default(),
-            commands: Commands::new(meter.memory()),
+            commands: Commands::default(),
+            outputs: Outputs::new(meter.memory()),
             ptys: Sessions::default(),
             meter: Arc::new(meter),
             forwarder: proxy::forwarder(&tasks),

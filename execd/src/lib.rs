@@ -15,7 +15,8 @@
 //! | [`cli`] | flags, and what they mean together with the environment |
 //! | [`daemon`] | the order of start and stop |
 //! | [`server`] | connections, routes, tokens, request ids |
-//! | [`command`] | `/command`: runs, streams, logs, records |
+//! | [`command`] | `/command`: runs, records, interrupts |
+//! | [`output`] | from a process's pipes to a client's stream |
 //! | [`file`] | files and directories |
 //! | [`pty`] | terminal sessions |
 //! | [`metrics`] | the sandbox's resources |
@@ -39,6 +40,7 @@ pub mod init;
 pub mod json;
 pub mod limits;
 pub mod metrics;
+pub mod output;
 pub mod path;
 pub mod process;
 pub mod proxy;

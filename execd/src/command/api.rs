@@ -15,11 +15,12 @@ use osb_protocol::{
     headers::COMMAND_TAIL_CURSOR,
 };
 
-use super::{interrupt::interrupt, log::Log, plan::Plan, run, store::Record, stream::response};
+use super::{interrupt::interrupt, plan::Plan, run, store::Record};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
     json,
+    output::{Log, response},
     server::Query,
 };
 
@@ -28,7 +29,7 @@ pub(crate) async fn start(State(app): State<App>, request: Request) -> ApiResult
     let body = json::bytes(request.into_body()).await?;
     let request: RunCommand = json::object(&body)?;
     let run = run::start(&app, Plan::new(request, &app)?)?;
-    Ok(response(run, app.commands.partial_lines()))
+    Ok(response(run, &app.outputs))
 }
 
 /// `GET /command/status/{id}`.

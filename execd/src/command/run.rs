@@ -1,100 +1,16 @@
 //! Starting a command.
 
-use std::{
-    io,
-    os::{fd::OwnedFd, unix::process::CommandExt},
-    process::Stdio,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, os::unix::process::CommandExt, process::Stdio, sync::Arc, time::Instant};
 
-use jiff::Timestamp;
-use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::net::unix::pipe::Receiver;
 use tracing::info;
 
-use super::{
-    plan::Plan,
-    pump::{Pipe, Pump, Sink},
-    spool::{Source, Spool},
-    store::Record,
-};
+use super::{plan::Plan, store::Record};
 use crate::{
     app::App,
     error::ApiResult,
+    output::{End, Outcome, Output, Pipes, Pump, Run, Sink, Spool},
     process::{Exit, run_as},
 };
-
-/// How a command ended.
-#[derive(Clone, Debug)]
-pub(super) struct Outcome {
-    pub(super) end: End,
-    /// When, in Unix milliseconds.
-    pub(super) at: i64,
-    /// Wall time since just before the start.
-    pub(super) took: Duration,
-}
-
-/// The ways to end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// The process ended, killed by us when its time was up.
-    Exited {
-        exit: Exit,
-        timed_out: Option<Duration>,
-    },
-    /// It never ran.
-    NotStarted(String),
-}
-
-impl Outcome {
-    pub(super) fn ended(exit: Exit, timed_out: Option<Duration>) -> Self {
-        Self::now(End::Exited { exit, timed_out }, Duration::ZERO)
-    }
-
-    pub(super) fn now(end: End, took: Duration) -> Self {
-        let at = Timestamp::now().as_millisecond();
-        Self { end, at, took }
-    }
-}
-
-impl End {
-    /// Why it is no success, in lines for people; empty for a success.
-    pub(super) fn reasons(&self) -> Vec<String> {
-        match self {
-            Self::Exited {
-                exit: Exit::Code(0),
-                ..
-            } => Vec::new(),
-            Self::Exited {
-                exit,
-                timed_out: None,
-            } => vec![exit.to_string()],
-            Self::Exited {
-                exit,
-                timed_out: Some(limit),
-            } => {
-                vec![exit.to_string(), format!("timeout after {limit:?}")]
-            }
-            Self::NotStarted(reason) => vec![reason.clone()],
-        }
-    }
-}
-
-/// A command on its way.
-#[derive(Debug)]
-pub(super) struct Run {
-    pub(super) id: String,
-    pub(super) output: Output,
-}
-
-/// Where its events come from.
-#[derive(Debug)]
-pub(super) enum Output {
-    Foreground(Arc<Spool>),
-    /// Background: whether it was launched.
-    Background(Outcome),
-}
 
 /// Starts a command. From here on it runs whatever the client does.
 ///
@@ -139,22 +55,25 @@ pub(super) fn start(app: &App, plan: Plan) -> ApiResult<Run> {
                 "command started"
             );
             record.started(process.clone());
-            let sink = Sink::new(&record);
-            let output = match &sink {
-                Sink::Spool(spool) => Output::Foreground(Arc::clone(spool)),
-                Sink::Log(_) => Output::Background(Outcome::ended(Exit::Code(0), None)),
+            let (sink, output) = match record.log() {
+                Some(log) => {
+                    let launched = Outcome::ended(Exit::Code(0), None);
+                    (Sink::Log(Arc::clone(log)), Output::Background(launched))
+                }
+                None => {
+                    let spool = Arc::new(Spool::new());
+                    (Sink::Spool(Arc::clone(&spool)), Output::Foreground(spool))
+                }
             };
             let pump = Pump {
                 process,
                 sink,
                 pipes,
-                record,
                 began,
                 timeout: plan.timeout,
-                commands: app.commands.clone(),
-                stopping: app.tasks.stopping().clone(),
             };
-            app.tasks.spawn("command", pump.run());
+            app.tasks
+                .spawn("command", attend(pump, record, app.clone()));
             Ok(Run { id, output })
         }
         Err(reason) => {
@@ -174,6 +93,17 @@ pub(super) fn start(app: &App, plan: Plan) -> ApiResult<Run> {
     }
 }
 
+/// The task of one command.
+async fn attend(mut pump: Pump, record: Arc<Record>, app: App) {
+    let outcome = pump.until_end().await;
+    info!(id = record.id(), end = ?outcome.end, "command ended");
+    app.commands.finish(&record, &outcome);
+    if let Sink::Spool(spool) = &pump.sink {
+        spool.finish(outcome);
+    }
+    pump.linger(&app.outputs, app.tasks.stopping()).await;
+}
+
 fn explain(error: &io::Error, switching: bool) -> String {
     if switching && error.kind() == io::ErrorKind::PermissionDenied {
         return format!(
@@ -182,38 +112,4 @@ fn explain(error: &io::Error, switching: bool) -> String {
         );
     }
     error.to_string()
-}
-
-/// The child's ends of the pipes.
-struct Pipes {
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-}
-
-impl Pipes {
-    /// Two pipes, or one for both in the background.
-    fn new(background: bool) -> io::Result<(Vec<Pipe>, Self)> {
-        let pipe = |source| -> io::Result<(Pipe, OwnedFd)> {
-            let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::io::ioctl_fionbio(&ours, true)?;
-            let ours = Receiver::from_owned_fd(ours)?;
-            Ok((Pipe::new(source, ours), theirs))
-        };
-        let (out, stdout) = pipe(Source::Stdout)?;
-        if background {
-            let stderr = stdout.try_clone()?;
-            return Ok((vec![out], Self { stdout, stderr }));
-        }
-        let (err, stderr) = pipe(Source::Stderr)?;
-        Ok((vec![out, err], Self { stdout, stderr }))
-    }
-}
-
-impl Sink {
-    fn new(record: &Record) -> Self {
-        match record.log() {
-            Some(log) => Self::Log(Arc::clone(log)),
-            None => Self::Spool(Arc::new(Spool::new())),
-        }
-    }
 }

@@ -9,16 +9,11 @@ use std::{
 
 use jiff::Timestamp;
 use osb_protocol::execd::command::CommandStatus;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{
-    lines::Budget,
-    log::Log,
-    run::{End, Outcome},
-};
 use crate::{
     error::{ApiError, ApiResult},
     limits,
+    output::{End, Log, Outcome},
     process::{Exit, Process},
 };
 
@@ -87,11 +82,9 @@ impl Record {
 }
 
 /// All commands. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Commands {
     state: Arc<Mutex<State>>,
-    lingering: Arc<Semaphore>,
-    partial_lines: Arc<Budget>,
 }
 
 #[derive(Debug, Default)]
@@ -103,16 +96,6 @@ struct State {
 }
 
 impl Commands {
-    /// No commands yet, in a sandbox with so many bytes of memory.
-    #[must_use]
-    pub fn new(memory: Option<u64>) -> Self {
-        Self {
-            state: Arc::default(),
-            lingering: Arc::new(Semaphore::new(limits::LINGERING)),
-            partial_lines: Arc::new(Budget::new(memory)),
-        }
-    }
-
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
     }
@@ -173,14 +156,6 @@ impl Commands {
     pub fn sweep(&self) {
         self.state().evict();
     }
-
-    pub(super) fn may_linger(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.lingering).try_acquire_owned().ok()
-    }
-
-    pub(super) fn partial_lines(&self) -> Arc<Budget> {
-        Arc::clone(&self.partial_lines)
-    }
 }
 
 impl State {
@@ -225,7 +200,7 @@ mod tests {
 
     #[test]
     fn status_tells_the_end() {
-        let commands = Commands::new(None);
+        let commands = Commands::default();
         let record = commands.admit(Record::new("a", "x".into(), false)).unwrap();
         assert!(record.status().running);
         commands.finish(&record, &Outcome::ended(Exit::Code(3), None));
@@ -237,7 +212,7 @@ mod tests {
 
     #[test]
     fn finished_records_are_bounded_and_the_oldest_goes_first() {
-        let commands = Commands::new(None);
+        let commands = Commands::default();
         let running = commands.admit(Record::new("r", String::new(), false));
         for index in 0..limits::FINISHED + 5 {
             finish(&commands, &index.to_string(), String::new());
@@ -254,7 +229,7 @@ mod tests {
 
     #[test]
     fn too_many_at_once_are_refused() {
-        let commands = Commands::new(None);
+        let commands = Commands::default();
         let admit = |id: usize| commands.admit(Record::new(&id.to_string(), String::new(), false));
         assert!((0..limits::RUNNING).all(|id| admit(id).is_ok()));
         assert!(admit(limits::RUNNING).is_err());

@@ -8,7 +8,7 @@ use std::io::Write;
 use crate::limits;
 
 /// Event of output. `text` may be any bytes.
-pub(super) fn text(out: &mut Vec<u8>, kind: &str, text: &[u8], at: i64) {
+pub(crate) fn text(out: &mut Vec<u8>, kind: &str, text: &[u8], at: i64) {
     out.reserve(text.len() + 64);
     begin_text(out, kind);
     escape(out, text);
@@ -29,7 +29,7 @@ fn end_text(out: &mut Vec<u8>, at: i64) {
 /// Event of output that may be long: it is written in pieces, so that it is never in memory a
 /// second time, let alone six times as long.
 #[derive(Debug)]
-pub(super) struct Long<T> {
+pub(crate) struct Long<T> {
     text: T,
     written: usize,
     at: i64,
@@ -37,14 +37,14 @@ pub(super) struct Long<T> {
 
 impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
     /// Writes the beginning.
-    pub(super) fn begin(out: &mut Vec<u8>, kind: &str, text: T, at: i64) -> Self {
+    pub(crate) fn begin(out: &mut Vec<u8>, kind: &str, text: T, at: i64) -> Self {
         begin_text(out, kind);
         let written = 0;
         Self { text, written, at }
     }
 
     /// Writes the next piece, and the end after the last. Says whether that was it.
-    pub(super) fn write(&mut self, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>) -> bool {
         let end = boundary(&self.text, self.written + limits::ESCAPED_AT_ONCE);
         escape(out, &self.text[self.written..end]);
         self.written = end;
@@ -68,7 +68,7 @@ fn boundary(text: &[u8], at: usize) -> usize {
 }
 
 /// Event of a good end, with the wall time in milliseconds.
-pub(super) fn complete(out: &mut Vec<u8>, millis: u128, at: i64) {
+pub(crate) fn complete(out: &mut Vec<u8>, millis: u128, at: i64) {
     out.extend_from_slice(b"{\"type\":\"execution_complete\"");
     if millis > 0 {
         out.extend_from_slice(b",\"execution_time\":");
@@ -79,7 +79,7 @@ pub(super) fn complete(out: &mut Vec<u8>, millis: u128, at: i64) {
 }
 
 /// Event of a failure.
-pub(super) fn error(out: &mut Vec<u8>, name: &str, value: &str, traceback: &[String], at: i64) {
+pub(crate) fn error(out: &mut Vec<u8>, name: &str, value: &str, traceback: &[String], at: i64) {
     out.extend_from_slice(b"{\"type\":\"error\",\"timestamp\":");
     number(out, at);
     out.extend_from_slice(b",\"error\":{\"ename\":\"");

@@ -11,15 +11,32 @@ use osb_protocol::execd::event::COMMAND_ERROR;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::{
+    End, Outcome, Outputs,
     frame::{self, Long},
     lines::{Budget, Held, Lines},
-    run::{End, Outcome, Output, Run},
     spool::{Chunk, Next, Source, Spool},
 };
 use crate::{limits, server::stream_headers};
 
+/// A run on its way.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// What its first event tells: the id by which clients interrupt it.
+    pub(crate) id: String,
+    pub(crate) output: Output,
+}
+
+/// Where its events come from.
+#[derive(Debug)]
+pub(crate) enum Output {
+    Foreground(Arc<Spool>),
+    /// Background: whether it was launched.
+    Background(Outcome),
+}
+
 /// The answer that carries the events of a run.
-pub(super) fn response(run: Run, budget: Arc<Budget>) -> Response {
+pub(crate) fn response(run: Run, outputs: &Outputs) -> Response {
+    let budget = Arc::clone(&outputs.partial_lines);
     let mut opening = Vec::new();
     let now = Timestamp::now().as_millisecond();
     frame::text(&mut opening, "init", run.id.as_bytes(), now);

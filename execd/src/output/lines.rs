@@ -18,14 +18,14 @@ const BLANK: &[u8] = b"\n";
 
 /// Memory that unfinished lines of all streams may take together.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     used: AtomicUsize,
     max: usize,
 }
 
 impl Budget {
     /// A part of the sandbox's memory: the daemon must not be what fills it.
-    pub(super) fn new(memory: Option<u64>) -> Self {
+    pub(crate) fn new(memory: Option<u64>) -> Self {
         let part = memory.map_or(u64::MAX, |memory| memory / limits::PARTIAL_LINES_PART);
         let part = usize::try_from(part).unwrap_or(usize::MAX);
         Self {
@@ -48,7 +48,7 @@ impl Budget {
 
 /// A text in memory that the budget knows of.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     text: Vec<u8>,
     /// Room that was taken from the budget.
     room: usize,
@@ -95,7 +95,7 @@ impl Drop for Held {
 
 /// Cuts one stream.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     partial: Held,
     /// The last byte was `\r`: a `\n` right after it belongs to the same line end.
     after_return: bool,
@@ -103,7 +103,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(budget: Arc<Budget>) -> Self {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
         Self::with_max(limits::LINE, budget)
     }
 
@@ -117,7 +117,7 @@ impl Lines {
 
     /// Takes a chunk and gives every line that is complete now. A line that was held comes back as
     /// the result, because it may be long; what is left of the chunk is for the next call.
-    pub(super) fn feed(&mut self, chunk: &mut Bytes, mut line: impl FnMut(&[u8])) -> Option<Held> {
+    pub(crate) fn feed(&mut self, chunk: &mut Bytes, mut line: impl FnMut(&[u8])) -> Option<Held> {
         if self.after_return && !chunk.is_empty() {
             chunk.advance(usize::from(chunk.starts_with(b"\n")));
             self.after_return = false;
@@ -146,7 +146,7 @@ impl Lines {
     }
 
     /// The unfinished line, if there is one: its end will not come.
-    pub(super) fn flush(&mut self) -> Option<Held> {
+    pub(crate) fn flush(&mut self) -> Option<Held> {
         let empty = Held::new(Arc::clone(&self.partial.budget));
         let partial = std::mem::replace(&mut self.partial, empty);
         (!partial.is_empty()).then_some(partial)

@@ -13,19 +13,19 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tracing::warn;
 
-use super::run::Outcome;
+use super::Outcome;
 use crate::{limits, scratch};
 
 /// Which output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(crate) enum Source {
     Stdout,
     Stderr,
 }
 
 impl Source {
     /// Name of its events.
-    pub(super) fn kind(self) -> &'static str {
+    pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",
@@ -35,11 +35,11 @@ impl Source {
 
 /// A piece of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
-    pub(super) source: Source,
+pub(crate) struct Chunk {
+    pub(crate) source: Source,
     /// Unix milliseconds when it was read.
-    pub(super) at: i64,
-    pub(super) bytes: Bytes,
+    pub(crate) at: i64,
+    pub(crate) bytes: Bytes,
 }
 
 impl Chunk {
@@ -50,7 +50,7 @@ impl Chunk {
 
 /// What the reader gets.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Some output, in order.
     Chunks(VecDeque<Chunk>),
     /// The end. That many bytes were dropped because the disk had no room.
@@ -58,7 +58,7 @@ pub(super) enum Next {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Spool {
+pub(crate) struct Spool {
     state: Mutex<State>,
     changed: Notify,
     window: usize,
@@ -91,7 +91,7 @@ impl Spill {
 }
 
 impl Spool {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_limits(limits::WINDOW, limits::SPILL)
     }
 
@@ -108,7 +108,7 @@ impl Spool {
     }
 
     /// Takes a chunk. Waits at most for the disk, never for the reader.
-    pub(super) async fn push(&self, chunk: Chunk) {
+    pub(crate) async fn push(&self, chunk: Chunk) {
         let Some((file, offset)) = self.admit(&chunk) else {
             return;
         };
@@ -175,14 +175,14 @@ impl Spool {
     }
 
     /// Says how it ended. Nothing is pushed afterwards.
-    pub(super) fn finish(&self, outcome: Outcome) {
+    pub(crate) fn finish(&self, outcome: Outcome) {
         self.state().outcome = Some(outcome);
         self.changed.notify_one();
     }
 
     /// The reader went away: what is here and what comes is dropped, at once, because children of
     /// the command may hold its pipe, and with it this, for as long as they like.
-    pub(super) fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         let mut state = self.state();
         state.abandoned = true;
         state.window = VecDeque::new();
@@ -191,7 +191,7 @@ impl Spool {
     }
 
     /// The next output, or the end. Safe to cancel.
-    pub(super) async fn next(&self) -> Next {
+    pub(crate) async fn next(&self) -> Next {
         loop {
             match self.ready() {
                 Ready::Now(next) => return next,

@@ -9,7 +9,7 @@ use crate::{limits, scratch};
 
 /// Standard output and error of one command, merged. Small ones stay in memory.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     state: Mutex<State>,
 }
 
@@ -30,12 +30,12 @@ impl Log {
     }
 
     /// Bytes it holds.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.state().len
     }
 
     /// Appends output. One caller at a time.
-    pub(super) async fn append(&self, bytes: Bytes) {
+    pub(crate) async fn append(&self, bytes: Bytes) {
         let (file, offset, bytes) = {
             let mut state = self.state();
             if state.full {
@@ -72,7 +72,7 @@ impl Log {
     }
 
     /// Up to one read from an offset; empty at the end.
-    pub(super) async fn read(&self, from: u64, to: u64) -> std::io::Result<Bytes> {
+    pub(crate) async fn read(&self, from: u64, to: u64) -> std::io::Result<Bytes> {
         let file = {
             let state = self.state();
             let to = to.min(state.len);
