@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, UdpSocket},
+    net::{IpAddr, Ipv6Addr, UdpSocket},
     path::Path,
 };
 
@@ -41,7 +41,8 @@ pub struct Target {
     pub token: Option<SecretString>,
 }
 
-/// Hosts under which published ports are reached.
+/// Hosts under which published ports are reached, as they stand in a URL: literal IPv6 addresses in
+/// brackets.
 #[derive(Clone, Debug)]
 pub struct PublicHost {
     /// For clients.
@@ -81,10 +82,18 @@ impl PublicHost {
             .or(host_ip)
             .unwrap_or_else(outward_address);
         Self {
-            external,
-            internal,
+            external: in_url(external),
+            internal: in_url(internal),
             resolve_internal,
         }
+    }
+}
+
+/// A literal IPv6 address gets the brackets that tell it from the port after it.
+fn in_url(host: String) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(_) => format!("[{host}]"),
+        Err(_) => host,
     }
 }
 
@@ -93,6 +102,8 @@ fn host_of(address: &str) -> &str {
     let bare = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = bare.split('/').next().unwrap_or(bare);
     match authority.rfind(':') {
+        // Without brackets there is no port.
+        Some(_) if authority.parse::<Ipv6Addr>().is_ok() => authority,
         // Not within the brackets of an IPv6 address.
         Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
         _ => authority,
@@ -400,5 +411,32 @@ mod tests {
         assert_eq!(decide(None, "127.0.0.1"), "127.0.0.1");
         assert_eq!(decide(None, "10.1.2.3"), "10.1.2.3");
         assert!(!decide(None, "0.0.0.0").is_empty());
+    }
+
+    #[test]
+    fn literal_ipv6_hosts_are_told_in_brackets() {
+        let facts = live();
+        let query = EndpointQuery {
+            port: 8080,
+            server_proxy: None,
+        };
+        for (eip, host, external, internal) in [
+            (None, "::1", "[::1]:40002", "[::1]:40001"),
+            (None, "fd00::5", "[fd00::5]:40002", "[fd00::5]:40001"),
+            (None, "[fd00::5]", "[fd00::5]:40002", "[fd00::5]:40001"),
+            (
+                Some("2001:db8::1"),
+                "::",
+                "[2001:db8::1]:40002",
+                "127.0.0.1:40001",
+            ),
+        ] {
+            let hosts = PublicHost::decide(eip, host, None, false);
+            let seen = for_client(&facts, &query, &hosts).unwrap().endpoint;
+            assert_eq!(seen, external, "{host}");
+            assert_eq!(for_execd(&facts, &hosts).unwrap().authority, internal);
+            let proxied = for_proxy(&facts, 8000, &hosts).unwrap();
+            assert_eq!(proxied.authority, internal);
+        }
     }
 }
