@@ -46,12 +46,6 @@ impl WireTime {
         self.0.as_millisecond()
     }
 
-    /// The underlying timestamp.
-    #[must_use]
-    pub fn timestamp(self) -> Timestamp {
-        self.0
-    }
-
     /// This moment plus whole seconds; `None` when the result is after the year 9999.
     #[must_use]
     pub fn plus_seconds(self, seconds: i64) -> Option<Self> {
