@@ -1,39 +1,102 @@
 //! The Rust tests of every crate but the browser's.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
+
+use anyhow::{Error, Result, bail};
 
 use super::{Context, suite::Suite, tally::Tally};
-use crate::process;
+use crate::{
+    process::{self, Ended, Line, describe, watch},
+    step::notice,
+};
 
 /// Longest time, building from nothing included.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
-/// Runs `cargo test`. Tests that need Docker find it, or say that they were ignored.
-pub(super) fn run(context: &Context<'_>) -> Tally {
-    let mut cargo = process::cargo();
-    cargo
-        .args(["test", "--no-fail-fast"])
-        .env(
-            "OPENSANDBOX_EXECD_PATH",
-            context.repo.dist_for_tests().join("execd"),
-        )
-        .current_dir(context.repo.root());
-    if let Some(filter) = &context.options.filter {
-        cargo.arg(filter);
-    }
+/// Integration tests that need the engine are in a program of this name, whatever their crate.
+const ON_DOCKER: &str = "docker";
+
+/// Runs `cargo test`. Tests that need Docker fail without it, so where there is none, and `docker`
+/// says why, they are left out.
+pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     let mut tally = Tally::default();
-    let mut add = |line: &str| tally += of_line(line).unwrap_or_default();
+    let filter = context.options.filter.as_deref();
+    let mut cargo = cargo_test(context);
+    cargo.args(["--no-fail-fast", "--"]).args(filter);
+    if let Err(why) = docker {
+        match on_docker(context) {
+            Ok(names) => {
+                for name in &names {
+                    cargo.args(["--skip", name]);
+                }
+                tally += left_out(context, &names, why);
+            }
+            // Cargo says the same again, and that counts.
+            Err(error) => notice(&format!("cannot list the tests on Docker: {error:#}")),
+        }
+    }
+    let mut counted = Tally::default();
+    let mut add = |line: &str| counted += of_line(line).unwrap_or_default();
     let suite = Suite {
         name: "cargo test",
         limit: LIMIT,
     };
     let mut around = suite.run(&mut cargo, &mut add, || Ok(Tally::default()));
-    if tally.failed > 0 {
+    if counted.failed > 0 {
         // The exit status only repeats what the lines said.
         around = Tally::default();
     }
+    tally += counted;
     tally += around;
     tally
+}
+
+fn cargo_test(context: &Context<'_>) -> Command {
+    let mut cargo = process::cargo();
+    cargo
+        .arg("test")
+        .env(
+            "OPENSANDBOX_EXECD_PATH",
+            context.repo.dist_for_tests().join("execd"),
+        )
+        .current_dir(context.repo.root());
+    cargo
+}
+
+/// Names of the tests that need the engine.
+fn on_docker(context: &Context<'_>) -> Result<Vec<String>> {
+    let mut cargo = cargo_test(context);
+    cargo.args(["--test", ON_DOCKER, "--", "--list", "--format", "terse"]);
+    let mut names = Vec::new();
+    let ended = watch(&mut cargo, LIMIT, &mut |line| match line {
+        Line::Out(text) => names.extend(of_list(text)),
+        Line::Err(text) => eprintln!("{text}"),
+    })?;
+    match ended {
+        Ended::Exited(status) if status.success() && !names.is_empty() => Ok(names),
+        Ended::Exited(status) => bail!("{} named none and ended with {status}", describe(&cargo)),
+        Ended::Killed => bail!("{} hung", describe(&cargo)),
+    }
+}
+
+/// What the tests count that are left out: each of them as skipped, or one failure where the engine
+/// should have been installed.
+fn left_out(context: &Context<'_>, names: &[String], why: &Error) -> Tally {
+    let filter = context.options.filter.as_deref().unwrap_or_default();
+    let count = names.iter().filter(|name| name.contains(filter)).count();
+    if count == 0 {
+        return Tally::default();
+    }
+    let one = context.could_not(&format!("run {count} Rust tests on Docker"), why);
+    Tally {
+        skipped: one.skipped * count as u64,
+        ..one
+    }
+}
+
+/// The name in a line of a terse list, such as `module::name: test`.
+fn of_list(line: &str) -> Option<String> {
+    Some(line.strip_suffix(": test")?.to_owned())
 }
 
 /// Counts of a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
@@ -54,6 +117,41 @@ fn of_line(line: &str) -> Option<Tally> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{host::Installer, repo::Repo, test::Options};
+
+    #[test]
+    fn without_an_engine_its_tests_are_left_out_and_counted() {
+        let names: Vec<_> = [
+            "a_restart: test",
+            "a::delete: test",
+            "3 tests, 0 benchmarks",
+            "",
+        ]
+        .into_iter()
+        .filter_map(of_list)
+        .collect();
+        assert_eq!(names, ["a_restart", "a::delete"]);
+        let counted = |filter: Option<&str>| {
+            let options = Options {
+                no_install: true,
+                filter: filter.map(str::to_owned),
+                ..Options::default()
+            };
+            let context = Context {
+                repo: &Repo::find().unwrap(),
+                installer: Installer::new(options.may_install()),
+                options: &options,
+            };
+            left_out(&context, &names, &anyhow::anyhow!("no engine"))
+        };
+        let skipped = |skipped| Tally {
+            skipped,
+            ..Tally::default()
+        };
+        assert_eq!(counted(None), skipped(2));
+        assert_eq!(counted(Some("delete")), skipped(1));
+        assert_eq!(counted(Some("other")), skipped(0));
+    }
 
     #[test]
     fn results_are_read_from_the_summary_lines() {
