@@ -7,7 +7,7 @@ use osb_service::Supervisor;
 
 use crate::{
     command::Commands, env::Environment, identity::Accounts, metrics::Meter, output::Outputs,
-    process::Processes, proxy, pty::Sessions,
+    process::Processes, proxy, pty::Sessions as Ptys, session::Sessions,
 };
 
 /// The daemon's state. Clones share it.
@@ -24,7 +24,9 @@ pub struct App {
     /// What all streams together may take.
     pub outputs: Outputs,
     /// All terminal sessions.
-    pub ptys: Sessions,
+    pub ptys: Ptys,
+    /// All shell sessions.
+    pub sessions: Sessions,
     /// Reads resources.
     pub meter: Arc<Meter>,
     /// Reaches the user's own servers.
@@ -44,7 +46,8 @@ impl App {
             processes: Processes::default(),
             commands: Commands::default(),
             outputs: Outputs::new(meter.memory()),
-            ptys: Sessions::default(),
+            ptys: Ptys::default(),
+            sessions: Sessions::default(),
             meter: Arc::new(meter),
             forwarder: proxy::forwarder(&tasks),
             tasks,

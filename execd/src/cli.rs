@@ -6,6 +6,8 @@ use std::{ffi::OsString, time::Duration};
 use osb_protocol::execd::DEFAULT_PORT;
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::env::report;
+
 /// Variable with the access token; never handed to a child.
 pub const ENV_ACCESS_TOKEN: &str = "EXECD_ACCESS_TOKEN";
 /// Variable with the tail wait of streams. Ours end at once, so only its form is checked.
@@ -37,9 +39,8 @@ pub enum Invocation {
     Version,
     /// Print the usage.
     Help,
-    /// Print the environment, each variable ended by a NUL, and one NUL more at the end: how a
-    /// sourced script hands its exports back ([`crate::init`]).
-    PrintEnvironment,
+    /// Write the state of the shell that started this to a descriptor ([`crate::env::report`]).
+    ReportState(i32),
 }
 
 /// How to run the daemon.
@@ -108,7 +109,15 @@ pub fn parse(
             init = true;
             args.next();
         }
-        Some("print-environment") => return Ok(Invocation::PrintEnvironment),
+        Some(report::SUBCOMMAND) => {
+            let number = args.nth(1).unwrap_or_default();
+            return parsed(
+                report::SUBCOMMAND,
+                "a descriptor",
+                &number.to_string_lossy(),
+            )
+            .map(Invocation::ReportState);
+        }
         _ => {}
     }
     let mut config = Config {

@@ -16,6 +16,7 @@
 //! | [`daemon`] | the order of start and stop |
 //! | [`server`] | connections, routes, tokens, request ids |
 //! | [`command`] | `/command`: runs, records, interrupts |
+//! | [`session`] | `/session`: variables and a directory that outlive their runs |
 //! | [`output`] | from a process's pipes to a client's stream |
 //! | [`file`] | files and directories |
 //! | [`pty`] | terminal sessions |
@@ -23,7 +24,7 @@
 //! | [`proxy`] | the user's own servers |
 //! | [`process`] | spawning, signalling and reaping every child |
 //! | [`init`] | the user's entry point |
-//! | [`env`], [`identity`], [`path`] | variables, users and paths as requests name them |
+//! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
 //! | [`limits`] | every bound |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
@@ -45,5 +46,7 @@ pub mod path;
 pub mod process;
 pub mod proxy;
 pub mod pty;
+pub mod request;
 pub mod scratch;
 pub mod server;
+pub mod session;

@@ -108,6 +108,11 @@ pub const ALTERNATIVES: usize = 1024;
 /// Characters of all of them.
 pub const EXPANDED_PATTERN: usize = 64 << 10;
 
+/// Shell sessions.
+pub const SESSIONS: usize = 1024;
+/// Longest run in a session, where none is asked for (contract: execd §6.2).
+pub const SESSION_RUN: Duration = Duration::from_secs(24 * 3600);
+
 /// Terminal sessions.
 pub const PTY_SESSIONS: usize = 1024;
 /// Output of a session that is kept for replay (contract: execd §9.2).

@@ -1,11 +1,12 @@
 //! `execd`: the daemon inside each sandbox.
 
-use std::{io::Write, os::unix::ffi::OsStrExt, process::ExitCode};
+use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
 use osb_execd::{
     cli::{self, Config, Invocation},
     daemon::{self, DaemonError},
+    env::report,
     limits,
 };
 use osb_service::{build_info::BuildInfo, telemetry};
@@ -24,7 +25,9 @@ fn main() -> ExitCode {
         Ok(Invocation::Serve(config)) => serve(config),
         Ok(Invocation::Version) => print(format!("execd {}\n", BUILD).as_bytes()),
         Ok(Invocation::Help) => print(cli::USAGE.as_bytes()),
-        Ok(Invocation::PrintEnvironment) => print_environment(),
+        Ok(Invocation::ReportState(number)) => report::write(number)
+            .context("cannot report")
+            .map(|()| ExitCode::SUCCESS),
         Err(error) => {
             eprint!("execd: {error}\n{}", cli::USAGE);
             return ExitCode::from(2);
@@ -55,19 +58,6 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     // Work on files that still blocks is not waited for.
     runtime.shutdown_background();
     Ok(ExitCode::from(ended?))
-}
-
-fn print_environment() -> anyhow::Result<ExitCode> {
-    let mut text = Vec::new();
-    for (name, value) in std::env::vars_os() {
-        text.extend_from_slice(name.as_bytes());
-        text.push(b'=');
-        text.extend_from_slice(value.as_bytes());
-        text.push(0);
-    }
-    // No variable is empty: this one says that nothing is missing.
-    text.push(0);
-    print(&text)
 }
 
 fn print(text: &[u8]) -> anyhow::Result<ExitCode> {

@@ -95,10 +95,13 @@ pub(crate) async fn stop(State(app): State<App>, query: Query) -> ApiResult<()> 
     let id = id.ok_or_else(|| ApiError::missing_query("id"))?;
     // The text is the contract's, spelling included.
     let refuse = |why: &str| ApiError::runtime(format!("error interruptting code context. {why}"));
-    let record = app
-        .commands
-        .get(id)
-        .ok_or_else(|| refuse("no such session"))?;
+    let Some(record) = app.commands.get(id) else {
+        // A session disappears with its run (contract: execd §8).
+        return app
+            .sessions
+            .delete(id)
+            .map_err(|_| refuse("no such session"));
+    };
     let not_running = || refuse(&format!("command session {id} is not running"));
     let process = record.running().ok_or_else(not_running)?;
     match interrupt(process, &app.tasks).await {

@@ -6,11 +6,11 @@ use osb_protocol::execd::command::RunCommand;
 
 use crate::{
     app::App,
-    env::{Variables, expand},
+    env::Variables,
     error::{ApiError, ApiResult},
     identity::Credentials,
-    path,
     process::Program,
+    request,
 };
 
 /// A command that passed every rule. That its program was not found is no broken rule: clients
@@ -34,7 +34,7 @@ impl Plan {
     /// # Errors
     /// 400 for every rule it breaks.
     pub(super) fn new(request: RunCommand, app: &App) -> ApiResult<Self> {
-        let timeout = timeout(request.timeout)?;
+        let timeout = request::timeout(request.timeout)?;
         if request.gid.is_some() && request.uid.is_none() {
             return Err(ApiError::invalid("uid is required when gid is provided"));
         }
@@ -48,17 +48,17 @@ impl Plan {
         for (name, value) in &request.envs {
             variables.set(name, value);
         }
-        let cwd = cwd(request.cwd.as_deref(), &variables, app)?;
+        let cwd = request::working_directory(request.cwd.as_deref(), &variables, app)?;
         if let Some(cwd) = cwd.as_ref().filter(|_| !request.envs.contains_key("PWD")) {
             variables.set("PWD", cwd);
         }
         let (content, program) = match (request.command, request.argv) {
             (Some(text), None) if !text.is_empty() => {
-                no_nul(&text)?;
+                request::no_nul(&text)?;
                 (text.clone(), Program::shell(text, &variables))
             }
             (None, Some(argv)) if argv.first().is_some_and(|name| !name.is_empty()) => {
-                argv.iter().try_for_each(|arg| no_nul(arg))?;
+                argv.iter().try_for_each(|arg| request::no_nul(arg))?;
                 let content = serde_json::to_string(&argv).expect("a list of strings is JSON");
                 let argv = argv.into_iter().map(Into::into).collect();
                 (content, Program::direct(argv, &variables, cwd.as_deref()))
@@ -82,42 +82,6 @@ impl Plan {
             timeout,
             background: request.background,
         })
-    }
-}
-
-fn timeout(millis: Option<i64>) -> ApiResult<Option<Duration>> {
-    match u64::try_from(millis.unwrap_or(0)) {
-        Ok(0) => Ok(None),
-        Ok(millis) => Ok(Some(Duration::from_millis(millis))),
-        Err(_) => Err(ApiError::invalid("timeout must not be negative")),
-    }
-}
-
-fn no_nul(text: &str) -> ApiResult<()> {
-    match text.contains('\0') {
-        true => Err(ApiError::invalid("arguments must not contain NUL")),
-        false => Ok(()),
-    }
-}
-
-fn cwd(text: Option<&str>, variables: &Variables, app: &App) -> ApiResult<Option<PathBuf>> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    no_nul(text)?;
-    let home = app.environment.home();
-    let refuse = |why: String| ApiError::invalid(format!("working directory {why}"));
-    let expanded = expand(text, |name| variables.text(name), home.as_deref())
-        .map_err(|error| refuse(format!("cannot be resolved: {error}")))?;
-    let cwd = path::absolute(expanded.as_ref())
-        .map_err(|error| refuse(format!("cannot be resolved: {error}")))?;
-    match cwd.metadata() {
-        Ok(meta) if meta.is_dir() => Ok(Some(cwd)),
-        Ok(_) => Err(refuse(format!("path is not a directory: {text}"))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(refuse(format!("does not exist: {text}")))
-        }
-        Err(error) => Err(refuse(format!("cannot be used: {text}: {error}"))),
     }
 }
 

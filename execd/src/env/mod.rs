@@ -2,6 +2,7 @@
 
 mod expand;
 mod file;
+pub mod report;
 
 use std::{
     collections::BTreeMap,
@@ -65,6 +66,11 @@ impl Variables {
     /// Every variable with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
         self.0.iter()
+    }
+
+    /// Forgets a variable.
+    pub fn remove(&mut self, name: &str) {
+        self.0.remove(OsStr::new(name));
     }
 
     fn without(&self, names: &[&str]) -> Self {

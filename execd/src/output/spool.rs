@@ -11,6 +11,7 @@ use std::{collections::VecDeque, fs::File, os::unix::fs::FileExt, sync::Arc, syn
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::Outcome;
@@ -61,6 +62,8 @@ pub(crate) enum Next {
 pub(crate) struct Spool {
     state: Mutex<State>,
     changed: Notify,
+    /// Cancelled when the reader went away.
+    left: CancellationToken,
     window: usize,
     spill: u64,
 }
@@ -188,6 +191,13 @@ impl Spool {
         state.window = VecDeque::new();
         state.cost = 0;
         state.spill = None;
+        drop(state);
+        self.left.cancel();
+    }
+
+    /// Waits until the reader went away, whether or not it had read everything.
+    pub(crate) async fn left(&self) {
+        self.left.cancelled().await;
     }
 
     /// The next output, or the end. Safe to cancel.

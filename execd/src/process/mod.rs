@@ -11,6 +11,7 @@
 //! * The status is published after the child left the table.
 
 mod credentials;
+mod inherit;
 mod lookup;
 mod program;
 mod reaper;
@@ -27,6 +28,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::watch;
 
 pub use credentials::run_as;
+pub use inherit::inherit;
 pub use lookup::{find, shell};
 pub use program::Program;
 

@@ -30,6 +30,25 @@ impl Program {
         Ok(Self { path, argv })
     }
 
+    /// A text for a shell that reads no start files, with one argument.
+    ///
+    /// # Errors
+    /// When there is no shell.
+    pub fn wrapped(
+        text: impl Into<OsString>,
+        argument: impl Into<OsString>,
+        variables: &Variables,
+    ) -> io::Result<Self> {
+        let path = shell(variables.get("PATH"))?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_owned();
+        let mut argv = vec![name.clone()];
+        if name == "bash" {
+            argv.extend(["--noprofile".into(), "--norc".into()]);
+        }
+        argv.extend(["-c".into(), text.into(), name, argument.into()]);
+        Ok(Self { path, argv })
+    }
+
     /// Program and arguments, looked up in the variables' `PATH`.
     ///
     /// # Errors

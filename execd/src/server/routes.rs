@@ -9,7 +9,7 @@ use axum::{
 use http::StatusCode;
 
 use super::{Token, guard::guard};
-use crate::{app::App, command::api as command, file, metrics, proxy, pty};
+use crate::{app::App, command::api as command, file, metrics, proxy, pty, session};
 
 /// All routes behind the guard.
 pub fn router(app: App, token: Token) -> Router {
@@ -23,6 +23,7 @@ pub fn router(app: App, token: Token) -> Router {
         .merge(metrics::routes())
         .merge(proxy::routes())
         .merge(pty::routes())
+        .merge(session::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .layer(from_fn_with_state(token, guard))

@@ -11,4 +11,5 @@ mod output;
 mod proxy;
 mod pty;
 mod server;
+mod session;
 mod support;

@@ -6,6 +6,7 @@
 //! | [`event`] | the events of a stream |
 //! | [`file`] | the filesystem routes |
 //! | [`metrics`] | `/metrics` and `/metrics/watch` |
+//! | [`session`] | shell sessions |
 //! | [`pty`] | terminal sessions and their WebSocket frames |
 
 pub mod command;
@@ -13,6 +14,7 @@ pub mod event;
 pub mod file;
 pub mod metrics;
 pub mod pty;
+pub mod session;
 
 /// Port that execd listens on unless told otherwise; every SDK knows it.
 pub const DEFAULT_PORT: u16 = 44772;

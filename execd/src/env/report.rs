@@ -1,0 +1,154 @@
+//! How a shell hands its state back: it runs this program once more, which writes the working
+//! directory and every exported variable into a pipe. No shell prints them unambiguously, and not
+//! every image has a program that does.
+
+use std::{
+    convert::Infallible,
+    ffi::OsString,
+    io::{self, Write},
+    os::{
+        fd::{FromRawFd, OwnedFd, RawFd},
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::io::retry_on_intr;
+use tokio::{io::AsyncReadExt, net::unix::pipe};
+
+use super::Variables;
+use crate::limits;
+
+/// The argument that makes this program report; the number of a descriptor follows.
+pub const SUBCOMMAND: &str = "report-state";
+
+/// What a shell's state is, as far as it can outlive the shell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// Working directory, as the shell names it.
+    pub cwd: Option<PathBuf>,
+    /// Exported variables.
+    pub variables: Variables,
+}
+
+/// Writes the state of this process: the directory and the variables, each ended by a NUL, and one
+/// NUL more, which says that nothing is missing.
+///
+/// # Errors
+/// When the descriptor is not open for writing.
+pub fn write(number: RawFd) -> io::Result<()> {
+    let mut text = cwd().unwrap_or_default().into_os_string().into_vec();
+    text.push(0);
+    for (name, value) in std::env::vars_os() {
+        text.extend_from_slice(name.as_bytes());
+        text.push(b'=');
+        text.extend_from_slice(value.as_bytes());
+        text.push(0);
+    }
+    text.push(0);
+    #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
+    // SAFETY: this program was started to write there; nothing else in it uses the descriptor.
+    let mut to = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(number) });
+    to.write_all(&text)
+}
+
+/// The directory as the shell named it, which may lead through symbolic links.
+fn cwd() -> Option<PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    let named = std::env::var_os("PWD").map(PathBuf::from);
+    named
+        .filter(|named| named.is_absolute() && identity(named) == identity(Path::new(".")))
+        .or_else(|| std::env::current_dir().ok())
+}
+
+/// Receives a report.
+#[derive(Debug)]
+pub struct Reader {
+    receiver: pipe::Receiver,
+    text: Vec<u8>,
+}
+
+impl Reader {
+    /// Makes a pipe; the other end is for the shell.
+    ///
+    /// # Errors
+    /// When descriptors are short.
+    pub fn new() -> io::Result<(Self, OwnedFd)> {
+        let (sender, receiver) = pipe::pipe()?;
+        let text = Vec::new();
+        Ok((Self { receiver, text }, sender.into_blocking_fd()?))
+    }
+
+    /// Reads until it is dropped, so that the writer never waits. What nobody could use as an
+    /// environment is not kept.
+    pub async fn read(&mut self) -> Infallible {
+        let mut piece = vec![0; limits::READ_CHUNK];
+        while let Ok(len @ 1..) = self.receiver.read(&mut piece).await {
+            keep(&mut self.text, &piece[..len]);
+        }
+        std::future::pending().await
+    }
+
+    /// The report, once its writer ended; `None` when there was none, or not all of it. What the
+    /// shell left in the background may hold the pipe, so its end is not waited for.
+    #[must_use]
+    pub fn finish(mut self) -> Option<Reported> {
+        let mut piece = vec![0; limits::READ_CHUNK];
+        let mut left = limits::ENVIRONMENT;
+        // Asks the kernel: the runtime may not have heard of it yet.
+        while left > 0
+            && let Ok(len @ 1..) =
+                retry_on_intr(|| rustix::io::read(&self.receiver, piece.as_mut_slice()))
+        {
+            keep(&mut self.text, &piece[..len]);
+            left = left.saturating_sub(len);
+        }
+        parse(&self.text)
+    }
+}
+
+fn keep(text: &mut Vec<u8>, piece: &[u8]) {
+    let room = limits::ENVIRONMENT - text.len();
+    text.extend_from_slice(&piece[..piece.len().min(room)]);
+}
+
+fn parse(text: &[u8]) -> Option<Reported> {
+    let whole = text.strip_suffix(b"\0\0")?;
+    let own = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let mut entries = whole.split(|byte| *byte == 0);
+    let cwd = entries.next().filter(|cwd| !cwd.is_empty());
+    let variables = entries
+        .filter_map(|entry| {
+            let equals = entry.iter().position(|byte| *byte == b'=')?;
+            Some((own(&entry[..equals]), own(&entry[equals + 1..])))
+        })
+        .collect();
+    Some(Reported {
+        cwd: cwd.map(|cwd| own(cwd).into()),
+        variables,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_read_back() {
+        let read = parse(b"/a b\0A=1\0B=two\nlines=x\0C=\0nonsense\0\0").unwrap();
+        let want = Variables::from_iter([("A", "1"), ("B", "two\nlines=x"), ("C", "")]);
+        assert_eq!(
+            (read.cwd, read.variables),
+            (Some(PathBuf::from("/a b")), want)
+        );
+        let nothing = Reported {
+            cwd: None,
+            variables: Variables::default(),
+        };
+        assert_eq!(parse(b"\0\0"), Some(nothing));
+        for cut in [&b""[..], b"/", b"/\0", b"/\0A=1\0", b"/\0A=1"] {
+            assert_eq!(parse(cut), None);
+        }
+    }
+}

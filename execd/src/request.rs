@@ -1,0 +1,71 @@
+//! Rules that requests to run something share (contract: execd §5.1, §6.2).
+
+use std::{io, path::PathBuf, time::Duration};
+
+use crate::{
+    app::App,
+    env::{Variables, expand},
+    error::{ApiError, ApiResult},
+    path,
+};
+
+/// A time limit in milliseconds; 0 is none.
+///
+/// # Errors
+/// 400 when it is negative.
+pub fn timeout(millis: Option<i64>) -> ApiResult<Option<Duration>> {
+    match u64::try_from(millis.unwrap_or(0)) {
+        Ok(0) => Ok(None),
+        Ok(millis) => Ok(Some(Duration::from_millis(millis))),
+        Err(_) => Err(ApiError::invalid("timeout must not be negative")),
+    }
+}
+
+/// What is handed to the kernel ends at a NUL.
+///
+/// # Errors
+/// 400 when there is one.
+pub fn no_nul(text: &str) -> ApiResult<()> {
+    match text.contains('\0') {
+        true => Err(ApiError::invalid("arguments must not contain NUL")),
+        false => Ok(()),
+    }
+}
+
+/// Where something shall run: expanded with the variables it gets, absolute. Empty means nowhere in
+/// particular.
+///
+/// # Errors
+/// 400 when it cannot be resolved, or is no directory.
+pub fn working_directory(
+    text: Option<&str>,
+    variables: &Variables,
+    app: &App,
+) -> ApiResult<Option<PathBuf>> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    no_nul(text)?;
+    let refuse = |why: String| ApiError::invalid(format!("working directory {why}"));
+    let cwd = expanded(text, variables, app)
+        .map_err(|why| refuse(format!("cannot be resolved: {why}")))?;
+    match cwd.metadata() {
+        Ok(meta) if meta.is_dir() => Ok(Some(cwd)),
+        Ok(_) => Err(refuse(format!("path is not a directory: {text}"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(refuse(format!("does not exist: {text}")))
+        }
+        Err(error) => Err(refuse(format!("cannot be used: {text}: {error}"))),
+    }
+}
+
+/// A path with its variables replaced, absolute.
+///
+/// # Errors
+/// Why not, for people.
+pub fn expanded(text: &str, variables: &Variables, app: &App) -> Result<PathBuf, String> {
+    let home = app.environment.home();
+    let expanded = expand(text, |name| variables.text(name), home.as_deref());
+    let expanded = expanded.map_err(|error| error.to_string())?;
+    path::absolute(expanded.as_ref()).map_err(|error| error.to_string())
+}

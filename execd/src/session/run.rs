@@ -1,0 +1,133 @@
+//! One run in a session.
+
+use std::{
+    convert::Infallible,
+    ffi::OsString,
+    io,
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tracing::info;
+
+use super::store::Session;
+use crate::{
+    app::App,
+    env::report::Reader,
+    output::{End, Outcome, Pipe, Pipes, Pump, Sink, Spool},
+    process::{Process, Program, inherit},
+};
+
+/// Where the shell's report goes: above what scripts use by number, below what shells use for
+/// themselves.
+const REPORT: i32 = 100;
+
+/// What to run.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) command: String,
+    /// Instead of the session's directory.
+    pub(super) cwd: Option<PathBuf>,
+    pub(super) timeout: Duration,
+}
+
+/// Runs the order when its turn comes. The events come from the spool.
+pub(super) fn start(app: &App, session: Arc<Session>, order: Order) -> Arc<Spool> {
+    let spool = Arc::new(Spool::new());
+    let run = attend(app.clone(), session, order, Arc::clone(&spool));
+    app.tasks.spawn("session run", run);
+    spool
+}
+
+async fn attend(app: App, session: Arc<Session>, order: Order, spool: Arc<Spool>) {
+    let not_started = |reason: &str| {
+        let end = End::NotStarted(reason.to_owned());
+        spool.finish(Outcome::now(end, Duration::ZERO));
+    };
+    let turn = tokio::select! {
+        turn = session.turn.lock() => turn,
+        () = session.deleted.cancelled() => return not_started("the session was deleted"),
+        () = spool.left() => return,
+        () = app.tasks.stopping().cancelled() => return not_started("execd is stopping"),
+    };
+    let began = Instant::now();
+    let (process, pipes, mut report) = match spawn(&app, &session, &order) {
+        Ok(started) => started,
+        Err(error) => return not_started(&error.to_string()),
+    };
+    info!(
+        id = session.id,
+        pid = process.pid().as_raw_nonzero(),
+        "session run started"
+    );
+    let mut pump = Pump {
+        process: process.clone(),
+        sink: Sink::Spool(Arc::clone(&spool)),
+        pipes,
+        began,
+        timeout: Some(order.timeout),
+    };
+    let outcome = tokio::select! {
+        outcome = pump.until_end() => outcome,
+        never = end_when_unwanted(&session, &spool, &process) => match never {},
+        never = report.read() => match never {},
+    };
+    info!(id = session.id, end = ?outcome.end, "session run ended");
+    if let Some(reported) = report.finish() {
+        session.adopt(reported);
+    }
+    spool.finish(outcome);
+    drop(turn);
+    pump.linger(&app.outputs, app.tasks.stopping()).await;
+}
+
+/// Kills the run when its session was deleted or its client left.
+async fn end_when_unwanted(session: &Session, spool: &Spool, process: &Process) -> Infallible {
+    tokio::select! {
+        () = session.deleted.cancelled() => {}
+        () = spool.left() => {}
+    }
+    process.kill_tree();
+    std::future::pending().await
+}
+
+fn spawn(app: &App, session: &Session, order: &Order) -> io::Result<(Process, Vec<Pipe>, Reader)> {
+    let mut state = session.state();
+    let cwd = order.cwd.as_ref().or(state.cwd.as_ref());
+    if let Some(cwd) = cwd {
+        state.variables.set("PWD", cwd);
+    }
+    let program = Program::wrapped(wrapper()?, &order.command, &state.variables)?;
+    let (ours, theirs) = Pipes::new(true)?;
+    let (report, to) = Reader::new()?;
+    let mut command = program.command(&state.variables);
+    command
+        .stdin(Stdio::null())
+        .stdout(theirs.stdout)
+        .stderr(theirs.stderr)
+        .process_group(0);
+    if let Some(cwd) = cwd {
+        command.current_dir(cwd);
+    }
+    inherit(&mut command, to, REPORT);
+    let process = app.processes.spawn(&mut command)?;
+    Ok((process, ours, report))
+}
+
+/// Runs `$1` as if it were a script without arguments, then reports, and ends with its status. The
+/// report is run as a child, so that the command's own trap on `EXIT` still runs at the end. What
+/// the wrapper does is hidden from the command's `set -x`.
+fn wrapper() -> io::Result<OsString> {
+    let this = std::env::current_exe()?;
+    let mut text = OsString::from("eval \"shift; $1\"\n{ set -- \"$?\"; set +x; '");
+    // A quote ends the quotes, stands escaped, and opens them again.
+    text.push(this.to_string_lossy().replace('\'', r"'\''"));
+    text.push(format!(
+        "' {} {REPORT}; }} >/dev/null 2>&1\nexit \"$1\"",
+        crate::env::report::SUBCOMMAND
+    ));
+    Ok(text)
+}

@@ -1,0 +1,289 @@
+//! Shell sessions (contract: execd §6, §8, A2.5).
+
+use osb_protocol::execd::event::{Event, EventKind};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Daemon, alive, daemon, events, eventually, texts};
+
+async fn session(daemon: &Daemon, body: Value) -> String {
+    let answer = daemon.post("/session", body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["session_id"].as_str().unwrap().to_owned()
+}
+
+async fn run_with(daemon: &Daemon, id: &str, body: Value) -> Vec<Event> {
+    let answer = daemon.post(&format!("/session/{id}/run"), body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.headers["content-type"], "text/event-stream");
+    let events = events(&answer.body);
+    assert_eq!(
+        (events[0].kind, events[0].text.as_str()),
+        (EventKind::Init, id)
+    );
+    events
+}
+
+async fn run(daemon: &Daemon, id: &str, command: &str) -> Vec<Event> {
+    run_with(
+        daemon,
+        id,
+        json!({ "command": command, "cwd": null, "timeout": null }),
+    )
+    .await
+}
+
+/// Output of a run that must end well.
+async fn told(daemon: &Daemon, id: &str, command: &str) -> String {
+    let events = run(daemon, id, command).await;
+    assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
+    texts(&events, EventKind::Stdout).join("|")
+}
+
+#[tokio::test]
+async fn variables_and_directory_outlive_their_runs() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let new = place.path().join("new/er");
+    let id = session(&daemon, json!({ "cwd": new })).await;
+    assert_eq!(told(&daemon, &id, "pwd").await, new.to_str().unwrap());
+    let odd =
+        "export ODD=\"two\nlines \\$HOME 'quoted' \\\\ \\`x\\`\" EMPTY= ; seq 1 20000 | tail -1";
+    assert_eq!(told(&daemon, &id, odd).await, "20000");
+    assert_eq!(
+        told(&daemon, &id, "printf '%s.%s' \"$ODD\" \"${EMPTY-unset}\"").await,
+        "two|lines $HOME 'quoted' \\ `x`."
+    );
+    let big = format!("export BIG={}; unset EMPTY", "b".repeat(100_000));
+    told(&daemon, &id, &big).await;
+    assert_eq!(
+        told(&daemon, &id, "echo ${#BIG}${EMPTY-unset}").await,
+        "100000unset"
+    );
+    // The status of the command, its state kept all the same.
+    let events = run(&daemon, &id, "cd /; export A=1; sh -c 'echo out; exit 7'").await;
+    let error = events.last().unwrap().error.clone().unwrap();
+    assert_eq!(
+        (error.ename.as_str(), error.evalue.as_str()),
+        ("CommandExecError", "7")
+    );
+    assert_eq!(error.traceback.unwrap(), ["exit status 7"]);
+    assert_eq!(told(&daemon, &id, "echo $A$PWD").await, "1/");
+    let body = json!({ "command": "pwd", "cwd": "${PWD}tmp" });
+    assert_eq!(
+        texts(&run_with(&daemon, &id, body).await, EventKind::Stdout),
+        ["/tmp"]
+    );
+    assert_eq!(told(&daemon, &id, "pwd").await, "/tmp");
+    let other = session(&daemon, json!({})).await;
+    assert_eq!(told(&daemon, &other, "echo ${A-unset}").await, "unset");
+}
+
+#[tokio::test]
+async fn nothing_of_the_wrapper_shows() {
+    let daemon = daemon();
+    // No body means defaults.
+    let answer = daemon.send(http::Method::POST, "/session", &[], "").await;
+    let id = Answer::of(answer).await.json()["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for (command, want) in [
+        ("printf unfinished", "unfinished"),
+        ("true", ""),
+        ("echo \"$0 $# ${1-none}\"", "bash 0 none"),
+        ("cat <<E\nheredoc $((1+1))\nE", "heredoc 2"),
+        // Two of them, because the wrapper evaluates it.
+        ("set -x; echo x", "++ echo x|x"),
+        ("echo to stderr >&2; echo; echo out", "to stderr|\n|out"),
+        ("trap 'echo bye' EXIT; export T=1", "bye"),
+        ("# a comment", ""),
+        ("echo $T; set -u; echo end", "1|end"),
+        ("exec 2>&1 1>/dev/null; export R=1", ""),
+        ("echo $R", "1"),
+        ("exec > >(cat >/dev/null); export S=1; echo x", ""),
+        ("echo $S", "1"),
+        (
+            "echo __ENV_DUMP_START__; echo __EXIT_CODE__:3",
+            "__ENV_DUMP_START__|__EXIT_CODE__:3",
+        ),
+    ] {
+        assert_eq!(told(&daemon, &id, command).await, want, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_come_to_its_end_changes_nothing() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    told(&daemon, &id, "cd /usr; export A=1").await;
+    for (command, code) in [
+        ("export A=2; cd /; exit 3", 3),
+        ("export A=2; exec sh -c 'exit 4'", 4),
+        ("export A=2; kill -KILL $$", -1),
+        ("set -e; export A=2; false; true", 1),
+    ] {
+        let events = run(&daemon, &id, command).await;
+        assert_eq!(events.last().unwrap().exit_code(), Some(code), "{command}");
+        let complete = |event: &Event| event.kind == EventKind::ExecutionComplete;
+        assert!(!events.iter().any(complete));
+        assert_eq!(
+            told(&daemon, &id, "echo $A$PWD").await,
+            "1/usr",
+            "{command}"
+        );
+    }
+    let events = run(&daemon, &id, "if then").await;
+    assert_eq!(events.last().unwrap().exit_code(), Some(2));
+    let events = run_with(
+        &daemon,
+        &id,
+        json!({ "command": "sleep 1000", "timeout": 50 }),
+    )
+    .await;
+    let error = events.last().unwrap().error.clone().unwrap();
+    assert_eq!(
+        error.traceback.unwrap(),
+        ["signal: killed", "timeout after 50ms"]
+    );
+    assert_eq!(told(&daemon, &id, "echo $A").await, "1");
+}
+
+#[tokio::test]
+async fn what_a_run_leaves_behind_holds_nobody() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    let pid: i32 = told(&daemon, &id, "sleep 1000 & echo $!")
+        .await
+        .parse()
+        .unwrap();
+    assert_eq!(told(&daemon, &id, "echo next").await, "next");
+    assert!(alive(pid));
+}
+
+#[tokio::test]
+async fn runs_of_one_session_take_turns() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    told(&daemon, &id, "export N=0").await;
+    let one = || run(&daemon, &id, "n=$N; sleep 0.05; export N=$((n+1))");
+    tokio::join!(one(), one(), one(), one());
+    assert_eq!(told(&daemon, &id, "echo $N").await, "4");
+}
+
+/// What a run wrote into a file, once it is there.
+async fn pid_in(file: &std::path::Path) -> i32 {
+    eventually("the run wrote", async || {
+        std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn deleting_or_interrupting_ends_what_runs_and_what_waits() {
+    let daemon = daemon();
+    for route in ["/session/", "/command?id=", "/code?id="] {
+        let place = tempfile::tempdir().unwrap();
+        let id = session(&daemon, json!({ "cwd": place.path() })).await;
+        let end = async {
+            let pid = pid_in(&place.path().join("pid")).await;
+            let body = json!({ "command": "echo waited" }).to_string();
+            let path = format!("/session/{id}/run");
+            let waiting = daemon.send(http::Method::POST, &path, &[], body).await;
+            let deleted = daemon.delete(&format!("{route}{id}")).await;
+            assert_eq!(deleted.status, 200, "{}", deleted.text());
+            let waiting = events(&Answer::of(waiting).await.body);
+            (pid, waiting)
+        };
+        let text = "trap '' TERM; echo $$ > pid.new; mv pid.new pid; sleep 1000; echo never";
+        let (running, (pid, waiting)) = tokio::join!(run(&daemon, &id, text), end);
+        assert_eq!(running.last().unwrap().exit_code(), Some(-1));
+        assert!(texts(&waiting, EventKind::Stdout).is_empty());
+        eventually("the process is gone", async || (!alive(pid)).then_some(())).await;
+        let again = daemon.delete(&format!("/session/{id}")).await;
+        assert_eq!(
+            (again.status.as_u16(), again.code().as_str()),
+            (404, "CONTEXT_NOT_FOUND")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_its_run() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let id = session(&daemon, json!({ "cwd": place.path() })).await;
+    let body = json!({ "command": "echo $$ > pid.new; mv pid.new pid; sleep 1000" });
+    let path = format!("/session/{id}/run");
+    let response = daemon
+        .send(http::Method::POST, &path, &[], body.to_string())
+        .await;
+    let pid = pid_in(&place.path().join("pid")).await;
+    drop(response);
+    eventually("the process is gone", async || (!alive(pid)).then_some(())).await;
+    assert_eq!(told(&daemon, &id, "echo still").await, "still");
+}
+
+#[tokio::test]
+async fn the_environment_file_counts_at_creation_and_bad_requests_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join(".env");
+    std::fs::write(&file, "FROM_FILE=1\n").unwrap();
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command
+            .env("EXECD_ENVS", &file)
+            .env("JUPYTER_TOKEN", "hidden");
+    });
+    let id = session(&daemon, json!({})).await;
+    std::fs::write(&file, "FROM_FILE=2\n").unwrap();
+    let text = "echo $FROM_FILE ${JUPYTER_TOKEN-absent} $EXECD_ENVS";
+    let want = format!("1 absent {}", file.display());
+    assert_eq!(told(&daemon, &id, text).await, want);
+
+    let run = format!("/session/{id}/run");
+    for (path, body, status, code) in [
+        (run.as_str(), json!({}), 400, "INVALID_REQUEST_BODY"),
+        (&run, json!({ "command": "" }), 400, "INVALID_REQUEST_BODY"),
+        (
+            &run,
+            json!({ "command": "a\0" }),
+            400,
+            "INVALID_REQUEST_BODY",
+        ),
+        (&run, json!({ "command": 1 }), 400, "INVALID_REQUEST_BODY"),
+        (
+            &run,
+            json!({ "command": "a", "timeout": -1 }),
+            400,
+            "INVALID_REQUEST_BODY",
+        ),
+        (
+            &run,
+            json!({ "command": "a", "cwd": "/none" }),
+            400,
+            "INVALID_REQUEST_BODY",
+        ),
+        (
+            "/session/none/run",
+            json!({ "command": "a" }),
+            404,
+            "CONTEXT_NOT_FOUND",
+        ),
+        (
+            "/session",
+            json!({ "cwd": "$UNDEFINED/x" }),
+            500,
+            "RUNTIME_ERROR",
+        ),
+        (
+            "/session",
+            json!({ "cwd": "/proc/x" }),
+            500,
+            "RUNTIME_ERROR",
+        ),
+        ("/session", json!({ "cwd": 1 }), 400, "INVALID_REQUEST_BODY"),
+    ] {
+        let answer = daemon.post(path, body.clone()).await;
+        assert_eq!(answer.status, status, "{body}");
+        assert_eq!(answer.code(), code, "{body}");
+    }
+}
