@@ -89,7 +89,7 @@ pub trait Store: Send + Sync + 'static {
     /// Adds a session; `false` when the id is taken.
     async fn session_create(&self, session: &SessionRow) -> Result<bool, StoreError>;
 
-    /// Writes a session.
+    /// Writes a session, unless it was deleted meanwhile: a request under way does not undo a logout.
     async fn session_save(&self, session: &SessionRow) -> Result<(), StoreError>;
 
     /// Reads a session, also an expired one.

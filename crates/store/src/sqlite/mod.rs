@@ -122,7 +122,7 @@ impl Store for SqliteStore {
         self.insert_session(session).await
     }
     async fn session_save(&self, session: &SessionRow) -> Result<(), StoreError> {
-        self.upsert_session(session).await
+        self.update_session(session).await
     }
     async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
         self.read_session(id).await
