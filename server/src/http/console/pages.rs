@@ -1,6 +1,6 @@
 //! Pages and server functions: what `osb-app` renders and answers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::{
     Router,
@@ -13,7 +13,7 @@ use leptos::{
     config::LeptosOptions,
     prelude::{provide_context, use_context},
 };
-use leptos_axum::{LeptosRoutes, ResponseOptions};
+use leptos_axum::{AxumRouteListing, LeptosRoutes, ResponseOptions};
 use osb_app::{app::App, create::Draft, shell, view::Notice};
 
 use super::{ConsoleState, assets::HYDRATES, login, policy, session::Admitted};
@@ -22,12 +22,20 @@ use super::{ConsoleState, assets::HYDRATES, login, policy, session::Admitted};
 pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
     // Only what names files is read from these, and the console names its files itself.
     let options = LeptosOptions::builder().output_name("osb").build();
-    let login = vec!["/console/login".to_owned()];
-    let routes = leptos_axum::generate_route_list_with_exclusions(App, Some(login));
     let context = context(state);
     Router::new()
-        .leptos_routes_with_context(&options, routes, context, || shell::shell(HYDRATES))
+        .leptos_routes_with_context(&options, routes(), context, || shell::shell(HYDRATES))
         .with_state(options)
+}
+
+/// The pages' addresses. Finding them suppresses the loading of resources in the whole process, and
+/// a page that is rendered meanwhile would wait for ever: hence once, before the first is rendered.
+fn routes() -> Vec<AxumRouteListing> {
+    static ROUTES: OnceLock<Vec<AxumRouteListing>> = OnceLock::new();
+    let login = || vec!["/console/login".to_owned()];
+    ROUTES
+        .get_or_init(|| leptos_axum::generate_route_list_with_exclusions(App, Some(login())))
+        .clone()
 }
 
 /// What every page and server function finds in its context. The domain is there only for requests
