@@ -23,7 +23,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Set while the site is still being built: cargo then compiles everything but this crate.
+const ONLY_DEPENDENCIES: &str = "OSB_ONLY_DEPENDENCIES";
+
 fn main() {
+    if std::env::var_os(ONLY_DEPENDENCIES).is_some() {
+        eprintln!("the console's files are not there yet");
+        std::process::exit(1);
+    }
     let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/site");
     // Made here when it is missing: cargo takes a path that does not exist for one that changed,
     // and would build the server anew every time.

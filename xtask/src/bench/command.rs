@@ -17,10 +17,10 @@ const AT_ONCE: usize = 50;
 /// Rounds of commands at once.
 const ROUNDS: usize = 10;
 
-/// Measures the round trip of `true`, alone and many at once. `place` says where execd runs.
+/// Measures the round trip of `true`, alone and many at once. `whose` begins the rows.
 pub(super) async fn measure(
     execd: &Execd,
-    place: &str,
+    whose: &str,
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
@@ -42,7 +42,7 @@ pub(super) async fn measure(
         fork.add(forked()?);
     }
     report.compare(
-        &format!("command `true` {place}, whole stream"),
+        &format!("{whose}command `true`, whole stream"),
         ours.summary(),
         "bash -c true by a fork here",
         fork.summary(),
@@ -66,7 +66,7 @@ pub(super) async fn measure(
         forks.add(forked_at_once()?);
     }
     report.compare(
-        &format!("{AT_ONCE} commands at once {place}, all ended"),
+        &format!("{whose}{AT_ONCE} commands at once, all ended"),
         all.summary(),
         &format!("{AT_ONCE} forks here, all ended"),
         forks.summary(),

@@ -3,8 +3,9 @@
 use std::{
     collections::BTreeMap,
     fs,
+    net::TcpStream,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use super::{http::Connection, load::Target};
 use crate::{
     repo::Repo,
-    up::{free_port, get_status, random_key, wait},
+    up::{free_port, get_status, random_key},
 };
 
 /// Longest time execd may take to answer.
@@ -30,6 +31,24 @@ pub(super) struct Execd {
 }
 
 impl Execd {
+    /// One that already runs, at `http://host:port` or below it, without a token.
+    pub(super) fn at(url: &str) -> Result<Self> {
+        let endpoint = url
+            .strip_prefix("http://")
+            .map(|rest| rest.trim_end_matches('/'));
+        let endpoint = endpoint.filter(|rest| !rest.is_empty());
+        Ok(Self {
+            endpoint: endpoint.context("expected http://host:port")?.to_owned(),
+            headers: BTreeMap::new(),
+        })
+    }
+
+    /// Headers that its requests need.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let headers = self.headers.iter();
+        headers.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// `host:port`.
     pub(super) fn address(&self) -> &str {
         self.endpoint.split('/').next().unwrap_or_default()
@@ -83,10 +102,16 @@ pub(super) struct Alone {
 impl Alone {
     /// Starts the release build on a free port.
     pub(super) fn start(repo: &Repo) -> Result<Self> {
+        Self::start_timed(repo).map(|(alone, _)| alone)
+    }
+
+    /// The same, and how long it took to the first answer.
+    pub(super) fn start_timed(repo: &Repo) -> Result<(Self, Duration)> {
         let dir = repo.reports().join("bench-execd");
         fs::create_dir_all(&dir)?;
         let (port, token) = (free_port()?, random_key()?);
         let log = fs::File::create(dir.join("execd.log"))?;
+        let start = Instant::now();
         let child = Command::new(repo.dist().join("execd"))
             .args(["--port", &port.to_string()])
             .env("EXECD_ACCESS_TOKEN", &token)
@@ -102,11 +127,17 @@ impl Alone {
                 headers: BTreeMap::from([(TOKEN.to_owned(), token)]),
             },
         };
-        let answers = || get_status(alone.execd.address(), "/ping").is_some();
-        if wait::until(START, answers) {
-            Ok(alone)
-        } else {
-            bail!("execd does not answer; see {}", dir.display())
+        loop {
+            // Connecting first is cheap while nobody listens.
+            let address = alone.execd.address();
+            if TcpStream::connect(address).is_ok() && get_status(address, "/ping") == Some(200) {
+                let answered = start.elapsed();
+                return Ok((alone, answered));
+            }
+            if start.elapsed() > START {
+                bail!("execd does not answer; see {}", dir.display())
+            }
+            std::thread::yield_now();
         }
     }
 

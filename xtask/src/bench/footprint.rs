@@ -55,8 +55,7 @@ pub(super) async fn of_execd(
 /// Sizes on disk, and time from exec to the first answer.
 pub(super) fn start_up(repo: &Repo, report: &mut Report) -> Result<()> {
     for name in ["execd", "opensandbox-server"] {
-        let size = fs::metadata(repo.dist().join(name))?.len();
-        report.bytes(&format!("{name} on disk"), size);
+        on_disk(repo, name, report)?;
     }
     let dir = repo.reports().join("bench-start");
     fs::create_dir_all(&dir)?;
@@ -65,6 +64,13 @@ pub(super) fn start_up(repo: &Repo, report: &mut Report) -> Result<()> {
         samples.add(one_start(&repo.dist().join("opensandbox-server"), &dir)?);
     }
     report.durations("server: exec to first answer", &samples);
+    Ok(())
+}
+
+/// Size of a program.
+pub(super) fn on_disk(repo: &Repo, name: &str, report: &mut Report) -> Result<()> {
+    let size = fs::metadata(repo.dist().join(name))?.len();
+    report.bytes(&format!("{name} on disk"), size);
     Ok(())
 }
 

@@ -1,12 +1,13 @@
 //! One kept HTTP/1.1 connection: as little client as possible between the clock and the server.
 
-use std::path::Path;
+use std::{convert::Infallible, path::Path};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{
-    Request,
+    Request, Response,
+    body::Incoming,
     client::conn::http1::{SendRequest, handshake},
 };
 use hyper_util::rt::TokioIo;
@@ -18,9 +19,12 @@ use tokio::{
     task::JoinSet,
 };
 
+/// What a request carries.
+pub(super) type Body = BoxBody<Bytes, Infallible>;
+
 /// A connection; closed when dropped.
 pub(super) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Body>,
     headers: Vec<(String, String)>,
     _driver: JoinSet<()>,
 }
@@ -83,25 +87,34 @@ impl Connection {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Reply> {
+        let (kind, content) = match body {
+            Some(body) => (Some("application/json"), serde_json::to_vec(body)?),
+            None => (None, Vec::new()),
+        };
+        let content = Full::from(content).boxed();
+        let reply = self.open(method, path, kind, content).await?;
+        let status = reply.status().as_u16();
+        let body = reply.into_body().collect().await?.to_bytes();
+        Ok(Reply { status, body })
+    }
+
+    /// One request whose reply is still to be read.
+    pub(super) async fn open(
+        &mut self,
+        method: &str,
+        path: &str,
+        content_type: Option<&str>,
+        body: Body,
+    ) -> Result<Response<Incoming>> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let content = match body {
-            Some(body) => {
-                request = request.header("content-type", "application/json");
-                Bytes::from(serde_json::to_vec(body)?)
-            }
-            None => Bytes::new(),
-        };
+        if let Some(kind) = content_type {
+            request = request.header("content-type", kind);
+        }
         self.sender.ready().await?;
-        let reply = self
-            .sender
-            .send_request(request.body(Full::new(content))?)
-            .await?;
-        let status = reply.status().as_u16();
-        let body = reply.into_body().collect().await?.to_bytes();
-        Ok(Reply { status, body })
+        Ok(self.sender.send_request(request.body(body)?).await?)
     }
 
     /// One request that must succeed.

@@ -4,6 +4,7 @@
 //! plain fork) takes turns with it in the same run, and the ratio is what counts.
 
 mod command;
+mod daemon;
 mod engine;
 mod execd;
 mod footprint;
@@ -14,14 +15,18 @@ mod nginx;
 mod reads;
 mod report;
 mod stats;
+mod stream;
 mod subject;
+mod terminal;
+mod transfer;
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use tokio::runtime::Runtime;
 
-use self::{execd::Alone, report::Report, subject::Subject};
+use self::{report::Report, subject::Subject};
 use crate::{
     build::{self, Profile},
     host::{Installer, engine as docker},
@@ -35,6 +40,8 @@ use crate::{
 pub(crate) enum Bench {
     /// Create, ready, delete, reads, proxied requests, commands, footprint
     Lifecycle(Options),
+    /// The daemon alone: commands, streams, files, terminals, footprint
+    Execd(Options),
 }
 
 /// How it is measured.
@@ -51,37 +58,24 @@ pub(crate) struct Options {
     seconds: u64,
 }
 
-/// Runs a bench against release builds on the real engine.
+/// Runs a bench against release builds.
 pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
-    let Bench::Lifecycle(options) = bench;
-    let installer = Installer::new(true);
-    step("the Docker engine answers", || docker::ensure(&installer))?;
-    installer.program("wrk", &["wrk"])?;
-    build::all(repo, &installer, Profile::Release, &repo.dist())?;
-    step("the base image is there", || {
-        ensure_base_image(repo, &installer)
-    })?;
-
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let mut report = Report::new(repo);
-    let subject = Subject::start(repo, "bench-docker", "docker")?;
-    let measured = runtime.block_on(async {
-        footprint::at_rest(&subject, &mut report)?;
-        lifecycle::measure(&subject, options, &mut report).await?;
-        reads::measure(repo, &subject, options, &mut report).await?;
-        in_sandbox(&subject, options, &mut report).await
-    });
-    let crowd = subject
-        .stop()
-        .and(measured)
-        .and_then(|()| Subject::start(repo, "bench-sim", "sim"))?;
-    let measured = runtime.block_on(reads::crowd(repo, &crowd, options, &mut report));
-    crowd.stop().and(measured)?;
-    runtime.block_on(alone(repo, options, &mut report))?;
-    footprint::start_up(repo, &mut report)?;
-
+    let options = match bench {
+        Bench::Lifecycle(options) => {
+            lifecycle(repo, options, &runtime, &mut report)?;
+            options
+        }
+        Bench::Execd(options) => {
+            build::daemon(repo, Profile::Release, &repo.dist())?;
+            runtime.block_on(daemon::measure(repo, options, &mut report))?;
+            footprint::on_disk(repo, "execd", &mut report)?;
+            options
+        }
+    };
     report.print();
     if let Some(file) = &options.json {
         fs::write(file, serde_json::to_vec_pretty(&report.to_json())?)
@@ -90,22 +84,36 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn lifecycle(repo: &Repo, options: &Options, runtime: &Runtime, report: &mut Report) -> Result<()> {
+    let installer = Installer::new(true);
+    step("the Docker engine answers", || docker::ensure(&installer))?;
+    installer.program("wrk", &["wrk"])?;
+    build::all(repo, &installer, Profile::Release, &repo.dist())?;
+    step("the base image is there", || {
+        ensure_base_image(repo, &installer)
+    })?;
+
+    let subject = Subject::start(repo, "bench-docker", "docker")?;
+    let measured = runtime.block_on(async {
+        footprint::at_rest(&subject, report)?;
+        lifecycle::measure(&subject, options, report).await?;
+        reads::measure(repo, &subject, options, report).await?;
+        in_sandbox(&subject, options, report).await
+    });
+    let crowd = subject
+        .stop()
+        .and(measured)
+        .and_then(|()| Subject::start(repo, "bench-sim", "sim"))?;
+    let measured = runtime.block_on(reads::crowd(repo, &crowd, options, report));
+    crowd.stop().and(measured)?;
+    footprint::start_up(repo, report)
+}
+
 /// Commands and memory in a sandbox.
 async fn in_sandbox(subject: &Subject, options: &Options, report: &mut Report) -> Result<()> {
     let mut server = subject.connect().await?;
     let sandbox = subject.create_ready(&mut server).await?;
     footprint::of_execd(subject, &sandbox, report).await?;
-    command::measure(&sandbox.execd, "in a sandbox", options, report).await?;
+    command::measure(&sandbox.execd, "in a sandbox: ", options, report).await?;
     subject.delete(&mut server, &sandbox.id).await
-}
-
-/// execd without Docker's network and file system around it: what of a round trip is its own.
-async fn alone(repo: &Repo, options: &Options, report: &mut Report) -> Result<()> {
-    let alone = Alone::start(repo)?;
-    report.bytes("execd RSS at rest", footprint::resident(alone.pid())?);
-    let time = Duration::from_secs(options.seconds);
-    let execd = &alone.execd;
-    let ping = load::alone(execd.connect().await?, "/ping", time).await?;
-    report.load("execd /ping", &ping);
-    command::measure(execd, "without a sandbox", options, report).await
 }

@@ -1,7 +1,8 @@
-//! nginx as a proxy: the floor of ours.
+//! nginx: the floor of our proxy and of our downloads.
 
 use std::{
     fs,
+    path::Path,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -9,6 +10,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use crate::{
+    host::is_root,
     process::find_program,
     repo::Repo,
     up::{free_port, get_status, wait},
@@ -31,17 +33,36 @@ impl Nginx {
         find_program("nginx").is_some()
     }
 
-    /// Starts it in front of `upstream`, a `host:port`. `probe` is a path that answers 200 or 401.
-    pub(super) fn start(repo: &Repo, upstream: &str, probe: &str) -> Result<Self> {
+    /// Starts it as a proxy in front of `upstream`, a `host:port`. `probe` is a path that answers.
+    pub(super) fn proxy(repo: &Repo, upstream: &str, probe: &str) -> Result<Self> {
+        let http = format!(
+            "upstream sandbox {{ server {upstream}; keepalive 32; keepalive_requests 100000000; }}"
+        );
+        let location = "proxy_http_version 1.1; proxy_set_header Connection \"\"; \
+                        proxy_pass http://sandbox;";
+        Self::start(repo, &http, location, probe)
+    }
+
+    /// Starts it as a server of the files below `root`.
+    pub(super) fn files(repo: &Repo, root: &Path, probe: &str) -> Result<Self> {
+        let http = "sendfile on; tcp_nopush on;";
+        let location = format!("root {};", root.display());
+        Self::start(repo, http, &location, probe)
+    }
+
+    fn start(repo: &Repo, http: &str, location: &str, probe: &str) -> Result<Self> {
         let dir = repo.reports().join("bench-nginx");
         fs::create_dir_all(&dir)?;
         let address = format!("127.0.0.1:{}", free_port()?);
         let config = dir.join("nginx.conf");
         let place = dir.display();
+        // Debian's package would run the workers as somebody who may not read our files.
+        let user = if is_root() { "user root;" } else { "" };
         fs::write(
             &config,
             format!(
-                "daemon off;
+                "{user}
+daemon off;
 worker_processes auto;
 pid {place}/nginx.pid;
 error_log {place}/error.log;
@@ -49,14 +70,10 @@ events {{ worker_connections 256; }}
 http {{
     access_log off;
     keepalive_requests 100000000;
-    upstream sandbox {{ server {upstream}; keepalive 32; keepalive_requests 100000000; }}
+    {http}
     server {{
         listen {address};
-        location / {{
-            proxy_http_version 1.1;
-            proxy_set_header Connection \"\";
-            proxy_pass http://sandbox;
-        }}
+        location / {{ {location} }}
     }}
 }}
 "

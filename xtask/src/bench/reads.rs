@@ -77,7 +77,7 @@ async fn proxied(
         report.load(&name, &through);
         return Ok(());
     }
-    let nginx = Nginx::start(repo, execd.address(), &execd.path("/ping"))?;
+    let nginx = Nginx::proxy(repo, execd.address(), &execd.path("/ping"))?;
     let target = execd.target(&nginx.address, "/ping");
     let floor = load::crowded(repo, &target, time)?;
     report.compare_load(&name, &through, "nginx", &floor);

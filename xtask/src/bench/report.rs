@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     load::Load,
-    stats::{Samples, Summary, millis},
+    stats::{Rates, Samples, Summary, millis},
 };
 use crate::{host::engine, process::ask, repo::Repo};
 
@@ -77,6 +77,37 @@ impl Report {
         });
         self.push(name, ours.latency, note, more);
         self.load(&format!("  {floor}"), theirs);
+    }
+
+    /// Amounts per second.
+    pub(super) fn rates(&mut self, name: &str, rates: &Rates) {
+        let shown = |share| format!("{:.0} {}", rates.quantile(share), rates.unit());
+        self.rows.push(Row {
+            name: name.to_owned(),
+            min: shown(0.0),
+            median: shown(0.5),
+            p99: shown(1.0),
+            note: String::new(),
+            json: json!({
+                "name": name.trim(),
+                "unit": rates.unit(),
+                "min": rates.quantile(0.0).round(),
+                "median": rates.quantile(0.5).round(),
+                "max": rates.quantile(1.0).round(),
+            }),
+        });
+    }
+
+    /// The same beside those of a floor; the ratio is of the medians.
+    pub(super) fn compare_rates(&mut self, name: &str, ours: &Rates, floor: &str, theirs: &Rates) {
+        self.rates(name, ours);
+        let ratio = rounded(ours.quantile(0.5) / theirs.quantile(0.5).max(1e-9));
+        if let Some(row) = self.rows.last_mut() {
+            row.note = format!("{ratio:.2} × {floor}");
+            row.json["floor"] = Value::from(floor);
+            row.json["ratio"] = Value::from(ratio);
+        }
+        self.rates(&format!("  {floor}"), theirs);
     }
 
     /// An amount of memory or disk.

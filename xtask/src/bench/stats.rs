@@ -23,14 +23,10 @@ impl Samples {
     pub(super) fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a rank is a small positive number"
-        )]
-        let rank = (sorted.len() as f64 * share).ceil() as usize;
-        sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+        sorted
+            .get(rank(sorted.len(), share))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Half of the samples are below.
@@ -68,6 +64,51 @@ impl Summary {
             "p99_ms": millis(self.p99),
         })
     }
+}
+
+/// Measured amounts per second of one thing.
+#[derive(Clone, Debug)]
+pub(super) struct Rates {
+    unit: &'static str,
+    rates: Vec<f64>,
+}
+
+impl Rates {
+    /// None yet.
+    pub(super) fn new(unit: &'static str) -> Self {
+        let rates = Vec::new();
+        Self { unit, rates }
+    }
+
+    /// Adds `amount` of the unit, done in `time`.
+    pub(super) fn add(&mut self, amount: f64, time: Duration) {
+        self.rates.push(amount / time.as_secs_f64().max(1e-9));
+    }
+
+    /// What is counted per second.
+    pub(super) fn unit(&self) -> &'static str {
+        self.unit
+    }
+
+    /// The least rate that `share` of them do not exceed; zero without any.
+    pub(super) fn quantile(&self, share: f64) -> f64 {
+        let mut sorted = self.rates.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted
+            .get(rank(sorted.len(), share))
+            .copied()
+            .unwrap_or(0.0)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a rank is a small positive number"
+)]
+fn rank(len: usize, share: f64) -> usize {
+    ((len as f64 * share).ceil() as usize).max(1) - 1
 }
 
 /// Milliseconds with three decimals.

@@ -64,10 +64,18 @@ fn stamp_commit(repo: &Repo, cargo: &mut Command) {
 /// Builds everything and leaves it in `dist`. Parts that did not change take a moment.
 pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &Path) -> Result<()> {
     at_once(
-        || execd::build(repo, profile, dist),
+        || {
+            execd::build(repo, profile, dist)?;
+            server::dependencies(repo, profile)
+        },
         || site::build(repo, installer),
     )?;
     server::build(repo, profile, dist)
+}
+
+/// Builds execd alone.
+pub(crate) fn daemon(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
+    execd::build(repo, profile, dist)
 }
 
 /// Short hash of the commit, with a mark when files differ from it.

@@ -16,7 +16,8 @@ use std::{
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 use sqlx::{
-    SqlitePool,
+    SqlSafeStr, SqlitePool,
+    migrate::{Migration, MigrationType, Migrator},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
@@ -64,10 +65,7 @@ impl SqliteStore {
         let writer = connect(1, options.clone())
             .await
             .map_err(|error| open_error(error.into()))?;
-        sqlx::migrate!("migrations/sqlite")
-            .run(&writer)
-            .await
-            .map_err(StoreError::Migrate)?;
+        schema().run(&writer).await.map_err(StoreError::Migrate)?;
         let reader = connect(READERS, options.read_only(true))
             .await
             .map_err(|error| open_error(error.into()))?;
@@ -77,6 +75,20 @@ impl SqliteStore {
             _lock: Arc::new(lock),
         })
     }
+}
+
+/// The steps of the schema, each in a file that never changes once it was released.
+fn schema() -> Migrator {
+    let steps = [(
+        1,
+        "start",
+        include_str!("../../migrations/sqlite/0001_start.sql"),
+    )];
+    let steps = steps.map(|(version, name, sql)| {
+        let sql = sql.into_sql_str();
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+    });
+    Migrator::with_migrations(steps.into())
 }
 
 /// Names the operation of a failed statement.
