@@ -36,6 +36,8 @@ pub mod daemon;
 pub mod env;
 pub mod error;
 pub mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod identity;
 pub mod init;
 pub mod json;

@@ -2,6 +2,8 @@
 
 mod expand;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod report;
 
 use std::{

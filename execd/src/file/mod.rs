@@ -6,6 +6,8 @@
 mod disposition;
 mod download;
 mod entries;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod glob;
 mod info;
 mod lines;

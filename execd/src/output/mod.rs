@@ -11,6 +11,8 @@
 //! affair.
 
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod lines;
 mod log;
 mod outcome;

@@ -263,13 +263,9 @@ impl Connection {
                 return self.input(bytes.slice(1..), sender).await;
             }
             Received::Binary(_) => return Ok(None),
-            Received::Text(text) => match serde_json::from_str(&text) {
-                Ok(frame) => frame,
-                // Valid JSON of an unknown shape is told, anything else is ignored.
-                Err(_) if serde_json::from_str::<serde_json::Value>(&text).is_ok() => {
-                    ClientFrame::Unknown
-                }
-                Err(_) => return Ok(None),
+            Received::Text(text) => match client_frame(&text) {
+                Some(frame) => frame,
+                None => return Ok(None),
             },
         };
         match frame {
@@ -311,6 +307,17 @@ impl Connection {
             .error(code::READ_ONLY, "viewer connections are read-only")
             .await?;
         Ok((self.violations >= limits::PTY_VIOLATIONS).then_some((CLOSE_POLICY, "READ_ONLY")))
+    }
+}
+
+/// Reads a text frame. Valid JSON of an unknown shape is told, anything else is ignored.
+pub(super) fn client_frame(text: &str) -> Option<ClientFrame> {
+    match serde_json::from_str(text) {
+        Ok(frame) => Some(frame),
+        Err(_) => {
+            let json = serde_json::from_str::<serde_json::Value>(text).is_ok();
+            json.then_some(ClientFrame::Unknown)
+        }
     }
 }
 

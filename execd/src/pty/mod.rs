@@ -16,6 +16,8 @@
 
 mod api;
 mod attach;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod input;
 mod process;
 mod screen;

@@ -1,0 +1,37 @@
+// Sandboxes for the tests, one per route: direct, and through the server's proxy.
+
+import { Sandbox } from "@alibaba-group/opensandbox";
+
+const { OSB_URL, OSB_API_KEY, OSB_IMAGE } = process.env;
+
+export const connection = (settings = {}) => ({
+  domain: new URL(OSB_URL).host,
+  apiKey: OSB_API_KEY,
+  disableMetrics: true,
+  ...settings,
+});
+
+/** Runs `tests` once per route, with a function that gives the route's sandbox. */
+export function onEveryRoute(describe, before, after, tests) {
+  for (const useServerProxy of [false, true]) {
+    describe(useServerProxy ? "through the server" : "direct", () => {
+      let box;
+      before(async () => {
+        box = await Sandbox.create({
+          image: OSB_IMAGE,
+          resource: { cpu: "500m", memory: "256Mi" },
+          timeoutSeconds: 600,
+          metadata: { suite: "js" },
+          connectionConfig: connection({ useServerProxy }),
+        });
+      });
+      after(async () => {
+        await box?.kill();
+        await box?.close();
+      });
+      tests(() => box);
+    });
+  }
+}
+
+export const texts = (messages) => messages.map((message) => message.text);
