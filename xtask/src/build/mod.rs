@@ -26,14 +26,14 @@ impl Profile {
     fn folder(self) -> &'static str {
         match self {
             Self::Dev => "debug",
-            Self::Release => "release",
+            Self::Release => SERVER_RELEASE,
         }
     }
 
     /// Applies the profile to a cargo command.
     fn apply(self, repo: &Repo, cargo: &mut Command) {
         if self == Self::Release {
-            cargo.arg("--release");
+            cargo.args(["--profile", SERVER_RELEASE]);
             stamp_commit(repo, cargo);
         }
     }
@@ -51,6 +51,8 @@ impl Profile {
     }
 }
 
+/// Cargo profile of the server that ships.
+const SERVER_RELEASE: &str = "server-release";
 /// Cargo profile of the execd that ships.
 const EXECD_RELEASE: &str = "execd-release";
 
