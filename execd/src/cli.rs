@@ -6,7 +6,10 @@ use std::{ffi::OsString, time::Duration};
 use osb_protocol::execd::DEFAULT_PORT;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::env::report;
+use crate::{
+    env::report,
+    file_worker::{self, FileIdentity},
+};
 
 /// Variable with the access token; never handed to a child.
 pub const ENV_ACCESS_TOKEN: &str = "EXECD_ACCESS_TOKEN";
@@ -41,6 +44,8 @@ pub enum Invocation {
     Help,
     /// Write the state of the shell that started this to a descriptor ([`crate::env::report`]).
     ReportState(i32),
+    /// Serve one request for files as somebody else ([`file_worker`]).
+    FileWorker(FileIdentity),
 }
 
 /// How to run the daemon.
@@ -117,6 +122,18 @@ pub fn parse(
                 &number.to_string_lossy(),
             )
             .map(Invocation::ReportState);
+        }
+        Some(file_worker::SUBCOMMAND) => {
+            args.next();
+            let mut number = || {
+                args.next()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned()
+            };
+            return FileIdentity::parse(&number(), &number())
+                .map(Invocation::FileWorker)
+                .map_err(|_| bad(file_worker::SUBCOMMAND, "a user and a group"));
         }
         _ => {}
     }

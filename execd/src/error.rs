@@ -9,6 +9,7 @@ use axum::{
 };
 use http::StatusCode;
 use osb_protocol::{ErrorBody, execd::code};
+use rustix::io::Errno;
 
 /// A failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +57,8 @@ impl ApiError {
         if error.kind() == io::ErrorKind::NotFound {
             Self::file_not_found(path.display())
         } else {
-            Self::runtime(format!("error accessing file: {}: {error}", path.display()))
+            let why = told(error);
+            Self::runtime(format!("error accessing file: {}: {why}", path.display()))
         }
     }
 
@@ -91,5 +93,32 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// What the system said about a file. Official clients know a refusal by the word `permission`
+/// (contract: execd A3.3), which not all of the system's own texts have.
+#[must_use]
+pub fn told(error: &io::Error) -> String {
+    const ACCESS: i32 = Errno::ACCESS.raw_os_error();
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::PermissionDenied, Some(ACCESS)) => "permission denied".to_owned(),
+        (io::ErrorKind::PermissionDenied, _) => format!("permission denied: {error}"),
+        _ => error.to_string(),
+    }
+}
+
 /// Result of a handler.
 pub type ApiResult<T> = Result<T, ApiError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_speaks_of_permission() {
+        let system = |errno: Errno| told(&io::Error::from(errno));
+        assert_eq!(system(Errno::ACCESS), "permission denied");
+        assert!(system(Errno::PERM).starts_with("permission denied: "));
+        let wrapped = io::Error::new(io::ErrorKind::PermissionDenied, "changing the owner");
+        assert_eq!(told(&wrapped), "permission denied: changing the owner");
+        assert!(!system(Errno::ROFS).contains("permission"));
+    }
+}

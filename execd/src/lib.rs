@@ -19,6 +19,7 @@
 //! | [`session`] | `/session`: variables and a directory that outlive their runs |
 //! | [`output`] | from a process's pipes to a client's stream |
 //! | [`file`] | files and directories |
+//! | [`file_worker`] | the same as somebody else |
 //! | [`pty`] | terminal sessions |
 //! | [`metrics`] | the sandbox's resources |
 //! | [`proxy`] | the user's own servers |
@@ -36,6 +37,7 @@ pub mod daemon;
 pub mod env;
 pub mod error;
 pub mod file;
+pub mod file_worker;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod identity;

@@ -80,6 +80,17 @@ pub const ENVIRONMENT: usize = 8 << 20;
 pub const FILE_THREADS: usize = BLOCKING_THREADS / 4 * 3;
 /// Threads that may block.
 pub const BLOCKING_THREADS: usize = 32;
+/// Requests for files as somebody else at once. Each is a process of about a mebibyte, and lives as
+/// long as its client takes to read.
+pub const FILE_WORKERS: usize = 256;
+/// Until such a process is who it should be.
+pub const FILE_WORKER_START: Duration = Duration::from_secs(30);
+/// From its client's leaving to its being killed.
+pub const FILE_WORKER_END: Duration = Duration::from_secs(3);
+/// How long it waits by itself for work that still blocks, so that nothing half made is left over.
+pub const FILE_WORKER_CLEANUP: Duration = Duration::from_secs(1);
+/// Threads of it that may block.
+pub const FILE_WORKER_THREADS: usize = 4;
 /// Parts of one upload: 500 files with their metadata (contract: execd §10.10).
 pub const UPLOAD_PARTS: usize = 1000;
 /// Headers of one part.

@@ -7,7 +7,7 @@ use osb_execd::{
     cli::{self, Config, Invocation},
     daemon::{self, DaemonError},
     env::report,
-    limits,
+    file_worker, limits,
 };
 use osb_service::{build_info::BuildInfo, telemetry};
 
@@ -27,6 +27,9 @@ fn main() -> ExitCode {
         Ok(Invocation::Help) => print(cli::USAGE.as_bytes()),
         Ok(Invocation::ReportState(number)) => report::write(number)
             .context("cannot report")
+            .map(|()| ExitCode::SUCCESS),
+        Ok(Invocation::FileWorker(identity)) => file_worker::run(identity)
+            .context("cannot serve a request")
             .map(|()| ExitCode::SUCCESS),
         Err(error) => {
             eprint!("execd: {error}\n{}", cli::USAGE);

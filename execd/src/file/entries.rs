@@ -26,8 +26,10 @@ pub(super) fn search(
     unwanted: &CancellationToken,
 ) -> ApiResult<Vec<FileInfo>> {
     let glob = Glob::new(pattern).map_err(|error| ApiError::runtime(error.to_string()))?;
-    root.symlink_metadata()
-        .map_err(|error| ApiError::file(root, &error))?;
+    let failed = |error| ApiError::file(root, &error);
+    if root.symlink_metadata().map_err(failed)?.is_dir() {
+        std::fs::read_dir(root).map_err(failed)?;
+    }
     let mut found = Found::default();
     for entry in walk(root).into_iter().flatten() {
         still_wanted(unwanted)?;

@@ -6,7 +6,7 @@ use osb_protocol::execd::file::{Permission, mode_from_wire};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chmod, chownat, fchmod, fchown, openat};
 
 use crate::{
-    error::{ApiError, ApiResult},
+    error::{ApiError, ApiResult, told},
     identity::Names,
 };
 
@@ -16,8 +16,9 @@ pub(super) fn apply(path: &Path, wanted: &Permission, names: &Names) -> ApiResul
     let change = Change::new(wanted, names)?;
     change.apply_at(path, OFlags::empty()).map_err(|error| {
         ApiError::runtime(format!(
-            "error changing permissions: {}: {error}",
-            path.display()
+            "error changing permissions: {}: {}",
+            path.display(),
+            told(&error)
         ))
     })
 }

@@ -12,7 +12,7 @@ use rustix::{
 };
 
 use super::permission::Change;
-use crate::error::{ApiError, ApiResult};
+use crate::error::{ApiError, ApiResult, told};
 
 /// Deletes a file or a link; what is absent is fine.
 pub(super) fn delete_file(path: &Path) -> ApiResult<()> {
@@ -43,7 +43,8 @@ pub(super) fn delete_tree(path: &Path) -> ApiResult<()> {
 fn gone(path: &Path, deleted: io::Result<()>) -> ApiResult<()> {
     match deleted {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            let message = format!("error deleting {}: {error}", path.display());
+            let why = told(&error);
+            let message = format!("error deleting {}: {why}", path.display());
             Err(ApiError::runtime(message))
         }
         _ => Ok(()),
@@ -62,8 +63,8 @@ pub(super) fn rename(from: &Path, to: &Path) -> ApiResult<()> {
         ApiError::runtime(message)
     };
     let failed = |error: io::Error| {
-        let (from, to) = (from.display(), to.display());
-        ApiError::runtime(format!("error moving file: {from} to {to}: {error}"))
+        let (from, to, why) = (from.display(), to.display(), told(&error));
+        ApiError::runtime(format!("error moving file: {from} to {to}: {why}"))
     };
     if to.symlink_metadata().is_ok() {
         return Err(exists());

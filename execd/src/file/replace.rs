@@ -11,7 +11,7 @@ use osb_protocol::execd::file::Replacement;
 
 use super::{permission::Change, target::Target};
 use crate::{
-    error::{ApiError, ApiResult},
+    error::{ApiError, ApiResult, told},
     limits, scratch,
 };
 
@@ -49,7 +49,8 @@ pub(super) fn replace(path: &Path, wanted: &Replacement) -> ApiResult<usize> {
         Ok(count)
     };
     rewrite().map_err(|error| {
-        ApiError::runtime(format!("error writing file: {}: {error}", path.display()))
+        let why = told(&error);
+        ApiError::runtime(format!("error writing file: {}: {why}", path.display()))
     })
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     app::App,
-    error::{ApiError, ApiResult},
+    error::{ApiError, ApiResult, told},
     json, path,
     server::Query,
 };
@@ -158,8 +158,9 @@ async fn make_directories(State(app): State<App>, request: Request) -> ApiResult
             if !path.is_dir() {
                 std::fs::create_dir_all(&path).map_err(|error| {
                     ApiError::runtime(format!(
-                        "error creating directory: {}: {error}",
-                        path.display()
+                        "error creating directory: {}: {}",
+                        path.display(),
+                        told(&error)
                     ))
                 })?;
                 permission::apply(&path, permission, &names)?;

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     app::App,
-    error::{ApiError, ApiResult},
+    error::{ApiError, ApiResult, told},
     json, limits, path, scratch,
 };
 
@@ -156,7 +156,7 @@ impl Upload {
         let given = metadata.path.clone();
         let opened = blocking(move || {
             let path = path::resolve(&given, &app.environment)?;
-            Target::open(&path).map_err(|error| told(&given, &error))
+            Target::open(&path).map_err(|error| not_written(&given, &error))
         });
         let target = write_all(form, opened.await?).await?;
         self.finish(metadata, target).await
@@ -173,7 +173,7 @@ impl Upload {
                 io::copy(&mut file, &mut target)?;
                 Ok(target)
             };
-            copy().map_err(|error| told(&given, &error))
+            copy().map_err(|error| not_written(&given, &error))
         });
         self.finish(metadata, copied.await?).await
     }
@@ -185,18 +185,18 @@ impl Upload {
             let wanted = Change::new(&metadata.permission, &names)?;
             target
                 .finish(&wanted, durable)
-                .map_err(|error| told(&metadata.path, &error))
+                .map_err(|error| not_written(&metadata.path, &error))
         })
         .await
     }
 }
 
 fn failed(error: io::Error) -> ApiError {
-    ApiError::runtime(format!("error writing file: {error}"))
+    ApiError::runtime(format!("error writing file: {}", told(&error)))
 }
 
-fn told(path: &str, error: &io::Error) -> ApiError {
-    ApiError::runtime(format!("error writing file: {path}: {error}"))
+fn not_written(path: &str, error: &io::Error) -> ApiError {
+    ApiError::runtime(format!("error writing file: {path}: {}", told(error)))
 }
 
 /// Writes the rest of a part in large pieces, each while the next arrives. No thread is held while

@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 
 pub use guard::Token;
 pub use query::Query;
+pub(crate) use routes::not_found;
 pub use routes::router;
 
 use crate::{limits, proxy};

@@ -9,7 +9,7 @@ use axum::{
 use http::StatusCode;
 
 use super::{Token, guard::guard};
-use crate::{app::App, command::api as command, file, metrics, proxy, pty, session};
+use crate::{app::App, command::api as command, file, file_worker, metrics, proxy, pty, session};
 
 /// All routes behind the guard.
 pub fn router(app: App, token: Token) -> Router {
@@ -20,6 +20,7 @@ pub fn router(app: App, token: Token) -> Router {
         .route("/command/status/{id}", get(command::status))
         .route("/command/{id}/logs", get(command::logs))
         .merge(file::routes())
+        .merge(file_worker::routes())
         .merge(metrics::routes())
         .merge(proxy::routes())
         .merge(pty::routes())
@@ -34,6 +35,6 @@ pub fn router(app: App, token: Token) -> Router {
 async fn ping() {}
 
 /// The contract knows no 405: a wrong method is an unknown route.
-pub(super) async fn not_found() -> Response {
+pub(crate) async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "404 page not found").into_response()
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::support::{Answer, Daemon, daemon, eventually};
 
 /// A form as the official SDK writes it.
-fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, content) in parts {
         let head = format!(

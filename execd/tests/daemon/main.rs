@@ -6,6 +6,7 @@
 
 mod command;
 mod file;
+mod identity;
 mod init;
 mod output;
 mod proxy;

@@ -58,6 +58,16 @@ impl Daemon {
         Self::launch(command, prepare)
     }
 
+    /// Starts one that lacks some capabilities, in the form of `setpriv`. Needs root.
+    pub(crate) fn without_capabilities(capabilities: &str, args: &[&str]) -> Self {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--bounding-set", capabilities, "--inh-caps", capabilities])
+            .arg(env!("CARGO_BIN_EXE_execd"))
+            .args(args);
+        Self::launch(command, |_| {})
+    }
+
     fn launch(mut command: Command, prepare: impl FnOnce(&mut Command)) -> Self {
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         command

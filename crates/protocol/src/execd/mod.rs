@@ -29,6 +29,7 @@ pub mod code {
     pub const INVALID_FILE_CONTENT: &str = "INVALID_FILE_CONTENT";
     pub const INVALID_FILE_METADATA: &str = "INVALID_FILE_METADATA";
     pub const FILE_NOT_FOUND: &str = "FILE_NOT_FOUND";
+    pub const FILESYSTEM_IDENTITY_UNAVAILABLE: &str = "FILESYSTEM_IDENTITY_UNAVAILABLE";
     pub const CONTEXT_NOT_FOUND: &str = "CONTEXT_NOT_FOUND";
     pub const UNAUTHORIZED: &str = "UNAUTHORIZED";
     pub const UNKNOWN: &str = "UNKNOWN";

@@ -1,0 +1,106 @@
+//! Whom a worker becomes.
+
+use rustix::{
+    io::Errno,
+    process::{Gid, Uid, getgroups},
+    thread::{
+        CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
+        set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+    },
+};
+
+use crate::error::{ApiError, ApiResult};
+
+/// A user and a group, of whom the account files need not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    uid: u32,
+    gid: u32,
+}
+
+impl FileIdentity {
+    /// Reads both as decimal numbers up to 4294967294.
+    ///
+    /// # Errors
+    /// 400 naming the first that is none.
+    pub fn parse(uid: &str, gid: &str) -> ApiResult<Self> {
+        Ok(Self {
+            uid: number("uid", uid)?,
+            gid: number("gid", gid)?,
+        })
+    }
+
+    /// The numbers in decimal: user, group.
+    pub(super) fn arguments(self) -> [String; 2] {
+        [self.uid.to_string(), self.gid.to_string()]
+    }
+
+    /// Becomes exactly this user and group, without supplementary groups and, unless it is root,
+    /// without capabilities. There is no way back.
+    ///
+    /// Identities belong to threads, so the process must not have started a second one yet.
+    pub(super) fn assume(self) -> rustix::io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        match set_thread_groups(&[]) {
+            // It takes a privilege even where there is nothing to give up.
+            Err(Errno::PERM) if getgroups()?.iter().all(|group| *group == gid) => {}
+            cleared => cleared?,
+        }
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        if !uid.is_root() {
+            let nothing = CapabilitySets {
+                effective: CapabilitySet::empty(),
+                permitted: CapabilitySet::empty(),
+                inheritable: CapabilitySet::empty(),
+            };
+            clear_ambient_capability_set()?;
+            set_capabilities(None, nothing)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for FileIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "uid {} and gid {}", self.uid, self.gid)
+    }
+}
+
+/// The highest number means "leave it as it is" to the kernel.
+fn number(name: &str, text: &str) -> ApiResult<u32> {
+    let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .filter(|number| *number != u32::MAX)
+        .ok_or_else(|| ApiError::invalid(format!("invalid {name}: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_decimal_and_below_the_one_that_means_nobody() {
+        let read = |uid, gid| FileIdentity::parse(uid, gid).map_err(|error| error.to_string());
+        let both = FileIdentity {
+            uid: 4_294_967_294,
+            gid: 0,
+        };
+        assert_eq!(read("4294967294", "00"), Ok(both));
+        for bad in [
+            "4294967295",
+            "4294967296",
+            "",
+            "+1",
+            "-1",
+            "1.0",
+            "0x1",
+            "a",
+            " 1",
+        ] {
+            assert_eq!(read(bad, "x"), Err(format!("invalid uid: {bad}")));
+            assert_eq!(read("0", bad), Err(format!("invalid gid: {bad}")));
+        }
+    }
+}
