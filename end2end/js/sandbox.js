@@ -2,11 +2,15 @@
 
 import { Sandbox } from "@alibaba-group/opensandbox";
 
-const { OSB_URL, OSB_API_KEY, OSB_IMAGE } = process.env;
+const {
+  OPENSANDBOX_TEST_URL: url,
+  OPENSANDBOX_TEST_API_KEY: apiKey,
+  OPENSANDBOX_TEST_IMAGE: image,
+} = process.env;
 
 export const connection = (settings = {}) => ({
-  domain: new URL(OSB_URL).host,
-  apiKey: OSB_API_KEY,
+  domain: new URL(url).host,
+  apiKey,
   disableMetrics: true,
   ...settings,
 });
@@ -18,7 +22,7 @@ export function onEveryRoute(describe, before, after, tests) {
       let box;
       before(async () => {
         box = await Sandbox.create({
-          image: OSB_IMAGE,
+          image,
           resource: { cpu: "500m", memory: "256Mi" },
           timeoutSeconds: 600,
           metadata: { suite: "js" },

@@ -28,7 +28,7 @@ onEveryRoute(describe, before, after, (box) => {
 
   test("lines of every length and kind are whole", async () => {
     const run = await box().commands.run(
-      "seq 1 20000; head -c 300000 /dev/zero | tr '\\0' x; printf '\\n\\u2028 \\u0085 日本\\n'",
+      "seq 1 20000; head -c 300000 /dev/zero | tr '\\0' x; printf '\\n\u2028 \u0085 日本\\n'",
     );
     const lines = texts(run.logs.stdout);
     assert.deepEqual(lines.slice(0, 20000), Array.from({ length: 20000 }, (_, n) => `${n + 1}`));

@@ -1,0 +1,91 @@
+//! The official JavaScript SDK, driven by Node's own test runner.
+
+use std::{fs, process::Command, time::Duration};
+
+use anyhow::{Context as _, Result};
+
+use super::{Context, server::TestServer, suite::Suite, tally::Tally};
+use crate::host::node;
+
+/// Name of the suite.
+pub(super) const NAME: &str = "official JavaScript SDK";
+/// Longest time of the suite.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+/// Where the suite lies.
+const FOLDER: &str = "end2end/js";
+
+/// Runs the tests against a server of their own.
+pub(super) fn run(context: &Context<'_>) -> Tally {
+    match suite(context) {
+        Ok(tally) => tally,
+        Err(error) => context.could_not("run the JavaScript tests", &error),
+    }
+}
+
+fn suite(context: &Context<'_>) -> Result<Tally> {
+    node::packages(context.repo, &context.installer)?;
+    let node = node::for_browser_tests(context.repo)?;
+    let server = TestServer::start(context, "js-server")?;
+    let report = context.repo.reports().join("node.tap");
+    if report.exists() {
+        fs::remove_file(&report)?;
+    }
+    let mut tests = Command::new(node);
+    tests
+        .args(["--test", "--test-reporter=spec"])
+        .arg("--test-reporter-destination=stdout")
+        .arg("--test-reporter=tap")
+        .arg(format!("--test-reporter-destination={}", report.display()))
+        .current_dir(context.repo.root());
+    server.describe_to(&mut tests);
+    if let Some(filter) = &context.options.filter {
+        tests.arg(format!("--test-name-pattern={filter}"));
+    }
+    tests.arg(format!("{FOLDER}/sdk.test.js"));
+    let suite = Suite {
+        name: NAME,
+        limit: LIMIT,
+    };
+    eprintln!("==> {NAME}");
+    let tally = suite.run(&mut tests, &mut |_| {}, || {
+        let text = fs::read_to_string(&report)
+            .with_context(|| format!("cannot read {}", report.display()))?;
+        of_report(&text).context("the report has no counts")
+    });
+    server.stop()?;
+    Ok(tally)
+}
+
+/// The counts at the end of a report in TAP.
+fn of_report(text: &str) -> Option<Tally> {
+    let count = |name: &str| -> Option<u64> {
+        let line = text
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some(Tally {
+        passed: count("# pass ")?,
+        failed: count("# fail ")? + count("# cancelled ")?,
+        skipped: count("# skipped ")? + count("# todo ")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_come_from_the_end_of_the_report() {
+        let text = "TAP version 13\n# pass no\nok 1 - a\n1..2\n# tests 9\n# suites 2\n# pass 5\n# fail 1\n\
+                    # cancelled 1\n# skipped 2\n# todo 0\n# duration_ms 3\n";
+        let want = Tally {
+            passed: 5,
+            failed: 2,
+            skipped: 2,
+        };
+        assert_eq!(of_report(text), Some(want));
+        assert_eq!(of_report("TAP version 13\n# pass 1\n"), None);
+    }
+}
