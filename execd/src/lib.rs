@@ -26,6 +26,7 @@
 //! | [`process`] | spawning, signalling and reaping every child |
 //! | [`init`] | the user's entry point |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
+//! | [`log`], [`redact`] | where the log goes, and what it must not hold |
 //! | [`limits`] | every bound |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
@@ -44,12 +45,14 @@ pub mod identity;
 pub mod init;
 pub mod json;
 pub mod limits;
+pub mod log;
 pub mod metrics;
 pub mod output;
 pub mod path;
 pub mod process;
 pub mod proxy;
 pub mod pty;
+pub mod redact;
 pub mod request;
 pub mod scratch;
 pub mod server;

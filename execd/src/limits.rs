@@ -15,6 +15,8 @@ pub const KEEPALIVE_PROBE: Duration = Duration::from_secs(15);
 pub const KEEPALIVE_PROBES: u32 = 4;
 /// JSON body of a request. `replace` carries texts of files, so it is generous.
 pub const JSON_BODY: usize = 64 << 20;
+/// Bytes of a command in the log.
+pub const LOGGED_COMMAND: usize = 1 << 10;
 /// A request id of the client is echoed up to this length.
 pub const REQUEST_ID: usize = 128;
 

@@ -7,9 +7,10 @@ use osb_execd::{
     cli::{self, Config, Invocation},
     daemon::{self, DaemonError},
     env::report,
-    file_worker, limits,
+    file_worker, limits, log,
 };
 use osb_service::{build_info::BuildInfo, telemetry};
+use tracing::warn;
 
 /// Which build this is.
 const BUILD: BuildInfo = BuildInfo::of(option_env!("OSB_BUILD_COMMIT"));
@@ -47,8 +48,12 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     // The token lies in our memory and environment; nobody in the sandbox may look there.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
+    let (outputs, problems) = log::open(|name| std::env::var(name).ok());
     // The environment is the user's, also its `RUST_LOG`.
-    telemetry::init_exact(config.log_level, telemetry::LogFormat::Json)?;
+    telemetry::init_exact(config.log_level, outputs)?;
+    for problem in problems {
+        warn!(problem, "an output of the log is left out");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .thread_stack_size(STACK)

@@ -1,8 +1,16 @@
 //! The log: lines for people on a terminal, JSON elsewhere.
 
-use std::io::IsTerminal;
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::Mutex,
+};
 
-use tracing_subscriber::{EnvFilter, filter::ParseError, fmt, prelude::*};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::ParseError,
+    fmt::{self, MakeWriter},
+    prelude::*,
+};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,38 +41,36 @@ pub enum TelemetryError {
 /// # Errors
 /// When the level is unknown or a log exists already.
 pub fn init(level: &str, format: LogFormat) -> Result<(), TelemetryError> {
+    let json = match format {
+        LogFormat::Auto => !io::stderr().is_terminal(),
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    };
     match std::env::var("RUST_LOG") {
-        Ok(filter) if !filter.is_empty() => start(EnvFilter::try_new(filter), format),
-        _ => init_exact(level, format),
+        Ok(filter) if !filter.is_empty() => start(&filter, json, io::stderr),
+        _ => start(&level.to_ascii_lowercase(), json, io::stderr),
     }
 }
 
-/// The same with `level` alone: for a process whose environment belongs to somebody else.
+/// Sets up the log of this process as JSON lines, each of which `to` gets in one piece. `level`
+/// alone counts: for a process whose environment belongs to somebody else.
 ///
 /// # Errors
 /// When the level is unknown or a log exists already.
-pub fn init_exact(level: &str, format: LogFormat) -> Result<(), TelemetryError> {
-    start(EnvFilter::try_new(level.to_ascii_lowercase()), format)
+pub fn init_exact(level: &str, to: impl Write + Send + 'static) -> Result<(), TelemetryError> {
+    start(&level.to_ascii_lowercase(), true, Mutex::new(to))
 }
 
-fn start(filter: Result<EnvFilter, ParseError>, format: LogFormat) -> Result<(), TelemetryError> {
-    let filter = filter.map_err(TelemetryError::Level)?;
-    let text = match format {
-        LogFormat::Auto => std::io::stderr().is_terminal(),
-        LogFormat::Text => true,
-        LogFormat::Json => false,
-    };
+fn start<W>(filter: &str, json: bool, to: W) -> Result<(), TelemetryError>
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_new(filter).map_err(TelemetryError::Level)?;
     let registry = tracing_subscriber::registry().with(filter);
-    let done = if text {
-        registry
-            .with(fmt::layer().with_writer(std::io::stderr).with_target(true))
-            .try_init()
-    } else {
-        let layer = fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_writer(std::io::stderr);
-        registry.with(layer).try_init()
+    let lines = fmt::layer().with_writer(to);
+    let done = match json {
+        true => registry.with(lines.json().flatten_event(true)).try_init(),
+        false => registry.with(lines.with_target(true)).try_init(),
     };
     done.map_err(TelemetryError::Twice)
 }

@@ -2,7 +2,7 @@
 
 use std::{io, os::unix::process::CommandExt, process::Stdio, sync::Arc, time::Instant};
 
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{plan::Plan, store::Record};
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     error::ApiResult,
     output::{End, Outcome, Output, Pipes, Pump, Run, Sink, Spool},
     process::{Exit, run_as},
+    redact,
 };
 
 /// Starts a command. From here on it runs whatever the client does.
@@ -19,6 +20,7 @@ use crate::{
 pub(super) fn start(app: &App, plan: Plan) -> ApiResult<Run> {
     let id = uuid::Uuid::new_v4().simple().to_string();
     let background = plan.background;
+    debug!(id, command = redact::shown(&plan.content), "command wanted");
     let record = app
         .commands
         .admit(Record::new(&id, plan.content, background))?;

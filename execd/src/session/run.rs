@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracing::info;
+use tracing::{debug, info};
 
 use super::store::Session;
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     env::report::Reader,
     output::{End, Outcome, Pipe, Pipes, Pump, Sink, Spool},
     process::{Process, Program, inherit},
+    redact,
 };
 
 /// Where the shell's report goes: above what scripts use by number, below what shells use for
@@ -53,6 +54,12 @@ async fn attend(app: App, session: Arc<Session>, order: Order, spool: Arc<Spool>
         () = spool.left() => return,
         () = app.tasks.stopping().cancelled() => return not_started("execd is stopping"),
     };
+    let command = &order.command;
+    debug!(
+        id = session.id,
+        command = redact::shown(command),
+        "session run wanted"
+    );
     let began = Instant::now();
     let (process, pipes, mut report) = match spawn(&app, &session, &order) {
         Ok(started) => started,

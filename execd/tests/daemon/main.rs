@@ -8,6 +8,7 @@ mod command;
 mod file;
 mod identity;
 mod init;
+mod log;
 mod output;
 mod proxy;
 mod pty;
