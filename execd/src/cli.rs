@@ -1,7 +1,10 @@
 //! Flags and what they mean together with the environment (contract: execd §1.2). Precedence:
 //! flag, then environment, then default.
 
-use std::{ffi::OsString, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    time::Duration,
+};
 
 use osb_protocol::execd::DEFAULT_PORT;
 use secrecy::{ExposeSecret, SecretString};
@@ -97,6 +100,14 @@ pub enum CliError {
         /// The rule.
         expected: &'static str,
     },
+}
+
+/// Whether the first argument asks for a part of the daemon's own work.
+#[must_use]
+pub fn is_helper(first: &OsStr) -> bool {
+    [report::SUBCOMMAND, file_worker::SUBCOMMAND]
+        .iter()
+        .any(|name| first == *name)
 }
 
 /// Reads the arguments (without the program's name) and the variables they fall back to.

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use crate::{
     app::App,
     cli::{self, Config},
+    clone3,
     env::{Environment, Variables},
     init::{self, EntrypointError, Signals},
     limits, metrics,
@@ -117,10 +118,11 @@ async fn until_end(
     }
 }
 
-/// The environment at the start, without the token: nothing that is started may see it.
+/// The environment at the start, without the token: nothing that is started may see it. What only
+/// told this program how it was started goes too.
 fn own_variables() -> Variables {
     std::env::vars_os()
-        .filter(|(name, _)| name != cli::ENV_ACCESS_TOKEN)
+        .filter(|(name, _)| name != cli::ENV_ACCESS_TOKEN && name != clone3::ENV_APPLIED)
         .collect()
 }
 

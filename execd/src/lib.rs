@@ -13,6 +13,7 @@
 //! | Module | What it owns |
 //! |---|---|
 //! | [`cli`] | flags, and what they mean together with the environment |
+//! | [`clone3`] | hiding a system call that some tracers do not know |
 //! | [`daemon`] | the order of start and stop |
 //! | [`server`] | connections, routes, tokens, request ids |
 //! | [`command`] | `/command`: runs, records, interrupts |
@@ -33,6 +34,7 @@
 
 pub mod app;
 pub mod cli;
+pub mod clone3;
 pub mod command;
 pub mod daemon;
 pub mod env;

@@ -5,6 +5,7 @@ use std::{io::Write, process::ExitCode};
 use anyhow::Context;
 use osb_execd::{
     cli::{self, Config, Invocation},
+    clone3,
     daemon::{self, DaemonError},
     env::report,
     file_worker, limits, log,
@@ -20,8 +21,15 @@ const WORKERS: usize = 2;
 const STACK: usize = 512 << 10;
 
 fn main() -> ExitCode {
-    let args = std::env::args_os().skip(1);
+    let mut args = std::env::args_os().skip(1).peekable();
     let variable = |name: &str| std::env::var(name).ok();
+    // What the daemon starts of itself has inherited it.
+    if !args.peek().is_some_and(|first| cli::is_helper(first))
+        && let Err(error) = clone3::apply(variable)
+    {
+        eprintln!("execd: {:#}", anyhow::Error::from(error));
+        return ExitCode::FAILURE;
+    }
     let outcome = match cli::parse(args, variable) {
         Ok(Invocation::Serve(config)) => serve(config),
         Ok(Invocation::Version) => print(format!("execd {}\n", BUILD).as_bytes()),

@@ -4,6 +4,7 @@
     reason = "a test that fails shall panic, helpers included"
 )]
 
+mod clone3;
 mod command;
 mod file;
 mod identity;

@@ -1,0 +1,66 @@
+//! Hiding `clone3` (contract: execd §1.2).
+
+use std::process::{Command, Stdio};
+
+use osb_protocol::execd::event::EventKind;
+use serde_json::json;
+
+use crate::support::{Daemon, texts};
+
+/// Prints the error number of a `clone3` without arguments: 38 when there is no such call.
+const CALL: &str = "perl -e 'syscall(435, 0, 0); print $! + 0'";
+
+fn daemon(mode: &str) -> Daemon {
+    Daemon::start(&["--port", "0"], |command| {
+        command.env("EXECD_CLONE3_COMPAT", mode);
+    })
+}
+
+#[tokio::test]
+async fn nobody_in_the_sandbox_finds_it() {
+    for mode in ["on", "reexec"] {
+        let daemon = daemon(mode);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(
+                status.lines().any(|found| found == line),
+                "{mode}: {status}"
+            );
+        }
+        let events = daemon.run(json!({ "command": CALL })).await;
+        assert_eq!(texts(&events, EventKind::Stdout), ["38"], "{mode}");
+        // How it was done is no business of what is started.
+        let events = daemon
+            .run(json!({ "command": "env | grep -c _EXECD_CLONE3 || true" }))
+            .await;
+        assert_eq!(texts(&events, EventKind::Stdout), ["0"], "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn without_it_nothing_is_filtered() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = status.lines().find(|line| line.starts_with("Seccomp:"));
+    for mode in ["", "off"] {
+        let daemon = daemon(mode);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("Seccomp:"));
+        assert_eq!(line, own, "{mode}");
+    }
+}
+
+#[test]
+fn a_value_that_means_nothing_is_told_before_the_flags_are_read() {
+    let output = Command::new(env!("CARGO_BIN_EXE_execd"))
+        .arg("--no-such-flag")
+        .env("EXECD_CLONE3_COMPAT", "maybe")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("EXECD_CLONE3_COMPAT") && !told.contains("maybe"),
+        "{told}"
+    );
+}
