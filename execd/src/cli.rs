@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::{
     env::report,
     file_worker::{self, FileIdentity},
+    hook::StatusFile,
 };
 
 /// Variable with the access token; never handed to a child.
@@ -29,11 +30,13 @@ flags (one or two dashes, --flag=value or --flag value):
   --log-level N                     0-2 only errors, 3 error, 4 warn, 5-6 info, 7 and above debug
   --graceful-shutdown-timeout DUR   accepted; streams end with their last event [EXECD_API_GRACE_SHUTDOWN]
   --init[=BOOL]                     as the init subcommand
+  --lifecycle-startup-status-file PATH
+                                    tell there how far the preStart hook is [hooks: OPENSANDBOX_LIFECYCLE]
   --version
   --help
 of later features, ignored with a warning:
-  --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval, --isolation-config,
-  --lifecycle-startup-status-file (each with a value), --runtime-init[=BOOL]
+  --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval, --isolation-config
+  (each with a value), --runtime-init[=BOOL]
 ";
 
 /// What the command line asks for.
@@ -62,6 +65,8 @@ pub struct Config {
     pub log_level: &'static str,
     /// Flags that were given and do nothing yet.
     pub ignored: Vec<String>,
+    /// Where to tell how far the start is.
+    pub startup_status: Option<StatusFile>,
     /// The user's entry point, when the daemon is init. May be empty: then a shell runs.
     pub entrypoint: Option<Vec<OsString>>,
 }
@@ -153,6 +158,7 @@ pub fn parse(
         access_token: variable(ENV_ACCESS_TOKEN).map(SecretString::from),
         log_level: "info",
         ignored: Vec::new(),
+        startup_status: None,
         entrypoint: None,
     };
     if let Some(grace) = variable(ENV_GRACE).filter(|grace| !grace.is_empty()) {
@@ -187,10 +193,12 @@ pub fn parse(
             "jupyter-host"
             | "jupyter-token"
             | "jupyter-idle-poll-interval"
-            | "isolation-config"
-            | "lifecycle-startup-status-file" => {
+            | "isolation-config" => {
                 value()?;
                 config.ignored.push(name);
+            }
+            "lifecycle-startup-status-file" => {
+                config.startup_status = Some(StatusFile::at(value()?));
             }
             "runtime-init" => {
                 if switch("--runtime-init")? {
@@ -257,7 +265,7 @@ fn level(number: i32) -> &'static str {
 }
 
 /// A duration in Go's form: `1h2m3.5s`, `300ms`, `0`.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
@@ -376,7 +384,8 @@ mod tests {
             "--port=1",
         ];
         let config = config(&args, None);
-        assert_eq!((config.port, config.ignored.len()), (1, 6));
+        assert_eq!((config.port, config.ignored.len()), (1, 5));
+        assert_eq!(config.startup_status, Some(StatusFile::at("/y")));
         assert!(!config.ignored.concat().contains("secret"));
         assert_eq!(config.entrypoint, None);
     }

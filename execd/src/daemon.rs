@@ -1,8 +1,8 @@
 //! The order of start and stop.
 //!
 //! ```text
-//!  bind ─▶ announce ─▶ serve ─┬─ alone:   until SIGTERM or SIGINT
-//!                             └─ as init: start the entry point, until it ended
+//!  bind ─▶ announce ─▶ serve ─▶ first hook ─┬─ alone:   until SIGTERM or SIGINT
+//!                                           └─ as init: start the entry point, until it ended
 //!  end of the others: SIGTERM, a grace, SIGKILL ─▶ drain streams and connections
 //! ```
 
@@ -13,14 +13,15 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     app::App,
     cli::{self, Config},
     clone3,
     env::{Environment, Variables},
-    init::{self, EntrypointError, Signals},
+    hook::{HookError, Hooks, PreStart},
+    init::{self, InitError, Signals},
     limits, metrics,
     server::{self, Token},
 };
@@ -43,9 +44,12 @@ pub enum DaemonError {
     /// The server ended by itself.
     #[error("the http server ended unexpectedly")]
     Server,
-    /// The user's entry point cannot run.
+    /// The lifecycle hooks cannot be used.
     #[error(transparent)]
-    Entrypoint(#[from] EntrypointError),
+    Hooks(#[from] HookError),
+    /// The user's entry point, or what goes before it, cannot run.
+    #[error(transparent)]
+    Init(#[from] InitError),
 }
 
 impl DaemonError {
@@ -53,7 +57,8 @@ impl DaemonError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Entrypoint(error) => error.exit_code(),
+            Self::Hooks(error) => error.exit_code(),
+            Self::Init(error) => error.exit_code(),
             _ => 1,
         }
     }
@@ -71,6 +76,9 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     }
     .map_err(DaemonError::Signals)?;
 
+    let own = own_variables();
+    let hooks = Hooks::load(&own, config.startup_status.clone())?;
+
     let listen = |source| DaemonError::Listen {
         port: config.port,
         source,
@@ -84,7 +92,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     }
 
     let tasks = Supervisor::new();
-    let app = App::new(Environment::new(own_variables()), tasks.clone());
+    let app = App::new(Environment::new(own), tasks.clone());
     tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.clone()));
     tasks.spawn_abortable("metrics", metrics::remember(app.clone()));
@@ -92,7 +100,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
 
     let ended = tokio::select! {
-        ended = until_end(&app, config.entrypoint, &mut signals) => ended,
+        ended = until_end(&app, config.entrypoint, &hooks, &mut signals) => ended,
         _ = &mut serving => Err(DaemonError::Server),
     };
     init::end_children(&app).await;
@@ -106,11 +114,19 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
 async fn until_end(
     app: &App,
     entrypoint: Option<Vec<std::ffi::OsString>>,
+    hooks: &Hooks,
     signals: &mut Signals,
 ) -> Result<u8, DaemonError> {
     match entrypoint {
-        Some(argv) => Ok(init::run(app, argv, signals).await?.shell_code()),
+        Some(argv) => Ok(init::run(app, argv, hooks, signals).await?.shell_code()),
         None => {
+            // Whoever waits for the hook reads the status file; the daemon serves in any case.
+            match hooks.pre_start(app, signals).await {
+                Ok(PreStart::Done) => hooks.start_periodic(app),
+                Ok(PreStart::Failed(_)) => {}
+                Ok(PreStart::ToldToEnd(_)) => return Ok(0),
+                Err(error) => error!(error = &error as &dyn std::error::Error, "no preStart hook"),
+            }
             let signal = signals.next().await;
             info!(?signal, "stopping");
             Ok(0)

@@ -26,6 +26,7 @@
 //! | [`proxy`] | the user's own servers |
 //! | [`process`] | spawning, signalling and reaping every child |
 //! | [`init`] | the user's entry point |
+//! | [`hook`] | programs before it, and at times |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
 //! | [`log`], [`redact`] | where the log goes, and what it must not hold |
 //! | [`limits`] | every bound |
@@ -43,6 +44,7 @@ pub mod file;
 pub mod file_worker;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod hook;
 pub mod identity;
 pub mod init;
 pub mod json;

@@ -78,6 +78,13 @@ pub const ENV_FILE: u64 = 4 << 20;
 /// The environment that a start script leaves: above what the kernel passes to a program.
 pub const ENVIRONMENT: usize = 8 << 20;
 
+/// Kept lifecycle hooks are read up to this size.
+pub const LIFECYCLE_FILE: u64 = 1 << 20;
+/// Until a killed hook is given up.
+pub const HOOK_KILL: Duration = Duration::from_secs(10);
+/// Longest sleep of a hook that waits for its time: the clock may be set meanwhile.
+pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
+
 /// Work on files at once: three quarters of the threads that may block.
 pub const FILE_THREADS: usize = BLOCKING_THREADS / 4 * 3;
 /// Threads that may block.

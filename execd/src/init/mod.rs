@@ -21,6 +21,7 @@ pub use signals::Signals;
 use crate::{
     app::App,
     env::{self, Variables},
+    hook::{HookError, Hooks, PreStart},
     limits,
     process::{Exit, Process},
 };
@@ -28,15 +29,39 @@ use crate::{
 /// Where the environment file is unless the environment says otherwise.
 const DEFAULT_ENV_FILE: &str = "/opt/opensandbox/.env";
 
-/// Starts the entry point and stays in front of it until it ended.
+/// Why the entry point does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// It cannot be started.
+    #[error(transparent)]
+    Entrypoint(#[from] EntrypointError),
+    /// The hook before it cannot be started.
+    #[error(transparent)]
+    Hook(#[from] HookError),
+}
+
+impl InitError {
+    /// Exit status of the daemon.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Entrypoint(error) => error.exit_code(),
+            Self::Hook(error) => error.exit_code(),
+        }
+    }
+}
+
+/// Starts the entry point, after the hook before it, and stays in front of it until it ended. If the
+/// hook fails, its end is the end.
 ///
 /// # Errors
-/// When it cannot be started.
+/// When one of them cannot be started.
 pub async fn run(
     app: &App,
     argv: Vec<OsString>,
+    hooks: &Hooks,
     signals: &mut Signals,
-) -> Result<Exit, EntrypointError> {
+) -> Result<Exit, InitError> {
     if !getpid().is_init()
         && let Err(error) = set_child_subreaper(Some(getpid()))
     {
@@ -48,6 +73,11 @@ pub async fn run(
         info!(%exit, "told to end before the entry point was started");
         return Ok(exit);
     }
+    match hooks.pre_start(app, signals).await? {
+        PreStart::Done => {}
+        PreStart::Failed(exit) | PreStart::ToldToEnd(exit) => return Ok(exit),
+    }
+    hooks.start_periodic(app);
     let process = entrypoint::start(app, argv)?;
     info!(pid = process.pid().as_raw_nonzero(), "entry point started");
     let Stood { exit, .. } = stand_in_front(&process, signals).await;
@@ -56,14 +86,14 @@ pub async fn run(
 }
 
 /// What happened in front of a process.
-struct Stood {
-    exit: Exit,
+pub(crate) struct Stood {
+    pub(crate) exit: Exit,
     /// SIGTERM came.
-    told_to_end: bool,
+    pub(crate) told_to_end: bool,
 }
 
 /// Passes signals on until the process ended. SIGTERM starts a countdown to SIGKILL.
-async fn stand_in_front(process: &Process, signals: &mut Signals) -> Stood {
+pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> Stood {
     let mut deadline: Option<Instant> = None;
     loop {
         let countdown = async {

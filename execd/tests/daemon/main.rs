@@ -7,6 +7,7 @@
 mod clone3;
 mod command;
 mod file;
+mod hook;
 mod identity;
 mod init;
 mod log;

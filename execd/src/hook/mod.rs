@@ -1,0 +1,144 @@
+//! Lifecycle hooks: a program before the user's entry point, and programs at times (contract: execd
+//! A9.3).
+//!
+//! ```text
+//!  OPENSANDBOX_LIFECYCLE ─▶ check ─▶ keep (0600) ─▶ port open ─▶ preStart ─▶ entry point
+//!        absent: what was kept ──────┘                             │    └──▶ periodic hooks
+//!                                                                  └ fails: its status, nothing else starts
+//! ```
+
+mod config;
+mod periodic;
+mod pre_start;
+mod schedule;
+mod status;
+mod store;
+
+use std::{io, path::PathBuf};
+
+pub use config::ConfigError;
+pub use pre_start::PreStart;
+pub use status::StatusFile;
+
+use config::Lifecycle;
+use tracing::warn;
+
+use crate::{
+    app::App,
+    env::Variables,
+    process::{Process, Program},
+};
+
+/// Holds the hooks, in JSON or TOML.
+pub(crate) const ENV_HOOKS: &str = "OPENSANDBOX_LIFECYCLE";
+/// Says where they are kept.
+pub(crate) const ENV_KEPT_AT: &str = "EXECD_LIFECYCLE_CONFIG";
+
+/// Why the hooks cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// What the environment says breaks a rule.
+    #[error("invalid {ENV_HOOKS}")]
+    Environment(#[source] ConfigError),
+    /// What was kept breaks a rule.
+    #[error("invalid lifecycle hooks in {path}")]
+    Kept {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: ConfigError,
+    },
+    /// What was kept cannot be read.
+    #[error("cannot read the lifecycle hooks in {path}")]
+    Unreadable {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The first hook cannot be started.
+    #[error("cannot start the preStart hook {name:?}")]
+    NotStarted {
+        /// Its program.
+        name: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl HookError {
+    /// Exit status of the daemon; of a program that cannot be started, as a shell has it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotStarted { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::NotStarted { .. } => 126,
+            _ => 1,
+        }
+    }
+}
+
+/// The hooks of this sandbox.
+#[derive(Debug, Default)]
+pub struct Hooks {
+    lifecycle: Lifecycle,
+    status: Option<StatusFile>,
+}
+
+impl Hooks {
+    /// Those in the environment, which are kept for the next start, else those that were kept.
+    ///
+    /// # Errors
+    /// When they break a rule, or were kept and cannot be read.
+    pub fn load(own: &Variables, status: Option<StatusFile>) -> Result<Self, HookError> {
+        let kept_at = store::path(own);
+        let given = own.text(ENV_HOOKS).filter(|text| !text.trim().is_empty());
+        let lifecycle = match (given, kept_at) {
+            (Some(text), kept_at) => {
+                let lifecycle = Lifecycle::read(&text).map_err(HookError::Environment)?;
+                if let Some(path) = kept_at
+                    && let Err(error) = store::keep(&path, &lifecycle)
+                {
+                    // They work until the next start.
+                    warn!(path = %path.display(), %error, "lifecycle hooks cannot be kept");
+                }
+                lifecycle
+            }
+            (None, Some(path)) => match store::kept(&path) {
+                Ok(None) => Lifecycle::default(),
+                Ok(Some(text)) => {
+                    let broken = |source| HookError::Kept { path, source };
+                    Lifecycle::read(&text).map_err(broken)?
+                }
+                Err(source) => return Err(HookError::Unreadable { path, source }),
+            },
+            (None, None) => Lifecycle::default(),
+        };
+        Ok(Self { lifecycle, status })
+    }
+
+    /// Starts the tasks of the periodic hooks.
+    pub fn start_periodic(&self, app: &App) {
+        for hook in &self.lifecycle.periodic {
+            app.tasks
+                .spawn_abortable("periodic hook", periodic::attend(app.clone(), hook.clone()));
+        }
+    }
+}
+
+/// Starts the program of a hook with the user's variables, in a group of its own. Its output goes
+/// where the daemon's goes.
+fn start(app: &App, argv: &[String]) -> io::Result<Process> {
+    use std::{os::unix::process::CommandExt, process::Stdio};
+
+    let variables = app.environment.for_user();
+    let cwd = std::env::current_dir().ok();
+    let argv = argv.iter().map(Into::into).collect();
+    let program = Program::direct(argv, &variables, cwd.as_deref())?;
+    let mut command = program.command(&variables);
+    command.stdin(Stdio::null()).process_group(0);
+    app.processes.spawn(&mut command)
+}

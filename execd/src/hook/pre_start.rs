@@ -1,0 +1,89 @@
+//! The hook before the entry point.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tracing::{error, info};
+
+use super::{HookError, Hooks, start};
+use crate::{
+    app::App,
+    init::{self, Signals, Stood},
+    limits,
+    process::{Exit, Process},
+};
+
+/// How the hook before the entry point went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreStart {
+    /// Well, or there is none.
+    Done,
+    /// It failed or took too long, and ended like this.
+    Failed(Exit),
+    /// The daemon was told to end meanwhile; the hook ended like this.
+    ToldToEnd(Exit),
+}
+
+impl Hooks {
+    /// Runs the hook to its end. Signals reach it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn pre_start(&self, app: &App, signals: &mut Signals) -> Result<PreStart, HookError> {
+        let outcome = self.run_pre_start(app, signals).await;
+        if let Some(status) = &self.status {
+            status.done(matches!(outcome, Ok(PreStart::Done)));
+        }
+        outcome
+    }
+
+    async fn run_pre_start(&self, app: &App, signals: &mut Signals) -> Result<PreStart, HookError> {
+        let Some(hook) = &self.lifecycle.pre_start else {
+            return Ok(PreStart::Done);
+        };
+        let limit = Duration::from_secs(hook.timeout_seconds.into());
+        if let Some(status) = &self.status {
+            status.running(limit);
+        }
+        let process = start(app, &hook.command).map_err(|source| HookError::NotStarted {
+            name: hook.command.first().cloned().unwrap_or_default(),
+            source,
+        })?;
+        info!(
+            pid = process.pid().as_raw_nonzero(),
+            ?limit,
+            "preStart hook started"
+        );
+        let stood = timeout(limit, init::stand_in_front(&process, signals)).await;
+        let outcome = match stood {
+            Ok(Stood {
+                exit,
+                told_to_end: true,
+            }) => PreStart::ToldToEnd(exit),
+            Ok(Stood {
+                exit: Exit::Code(0),
+                ..
+            }) => PreStart::Done,
+            Ok(Stood { exit, .. }) => PreStart::Failed(exit),
+            Err(_) => {
+                error!(?limit, "preStart hook did not end in time");
+                PreStart::Failed(killed(&process).await)
+            }
+        };
+        match outcome {
+            PreStart::Failed(exit) => error!(%exit, "preStart hook failed"),
+            PreStart::Done | PreStart::ToldToEnd(_) => info!(?outcome, "preStart hook ended"),
+        }
+        Ok(outcome)
+    }
+}
+
+/// Kills a process and tells how it ended. One that cannot be killed counts as killed.
+async fn killed(process: &Process) -> Exit {
+    process.kill_tree();
+    let exited = timeout(limits::HOOK_KILL, process.exited()).await;
+    exited.unwrap_or(Exit::Signal {
+        number: 9,
+        core: false,
+    })
+}

@@ -1,0 +1,87 @@
+//! Where hooks are kept from one start to the next.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use super::{ENV_KEPT_AT, config::Lifecycle};
+use crate::{env::Variables, limits};
+
+/// Where, unless the environment says otherwise, below the home directory.
+const DEFAULT: &str = ".execd/lifecycle.toml";
+
+/// Where they are kept. `None` without a home directory.
+pub(super) fn path(own: &Variables) -> Option<PathBuf> {
+    let set = |name| {
+        own.get(name)
+            .filter(|value| !value.is_empty())
+            .map(Path::new)
+    };
+    set(ENV_KEPT_AT)
+        .map(Path::to_owned)
+        .or_else(|| set("HOME").map(|home| home.join(DEFAULT)))
+}
+
+/// Keeps hooks, readable by the daemon's user alone: their commands may hold secrets.
+pub(super) fn keep(path: &Path, hooks: &Lifecycle) -> io::Result<()> {
+    let text = toml::to_string(hooks).map_err(io::Error::other)?;
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", uuid::Uuid::new_v4().simple()));
+    let temporary = path.with_file_name(name);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // It may not even have been made.
+        let _gone = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// What was kept, if anything was.
+pub(super) fn kept(path: &Path) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    let read = fs::File::open(path)
+        .and_then(|file| file.take(limits::LIFECYCLE_FILE).read_to_string(&mut text));
+    match read {
+        Ok(_) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_private_and_replaced_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let own = Variables::from_iter([("HOME", place.path())]);
+        let path = path(&own).unwrap();
+        assert_eq!(path, place.path().join(".execd/lifecycle.toml"));
+        assert_eq!(kept(&path).unwrap(), None);
+        let hooks = Lifecycle::read(r#"{"preStart":{"command":["a"]}}"#).unwrap();
+        for _ in 0..2 {
+            keep(&path, &hooks).unwrap();
+            let text = kept(&path).unwrap().unwrap();
+            assert_eq!(Lifecycle::read(&text).unwrap(), hooks);
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        assert!(kept(place.path()).is_err(), "a directory");
+    }
+}
