@@ -5,6 +5,8 @@ use bollard::errors::Error;
 use super::KIND;
 use crate::RuntimeError;
 
+/// What it means that an answer or the event stream ends.
+pub(super) const CLOSED: &str = "the engine closed the connection";
 /// Longest text of the engine that is passed on, in bytes.
 const SHOWN: usize = 600;
 
@@ -29,6 +31,12 @@ pub(super) fn reason(error: &Error) -> String {
             error.clone()
         }
         Error::RequestTimeoutError => "the engine did not answer in time".to_owned(),
+        Error::HyperLegacyError { err } if err.is_connect() => {
+            format!("cannot connect to the engine: {}", root(err))
+        }
+        Error::HyperLegacyError { err } => root(err),
+        // Both come from reading the body of an answer, and tell no more than that.
+        Error::IOError { .. } | Error::HyperResponseError { .. } => CLOSED.to_owned(),
         other => chain(other),
     };
     let mut end = text.len().min(SHOWN);
@@ -36,6 +44,15 @@ pub(super) fn reason(error: &Error) -> String {
         end -= 1;
     }
     text[..end].trim().to_owned()
+}
+
+/// The first cause: what lies between tells about the client library.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

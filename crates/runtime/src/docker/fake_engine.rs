@@ -19,6 +19,9 @@ use super::{DockerConfig, DockerRuntime, NetworkMode};
 /// Seconds after which a call counts as hanging.
 const TIMEOUT: u64 = 60;
 
+/// Status of an answer that succeeds and breaks off before its body.
+pub(super) const CUT: u16 = 0;
+
 type Requests = Arc<Mutex<Vec<String>>>;
 
 /// Answers over HTTP and remembers what it was asked.
@@ -26,7 +29,7 @@ type Requests = Arc<Mutex<Vec<String>>>;
 pub(super) struct FakeEngine {
     address: String,
     requests: Requests,
-    _tasks: Supervisor,
+    tasks: Supervisor,
 }
 
 impl FakeEngine {
@@ -52,8 +55,13 @@ impl FakeEngine {
         Self {
             address,
             requests,
-            _tasks: tasks,
+            tasks,
         }
+    }
+
+    /// Ends it: nothing listens at its address any more.
+    pub(super) async fn stop(&self) {
+        self.tasks.drain(Duration::from_secs(TIMEOUT)).await;
     }
 
     /// Answers of an engine with every image and empty volumes, on which every call succeeds.
@@ -143,6 +151,10 @@ async fn serve(
     let request = format!("{method} {path}");
     let (status, body) = answer(&request);
     seen.lock().unwrap().push(request);
+    if status == CUT {
+        let head = "HTTP/1.1 200 As asked\r\nTransfer-Encoding: chunked\r\n\r\n";
+        return stream.write_all(head.as_bytes()).await;
+    }
     let length = if method == "HEAD" { 0 } else { body.len() };
     let head = format!(
         "HTTP/1.1 {status} As asked\r\nContent-Type: application/json\r\n\

@@ -47,7 +47,8 @@ pub(super) fn start(
     let (sender, receiver) = mpsc::channel(BUFFER);
     tasks.spawn_abortable("docker events", async move {
         let mut wait = RETRY.0;
-        let mut lost_told = false;
+        // The reason that the domain knows; it may be another one soon.
+        let mut told: Option<String> = None;
         loop {
             let connected = follow(&runtime, &sender).await;
             let (reason, was_synced) = match connected {
@@ -55,11 +56,11 @@ pub(super) fn start(
                 Ended::Lost { reason, was_synced } => (reason, was_synced),
             };
             if was_synced {
-                (wait, lost_told) = (RETRY.0, false);
+                (wait, told) = (RETRY.0, None);
             }
-            if !lost_told {
+            if told.as_ref() != Some(&reason) {
                 warn!(reason, "the Docker engine does not answer");
-                lost_told = true;
+                told = Some(reason.clone());
                 if sender.send(RuntimeEvent::Lost { reason }).await.is_err() {
                     return;
                 }
@@ -104,7 +105,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
                     Some(Ok(event)) if early.len() < BUFFER => early.push_back(event),
                     Some(Ok(_)) => return lost("too many events while listing".to_owned()),
                     Some(Err(error)) => return lost(error::reason(&error)),
-                    None => return lost("the event stream ended".to_owned()),
+                    None => return lost(error::CLOSED.to_owned()),
                 },
             }
         }
@@ -153,7 +154,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
                 continue;
             }
             Some(Err(error)) => error::reason(&error),
-            None => "the event stream ended".to_owned(),
+            None => error::CLOSED.to_owned(),
         };
         return Ended::Lost {
             reason,
@@ -260,5 +261,77 @@ impl Ours {
             at: at.unwrap_or_else(|| WireTime::new(jiff::Timestamp::now())),
             attributes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::{
+        Runtime,
+        docker::fake_engine::{CUT, FakeEngine},
+    };
+
+    /// Guards against hanging.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The first reasons that an engine's watch tells.
+    async fn reasons<const N: usize>(engine: &FakeEngine) -> [String; N] {
+        let tasks = Supervisor::new();
+        let mut events = Arc::new(engine.runtime()).watch(&tasks);
+        let mut told = Vec::new();
+        while told.len() < N {
+            let event = tokio::time::timeout(PATIENCE, events.recv()).await;
+            match event.unwrap().unwrap() {
+                RuntimeEvent::Lost { reason } => told.push(reason),
+                RuntimeEvent::Synced { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        tasks.stop();
+        told.try_into().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_reason_is_told_once_and_again_when_it_changes() {
+        let attempts = AtomicUsize::new(0);
+        let engine = FakeEngine::start(move |request| {
+            assert!(request.starts_with("GET /version"), "{request}");
+            let reason = match attempts.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => "it starts",
+                _ => "its disk is full",
+            };
+            (503, format!(r#"{{"message": "{reason}"}}"#))
+        })
+        .await;
+        let told = reasons::<2>(&engine).await;
+        assert_eq!(told, ["it starts", "its disk is full"]);
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_hangs_up_has_closed_the_connection() {
+        for end_of_events in [200, CUT] {
+            let engine = FakeEngine::start(move |request| match request {
+                "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
+                _ if request.starts_with("GET /events") => (end_of_events, String::new()),
+                _ => (200, "[]".to_owned()),
+            })
+            .await;
+            let [reason] = reasons(&engine).await;
+            assert_eq!(reason, "the engine closed the connection");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_is_not_there_is_told_with_the_systems_reason() {
+        let engine = FakeEngine::start(|_| (200, String::new())).await;
+        engine.stop().await;
+        let [reason] = reasons(&engine).await;
+        assert!(
+            reason.starts_with("cannot connect to the engine: Connection refused"),
+            "{reason}"
+        );
     }
 }
