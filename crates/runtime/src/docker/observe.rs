@@ -181,21 +181,35 @@ impl DockerRuntime {
         id: &SandboxId,
         lines: usize,
     ) -> Result<Vec<String>, RuntimeError> {
+        if let Some(tail) = self.log_tail_of(&Self::container_name(id), lines).await? {
+            return Ok(tail);
+        }
+        // It may have been renamed by hand.
+        for container in self.labelled(id).await? {
+            if let Some(tail) = self.log_tail_of(&container, lines).await? {
+                return Ok(tail);
+            }
+        }
+        Err(RuntimeError::NotFound(id.clone()))
+    }
+
+    /// The last lines of a container's log; `None` without such a container.
+    async fn log_tail_of(
+        &self,
+        container: &str,
+        lines: usize,
+    ) -> Result<Option<Vec<String>>, RuntimeError> {
         let options = LogsOptionsBuilder::default()
             .stdout(true)
             .stderr(true)
             .tail(&lines.to_string())
             .build();
-        let mut output = self
-            .docker()?
-            .logs(&Self::container_name(id), Some(options));
+        let mut output = self.docker()?.logs(container, Some(options));
         let mut text = Vec::new();
         while let Some(chunk) = output.next().await {
             match chunk {
                 Ok(chunk) => text.extend_from_slice(&chunk.into_bytes()),
-                Err(error) if error::is_missing(&error) => {
-                    return Err(RuntimeError::NotFound(id.clone()));
-                }
+                Err(error) if error::is_missing(&error) => return Ok(None),
                 Err(error) => return Err(error::other("read the log", &error)),
             }
             // `tail` bounds lines, not bytes.
@@ -207,7 +221,7 @@ impl DockerRuntime {
             .lines()
             .map(str::to_owned)
             .collect();
-        Ok(all[all.len().saturating_sub(lines)..].to_vec())
+        Ok(Some(all[all.len().saturating_sub(lines)..].to_vec()))
     }
 }
 
@@ -269,7 +283,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::docker::fake_engine::FakeEngine;
+    use crate::{Runtime, docker::fake_engine::FakeEngine};
 
     #[tokio::test]
     async fn an_end_comes_with_its_time_and_whether_memory_ran_out() {
@@ -289,5 +303,31 @@ mod tests {
         assert_eq!(seen.phase, Phase::Exited(137));
         assert_eq!(seen.since.to_string(), "2031-05-01T10:00:02Z");
         assert!(seen.out_of_memory);
+    }
+
+    #[tokio::test]
+    async fn the_log_of_a_renamed_container_is_found_by_its_label() {
+        let engine = FakeEngine::start(|request| {
+            if request.starts_with("GET /containers/json") {
+                let renamed =
+                    json!({"Id": "c1", "Labels": {labels::ID: "a", labels::SERVER: "us"}});
+                return (200, json!([renamed]).to_string());
+            }
+            match request.starts_with("GET /containers/c1/logs") {
+                // A frame: stream 1, four bytes of length, the bytes.
+                true => (200, "\u{1}\0\0\0\0\0\0\u{8}one\ntwo\n".to_owned()),
+                false => (404, json!({"message": "No such container"}).to_string()),
+            }
+        })
+        .await;
+        let tail = engine.runtime().log_tail(&"a".into(), 1).await.unwrap();
+        assert_eq!(tail, ["two"]);
+        let engine = FakeEngine::start(|request| match request {
+            _ if request.starts_with("GET /containers/json") => (200, "[]".to_owned()),
+            _ => (404, json!({"message": "No such container"}).to_string()),
+        })
+        .await;
+        let none = engine.runtime().log_tail(&"a".into(), 1).await;
+        assert!(matches!(none, Err(RuntimeError::NotFound(_))), "{none:?}");
     }
 }

@@ -44,7 +44,7 @@ impl DockerRuntime {
     }
 
     /// The containers that carry the sandbox's id, whatever their names.
-    async fn labelled(&self, id: &SandboxId) -> Result<Vec<String>, RuntimeError> {
+    pub(super) async fn labelled(&self, id: &SandboxId) -> Result<Vec<String>, RuntimeError> {
         let label = format!("{}={id}", labels::ID);
         let filter = HashMap::from([("label", vec![label.as_str()])]);
         let options = ListContainersOptionsBuilder::default()
