@@ -9,7 +9,11 @@ use osb_store::{HistoryEntry, Outcome, StageTime};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::{Error, Facts, Record, Registry, Service, endpoint, readiness, registry::Locks};
+use super::{
+    Error, Facts, Record, Registry, Service, endpoint,
+    readiness::{self, Wait},
+    registry::Locks,
+};
 
 /// The present moment.
 pub(super) fn now() -> WireTime {
@@ -69,7 +73,7 @@ impl Service {
     }
 
     /// A sandbox whose execd does not answer in time is not a failed create: it may be slow, and
-    /// its own command runs.
+    /// its own command runs. Nor is one whose command has ended already, or that was deleted.
     async fn wait_for_execd(&self, record: &Record) {
         let id = &record.facts.id;
         if let Ok(execd) = endpoint::for_execd(&record.facts, &self.inner.hosts) {
@@ -78,9 +82,13 @@ impl Service {
                 let record = self.inner.registry.get(id);
                 record.is_some_and(|record| is_running(&record.facts))
             };
-            if !readiness::answers(&execd.authority, deadline, still_wanted).await {
-                warn!(sandbox = %id, "execd does not answer yet");
-                return;
+            match readiness::wait(&execd.authority, deadline, still_wanted).await {
+                Wait::Ready => {}
+                Wait::TooSlow => {
+                    warn!(sandbox = %id, "execd does not answer yet");
+                    return;
+                }
+                Wait::Unwanted => return,
             }
         }
         // A sandbox that went away meanwhile needs no stages.

@@ -15,27 +15,41 @@ use tokio::{
 /// First and longest pause between attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// Whether execd at `authority` answers before `deadline`. `still_wanted` ends the wait early, for
-/// a sandbox that has ended meanwhile.
-pub(super) async fn answers(
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// execd answers.
+    Ready,
+    /// It did not in time.
+    TooSlow,
+    /// Nobody waits for it any more.
+    Unwanted,
+}
+
+/// Waits until execd at `authority` answers, until `deadline` at most. `still_wanted` ends the wait
+/// early, for a sandbox that has ended meanwhile.
+pub(super) async fn wait(
     authority: &str,
     deadline: Instant,
     still_wanted: impl Fn() -> bool,
-) -> bool {
+) -> Wait {
     let mut pause = PAUSE.0;
+    let mut in_time = true;
     while still_wanted() {
+        if !in_time {
+            return Wait::TooSlow;
+        }
         match timeout_at(deadline, ping(authority)).await {
-            Ok(Ok(true)) => return true,
-            Ok(_) => {}
-            Err(_) => return false,
+            Ok(Ok(true)) => return Wait::Ready,
+            Ok(_) => in_time = Instant::now() + pause < deadline,
+            Err(_) => in_time = false,
         }
-        if Instant::now() + pause >= deadline {
-            return false;
+        if in_time {
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE.1);
     }
-    false
+    Wait::Unwanted
 }
 
 async fn ping(authority: &str) -> std::io::Result<bool> {
@@ -49,6 +63,8 @@ async fn ping(authority: &str) -> std::io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use tokio::net::TcpListener;
 
     use super::*;
@@ -67,11 +83,25 @@ mod tests {
             answers
         };
         let deadline = Instant::now() + Duration::from_secs(30);
-        let (ready, served) = tokio::join!(answers(&authority, deadline, || true), serve);
-        assert!(ready && served == 2);
+        let (ready, served) = tokio::join!(wait(&authority, deadline, || true), serve);
+        assert_eq!((ready, served), (Wait::Ready, 2));
         drop(listener);
-        assert!(!answers(&authority, Instant::now(), || true).await);
+        let late = wait(&authority, Instant::now(), || true).await;
+        assert_eq!(late, Wait::TooSlow);
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_has_ended_is_not_slow() {
+        // Nobody answers there: the listener is gone at once.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        drop(listener);
         let deadline = Instant::now() + Duration::from_secs(30);
-        assert!(!answers(&authority, deadline, || false).await);
+        assert_eq!(wait(&authority, deadline, || false).await, Wait::Unwanted);
+        // It ends during the last attempt.
+        let asked = Cell::new(false);
+        let ends_meanwhile = || !asked.replace(true);
+        let ended = wait(&authority, Instant::now(), ends_meanwhile).await;
+        assert_eq!(ended, Wait::Unwanted);
     }
 }

@@ -27,6 +27,8 @@ const NOT_FOUND: i64 = 127;
 const NOT_EXECUTABLE: i64 = 126;
 /// Exit status after SIGKILL.
 const KILLED: i64 = 137;
+/// Exit status after SIGTERM.
+const TERMINATED: i64 = 143;
 
 /// The state with reason, message and time.
 #[must_use]
@@ -112,6 +114,7 @@ fn why(facts: &Facts, code: i64) -> &'static str {
         // it was that one.
         KILLED if facts.out_of_memory => " because its memory limit was reached",
         KILLED => ": it was killed",
+        TERMINATED => ": it was terminated by SIGTERM",
         _ => "",
     }
 }
@@ -229,5 +232,6 @@ pub(crate) mod tests {
         // A command's child may have been killed long before.
         assert!(message(1).ends_with("exit code 1."));
         assert!(message(127).ends_with("not found in the image."));
+        assert!(message(143).ends_with("143: it was terminated by SIGTERM."));
     }
 }
