@@ -106,7 +106,12 @@ impl DockerSection {
     /// Whether what listens in a sandbox can be reached from other machines.
     pub(super) fn opens_ports(&self) -> bool {
         let loopback = self.publish_address().is_some_and(|it| it.is_loopback());
-        self.network_mode == "host" || !loopback
+        !self.publishes() || !loopback
+    }
+
+    /// Whether ports of sandboxes are published, rather than the machine's own.
+    pub(super) fn publishes(&self) -> bool {
+        self.network_mode != "host"
     }
 
     fn publish_address(&self) -> Option<Ipv4Addr> {

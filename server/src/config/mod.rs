@@ -79,6 +79,16 @@ impl Config {
                  serve HTTPS and say so with server.eip = \"https://...\"",
             );
         }
+        if self.runtime.kind == RuntimeType::Docker
+            && self.docker.publishes()
+            && self.server.tells_ipv6_address()
+        {
+            notes.push(
+                "server.host is an IPv6 address and the host of endpoints, but sandbox ports are \
+                 published on IPv4 only (docker.publish_host): clients that do not use the server \
+                 proxy cannot reach them; name a host that has both with server.eip",
+            );
+        }
         for (section, note) in [
             (
                 "egress",
@@ -283,6 +293,25 @@ mod tests {
             "{docker}[server]\neip = 'https://e.example'"
         )));
         assert!(!tells("[runtime]\ntype = 'sim'"));
+    }
+
+    #[test]
+    fn endpoints_on_an_ipv6_address_that_is_not_published_are_told() {
+        let tells = |host: &str, more: &str| {
+            let text = format!(
+                "[server]\nhost = '{host}'\n{more}\n[runtime]\ntype = 'docker'\n\
+                 [docker]\nnetwork_mode = 'bridge'"
+            );
+            let notes = read(&text).unwrap().config.notes();
+            notes.iter().any(|note| note.contains("IPv6"))
+        };
+        assert!(tells("::1", "") && tells("2001:db8::1", "eip = ' '"));
+        assert!(!tells("::", ""), "endpoints get an IPv4 address then");
+        assert!(!tells("127.0.0.1", "") && !tells("box.example", ""));
+        assert!(!tells("::1", "eip = 'box.example'"));
+        let host_network = "[server]\nhost = '::1'\n[runtime]\ntype = 'docker'";
+        let notes = read(host_network).unwrap().config.notes();
+        assert!(!notes.iter().any(|note| note.contains("IPv6")), "{notes:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Sections that every runtime reads.
 
-use std::path::PathBuf;
+use std::{net::Ipv6Addr, path::PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -69,6 +69,16 @@ impl ServerSection {
     pub fn is_https(&self) -> bool {
         let eip = self.eip.as_deref().unwrap_or_default();
         eip.trim().starts_with("https://")
+    }
+
+    /// Whether clients are told `host` for published ports, and it is an IPv6 address.
+    pub(super) fn tells_ipv6_address(&self) -> bool {
+        let has_eip = self
+            .eip
+            .as_deref()
+            .is_some_and(|eip| !eip.trim().is_empty());
+        let address = self.host.parse::<Ipv6Addr>();
+        !has_eip && address.is_ok_and(|address| !address.is_unspecified())
     }
 }
 
