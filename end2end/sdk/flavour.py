@@ -90,9 +90,11 @@ class Awaited:
         value = getattr(self._inner, name)
         if callable(value):
             return lambda *arguments, **settings: self._call(value, *arguments, **settings)
-        if type(value).__module__.startswith("opensandbox.adapters"):
-            return Awaited(self._flavour, value)
-        return value
+        return self._wrap(value)
+
+    def _wrap(self, value: Any) -> Any:
+        """The SDK's services are made of coroutines as well."""
+        return Awaited(self._flavour, value) if type(value).__module__.startswith("opensandbox.adapters") else value
 
     def _call(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
         result = method(*arguments, **settings)
@@ -100,7 +102,7 @@ class Awaited:
             result = self._flavour.run(result)
         if hasattr(result, "__aiter__"):
             return self._drain(result)
-        return result
+        return self._wrap(result)
 
     def _drain(self, stream: Any) -> Any:
         iterator = stream.__aiter__()
