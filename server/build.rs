@@ -26,6 +26,7 @@ use std::{
 /// Set while the site is still being built: cargo then compiles everything but this crate.
 const ONLY_DEPENDENCIES: &str = "OSB_ONLY_DEPENDENCIES";
 
+#[expect(clippy::disallowed_methods, reason = "this is main()")]
 fn main() {
     if std::env::var_os(ONLY_DEPENDENCIES).is_some() {
         eprintln!("the console's files are not there yet");
