@@ -38,6 +38,9 @@ pub struct ResourceError {
 const SHOWN: usize = 80;
 
 impl ResourceLimits {
+    /// The keys that are read.
+    pub const KEYS: [&str; 3] = ["cpu", "memory", "gpu"];
+
     /// Reads `cpu`, `memory` and `gpu`; other keys are ignored.
     ///
     /// # Errors
@@ -170,6 +173,9 @@ mod tests {
         assert_eq!(one("gpu", "all").unwrap().gpus, Some(GpuCount::All));
         assert_eq!(one("gpu", "2").unwrap().gpus, Some(GpuCount::Exactly(2)));
         assert_eq!(one("disk", "nonsense").unwrap(), ResourceLimits::default());
+        for key in ResourceLimits::KEYS {
+            assert!(one(key, "nonsense").is_err(), "{key}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use osb_service::Supervisor;
 use osb_store::{HistoryEntry, Store};
 use serde_json::Value;
 use tokio::sync::{Notify, broadcast};
+use tracing::info;
 
 use super::{
     Change, EndpointQuery, Error, Execd, ListQuery, Page, PublicHost, Record, Registry,
@@ -127,6 +128,10 @@ impl Service {
     pub async fn create(&self, body: &Value) -> Result<Arc<Record>, Error> {
         let spec = validate::request(body, &self.rules())?;
         self.available()?;
+        let unread = validate::unread(body);
+        if !unread.is_empty() {
+            info!(sandbox = %spec.id, ?unread, "the request has members that mean nothing here");
+        }
         self.provision(spec).await
     }
 

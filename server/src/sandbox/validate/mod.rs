@@ -11,6 +11,7 @@ mod cross;
 mod normalise;
 mod rules;
 mod schema;
+mod unread;
 
 use std::collections::BTreeMap;
 
@@ -50,14 +51,17 @@ pub fn request(body: &Value, rules: &Rules) -> Result<CreateSpec, Error> {
     let request: CreateSandboxRequest =
         serde_path_to_error::deserialize(&body).map_err(|error| {
             // The schema is stricter than the types; should it not be, the client still learns where.
+            // The parser's own words would repeat the value.
             let path: Vec<String> = error.path().iter().map(ToString::to_string).collect();
-            Error::Invalid(vec![FieldError::body(
-                "value_error",
-                path,
-                error.inner().to_string(),
-            )])
+            Error::Invalid(vec![FieldError::body("value_error", path, "is not valid")])
         })?;
     rules::spec(request, rules)
+}
+
+/// Members of a request to create that have no effect, by name.
+#[must_use]
+pub fn unread(body: &Value) -> Vec<String> {
+    unread::members(&normalise::create(body.clone()))
 }
 
 /// Checks a metadata patch (contract: lifecycle §5.5). Keys to delete only must not be reserved.

@@ -1,6 +1,8 @@
 //! What clients may write differently (contract: lifecycle §1.3): snake-case names, numbers as
 //! strings, and `null` for whatever is absent.
 
+use std::num::IntErrorKind;
+
 use serde_json::{Map, Value};
 
 /// Integer members, by dotted path.
@@ -68,22 +70,26 @@ fn item(value: Value) -> Value {
     }
 }
 
-/// `"600"` and `600.0` are 600.
+/// `"600"` and `600.0` are 600. What is beyond the range of our integers becomes their bound: it
+/// breaks the same rules.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "integral and within the range of i64"
-)]
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "the bounds only need to be about right"
+    reason = "integral, and saturating at the bounds is what is wanted"
 )]
 fn integer(value: &mut Value) {
     let read = match &*value {
-        Value::String(text) => text.trim().parse::<i64>().ok(),
+        Value::String(text) => match text.trim().parse::<i64>() {
+            Ok(number) => Some(number),
+            Err(error) => match error.kind() {
+                IntErrorKind::PosOverflow => Some(i64::MAX),
+                IntErrorKind::NegOverflow => Some(i64::MIN),
+                _ => None,
+            },
+        },
         Value::Number(number) if number.as_i64().is_none() => number
             .as_f64()
-            .filter(|n| n.fract() == 0.0 && n.abs() < i64::MAX as f64)
-            .map(|n| n as i64),
+            .filter(|number| number.fract() == 0.0)
+            .map(|number| number as i64),
         _ => None,
     };
     if let Some(read) = read {
@@ -137,5 +143,19 @@ mod tests {
         assert_eq!(create(json!({"timeout": 600.0}))["timeout"], json!(600));
         assert_eq!(create(json!({"timeout": 600.5}))["timeout"], json!(600.5));
         assert_eq!(create(json!([1])), json!([1]));
+    }
+
+    #[test]
+    fn numbers_beyond_all_bounds_become_the_bound() {
+        for (given, bound) in [
+            (json!(1e30), i64::MAX),
+            (json!(-1e30), i64::MIN),
+            (json!(u64::MAX), i64::MAX),
+            (json!("1111111111222222222233333333334"), i64::MAX),
+            (json!("-1111111111222222222233333333334"), i64::MIN),
+        ] {
+            let body = create(json!({"timeout": given}));
+            assert_eq!(body["timeout"], json!(bound), "{given}");
+        }
     }
 }

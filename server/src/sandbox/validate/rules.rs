@@ -19,6 +19,8 @@ const RENEW_EXTEND: &str = "access.renew.extend.seconds";
 const RENEW_RANGE: std::ops::RangeInclusive<u32> = 300..=86_400;
 const POOL_REF: &str = "poolRef";
 const ECHOED_PREFIX: &str = "opensandbox.extensions.";
+/// Least CPU time that the kernel accepts, in billionths of a core: 1 ms of each 100 ms.
+const CPU_MIN: i64 = 10_000_000;
 /// Least memory that container engines accept, in bytes.
 const MEMORY_MIN: i64 = 6 << 20;
 const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
@@ -69,6 +71,9 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
     }
     let resources = request.resource_limits.unwrap_or_default();
     let limits = ResourceLimits::parse(&resources).map_err(Error::Resources)?;
+    if limits.nano_cpus.is_some_and(|nanos| nanos < CPU_MIN) {
+        return Err(Error::rule("resourceLimits.cpu", "must be at least 10m"));
+    }
     if limits.memory_bytes.is_some_and(|bytes| bytes < MEMORY_MIN) {
         return Err(Error::rule("resourceLimits.memory", "must be at least 6Mi"));
     }
@@ -175,11 +180,19 @@ fn reference(image: &str) -> Result<String, Error> {
     Ok(image.to_owned())
 }
 
+/// Whether an extension means something here; any other is accepted and passed over.
+pub(super) fn reads_extension(key: &str) -> bool {
+    matches!(key, RENEW_EXTEND | POOL_REF) || echoed_suffix(key).is_some()
+}
+
+fn echoed_suffix(key: &str) -> Option<&str> {
+    key.strip_prefix(ECHOED_PREFIX)
+        .filter(|suffix| !suffix.is_empty())
+}
+
 fn echoed(extensions: BTreeMap<String, String>) -> BTreeMap<String, String> {
     let pairs = extensions.into_iter().filter_map(|(key, value)| {
-        let suffix = key
-            .strip_prefix(ECHOED_PREFIX)
-            .filter(|suffix| !suffix.is_empty())?;
+        let suffix = echoed_suffix(&key)?;
         Some((suffix.to_owned(), value))
     });
     pairs.collect()

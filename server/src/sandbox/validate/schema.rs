@@ -10,10 +10,14 @@ use jsonschema::{
 use osb_protocol::{FieldError, error::Loc};
 use serde_json::Value;
 
-static CREATE: LazyLock<Validator> = LazyLock::new(|| {
+/// The schema of a request to create.
+pub(super) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let schema = serde_json::from_str(include_str!("create.schema.json"));
-    let schema: Value = schema.expect("the schema beside this file is JSON");
-    jsonschema::validator_for(&schema).expect("the schema beside this file is a schema")
+    schema.expect("the schema beside this file is JSON")
+});
+
+static CREATE: LazyLock<Validator> = LazyLock::new(|| {
+    jsonschema::validator_for(&SCHEMA).expect("the schema beside this file is a schema")
 });
 
 /// All members that break the schema.

@@ -68,6 +68,7 @@ fn the_worst_case_for_parsers_is_accepted() {
 fn types_and_ranges_are_reported_at_their_field() {
     for (pointer, value, field, kind) in [
         ("/timeout", json!(59), "timeout", "greater_than_equal"),
+        ("/timeout", json!(-1e30), "timeout", "greater_than_equal"),
         ("/timeout", json!("soon"), "timeout", "int_type"),
         ("/timeout", json!(60.5), "timeout", "int_type"),
         ("/timeout", json!(true), "timeout", "int_type"),
@@ -238,6 +239,16 @@ fn rules_about_sandboxes_come_with_their_field() {
             json!({"memory": "1.5Gi", "cpu": "0"}),
             "resourceLimits.cpu",
         ),
+        (
+            "/resourceLimits",
+            json!({"cpu": "9.9m"}),
+            "resourceLimits.cpu: must be at least 10m",
+        ),
+        (
+            "/resourceLimits",
+            json!({"cpu": "0.0001"}),
+            "resourceLimits.cpu: must be at least 10m",
+        ),
         ("/secureAccess", json!(true), "secureAccess"),
         ("/networkPolicy", json!({}), "networkPolicy"),
         (
@@ -272,18 +283,25 @@ fn rules_about_sandboxes_come_with_their_field() {
             "{pointer}: a form must find the field"
         );
     }
-    let mut far = with("/timeout", json!(i64::MAX));
-    far["metadata"] = json!({});
+    let least = request(&with("/resourceLimits", json!({"cpu": "10m"})), &RULES);
+    assert_eq!(least.unwrap().limits.nano_cpus, Some(10_000_000));
+}
+
+#[test]
+fn the_longest_timeouts_break_the_same_rule_whatever_their_spelling() {
     let unlimited = Rules {
         max_timeout_seconds: None,
         ..RULES
     };
-    assert!(
-        request(&far, &unlimited)
-            .unwrap_err()
-            .to_string()
-            .contains("year 10000")
-    );
+    for far in [
+        json!(i64::MAX),
+        json!(u64::MAX),
+        json!(1e30),
+        json!("1111111111222222222233333333334"),
+    ] {
+        let error = request(&with("/timeout", far), &unlimited).unwrap_err();
+        assert_eq!(error.to_string(), "timeout: must end before the year 10000");
+    }
 }
 
 #[test]

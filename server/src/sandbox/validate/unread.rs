@@ -1,0 +1,119 @@
+//! What a request to create says and nobody reads. The contract wants it accepted (contract:
+//! lifecycle §1.3, §4.5, §5.2, §A2); a typo is found in the log.
+
+use osb_protocol::resources::ResourceLimits;
+use serde_json::Value;
+
+use super::{rules, schema};
+
+/// Most names that are told.
+const TOLD: usize = 16;
+/// Longest name that is told, in characters.
+const SHOWN: usize = 64;
+
+/// Dotted names of the members that have no effect, in a request that is in the schema's form.
+pub(super) fn members(body: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    unknown(&schema::SCHEMA, body, "", &mut names);
+    let mut in_map = |map: &str, is_read: fn(&str) -> bool| {
+        let members = body.get(map).and_then(Value::as_object);
+        for name in members.into_iter().flat_map(|members| members.keys()) {
+            if !is_read(name) {
+                names.push(format!("{map}.{name}"));
+            }
+        }
+    };
+    in_map("resourceLimits", |name| {
+        ResourceLimits::KEYS.contains(&name)
+    });
+    in_map("extensions", rules::reads_extension);
+    if body.get("resourceRequests").is_some() {
+        names.push("resourceRequests".to_owned());
+    }
+    names.truncate(TOLD);
+    for name in &mut names {
+        if let Some((end, _)) = name.char_indices().nth(SHOWN) {
+            name.truncate(end);
+        }
+    }
+    names
+}
+
+/// Members that the schema does not know. Where it names none, names are the user's.
+fn unknown(schema: &Value, value: &Value, path: &str, names: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            let Some(known) = schema.get("properties").and_then(Value::as_object) else {
+                return;
+            };
+            for (name, value) in members {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                match known.get(name) {
+                    Some(schema) => unknown(schema, value, &path, names),
+                    None => names.push(path),
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = schema.get("items") else {
+                return;
+            };
+            for (index, item) in items.iter().enumerate() {
+                unknown(schema, item, &format!("{path}.{index}"), names);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_reads_is_named() {
+        let body = json!({
+            "image": {"uri": "debian:12", "pullPolicy": "Always"},
+            "entrypoint": ["sleep", "infinity"],
+            "timeot": 60,
+            "env": {"ANY": "name"},
+            "metadata": {"any": "name"},
+            "resourceLimits": {"cpu": "1", "memroy": "1Gi"},
+            "resourceRequests": {"cpu": "1"},
+            "networkPolicy": {"egress": [{"action": "allow", "target": "a", "port": 1}]},
+            "extensions": {
+                "access.renew.extend.seconds": "300", "poolRef": "", "opensandbox.extensions.a": "1",
+                "opensandbox.extension.a": "1",
+            },
+        });
+        let mut names = members(&body);
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "extensions.opensandbox.extension.a",
+                "image.pullPolicy",
+                "networkPolicy.egress.0.port",
+                "resourceLimits.memroy",
+                "resourceRequests",
+                "timeot",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_log_line_stays_a_line() {
+        let mut body = serde_json::Map::new();
+        for n in 0..1000 {
+            body.insert(format!("{n:0>1000}"), json!(1));
+        }
+        let names = members(&Value::Object(body));
+        assert_eq!(names.len(), TOLD);
+        assert!(names.iter().all(|name| name.len() == SHOWN), "{names:?}");
+    }
+}
