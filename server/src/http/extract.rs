@@ -8,7 +8,7 @@ use axum::{
 };
 use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
 use osb_protocol::{FieldError, SandboxId, error::code};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
@@ -43,11 +43,27 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         let bytes = Bytes::from_request(request, state)
             .await
             .map_err(unreadable)?;
+        if bytes.trim_ascii().is_empty() {
+            return Err(whole_body("json_invalid", "the body is empty"));
+        }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             let message = format!("the body is not valid JSON (line {line}, column {column})");
             whole_body("json_invalid", message)
         })
+    }
+}
+
+impl JsonBody {
+    /// The members of an object.
+    ///
+    /// # Errors
+    /// 422 when the body is anything else.
+    pub(super) fn into_members(self) -> Result<Map<String, Value>, ApiError> {
+        match self.0 {
+            Value::Object(members) => Ok(members),
+            _ => Err(whole_body("dict_type", "must be an object")),
+        }
     }
 }
 

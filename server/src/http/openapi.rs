@@ -16,9 +16,11 @@ use super::{AppState, lifecycle, system};
 #[openapi(
     info(
         title = "OpenSandbox Lifecycle API",
+        // As generation 1.1 serves it (contract: lifecycle §1.1).
         version = "0.1.0",
-        description = "Make, find, renew and delete sandboxes. The version is the contract's, not \
-                       the release's: see /version.",
+        description = "Make, find, renew and delete sandboxes. Generation 1.1 of the API: its \
+                       published description has kept the version 0.1.0, and so does this one. \
+                       /version tells the release of the running server.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     modifiers(&ApiKeyHeader),

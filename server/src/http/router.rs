@@ -6,11 +6,11 @@ use axum::{
     Router,
     body::Body,
     extract::{OriginalUri, Request},
-    middleware::{from_fn, from_fn_with_state},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Redirect, Response},
     routing::any,
 };
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, header::ACCEPT};
 use osb_forward::Forwarder;
 use osb_protocol::error::code;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -43,14 +43,20 @@ pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Route
         .split_for_parts()
         .0
         .merge(lifecycle::plain())
+        .merge(lifecycle::absent())
         .fallback(not_found)
         .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require));
+    let root = Router::new()
+        .route("/", any(not_found))
+        .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require))
+        .layer(from_fn(browsers_to_console));
     let proxied = Router::new()
         .route("/sandboxes/{id}/proxy/{port}", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/{*path}", any(proxy::proxy));
     let api = keyed
         .merge(openapi::open().split_for_parts().0)
+        .merge(root)
         .merge(proxied.clone())
         .nest("/v1", proxied)
         .method_not_allowed_fallback(method_not_allowed)
@@ -64,6 +70,20 @@ pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Route
             overload::shed,
         ))
         .layer(from_fn(request_id::tag))
+}
+
+/// Whoever gives the server's address to a browser wants the console; a program is told what every
+/// unknown route is.
+async fn browsers_to_console(request: Request, next: Next) -> Response {
+    let mut accepted = request.headers().get_all(ACCEPT).into_iter();
+    let wants_page = accepted.any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value.to_ascii_lowercase().contains("text/html")
+    });
+    if wants_page && request.method() == Method::GET {
+        return Redirect::to("/console").into_response();
+    }
+    next.run(request).await
 }
 
 /// A path that is not there. A slash too many is told apart: the path without it is tried by

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use osb_protocol::{ErrorBody, FieldError, lifecycle::ClientMetricsEvent};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tracing::debug;
 
 use super::super::{error::ApiError, extract::JsonBody};
@@ -17,22 +17,23 @@ use super::super::{error::ApiError, extract::JsonBody};
         (status = 422, description = "Not such an event", body = ErrorBody),
     ),
 )]
-pub(super) async fn record(JsonBody(body): JsonBody) -> Result<StatusCode, ApiError> {
+pub(super) async fn record(body: JsonBody) -> Result<StatusCode, ApiError> {
+    let body = body.into_members()?;
     let wrong = check(&body);
     if !wrong.is_empty() {
         return Err(ApiError::invalid(wrong));
     }
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+    let milliseconds = body.get("createDurationMs").and_then(Value::as_i64);
+    let success = body.get("success").and_then(Value::as_bool);
     debug!(
         sandbox = text("sandboxId"),
-        milliseconds = body["createDurationMs"].as_i64(),
-        success = body["success"].as_bool(),
-        "an SDK created a sandbox"
+        milliseconds, success, "an SDK created a sandbox"
     );
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn check(body: &Value) -> Vec<FieldError> {
+fn check(body: &Map<String, Value>) -> Vec<FieldError> {
     let mut wrong = Vec::new();
     let mut expect = |name: &str, right: fn(&Value) -> bool, rule: &str| {
         match body.get(name) {
@@ -75,6 +76,7 @@ mod tests {
     #[test]
     fn events_are_checked_member_by_member() {
         let good = json!({"eventType": "sandbox.create", "createDurationMs": 1, "success": true});
+        let check = |body: &Value| check(body.as_object().unwrap());
         assert!(check(&good).is_empty());
         assert_eq!(check(&json!({})).len(), 3);
         let bad = json!({"eventType": "x", "createDurationMs": -1, "success": 1, "image": 1});

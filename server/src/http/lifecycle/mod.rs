@@ -1,5 +1,6 @@
 //! The lifecycle API, a file per resource. Mounted under `/v1` and at the root.
 
+mod absent;
 mod endpoints;
 mod events;
 mod sandboxes;
@@ -30,4 +31,9 @@ pub(super) fn v1_only() -> OpenApiRouter<AppState> {
 /// The same routes without documentation, for the root.
 pub(super) fn plain() -> Router<AppState> {
     routes().split_for_parts().0
+}
+
+/// Routes of the contract that say that they are not in this release, under both prefixes.
+pub(super) fn absent() -> Router<AppState> {
+    absent::routes().nest("/v1", absent::routes())
 }

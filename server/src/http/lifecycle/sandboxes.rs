@@ -196,7 +196,7 @@ pub(super) async fn delete(
 pub(super) async fn patch_metadata(
     State(app): State<AppState>,
     Path(id): Path<String>,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Result<Response, ApiError> {
     let record = app
         .service
@@ -205,11 +205,8 @@ pub(super) async fn patch_metadata(
     Ok(json(record.json.clone()))
 }
 
-fn patch(body: Value) -> Result<BTreeMap<String, Option<String>>, ApiError> {
-    let Value::Object(members) = body else {
-        let error = FieldError::body("dict_type", [""; 0], "must be an object");
-        return Err(ApiError::invalid(vec![error]));
-    };
+fn patch(body: JsonBody) -> Result<BTreeMap<String, Option<String>>, ApiError> {
+    let members = body.into_members()?;
     let mut patch = BTreeMap::new();
     let mut wrong = Vec::new();
     for (key, value) in members {
@@ -248,8 +245,9 @@ fn patch(body: Value) -> Result<BTreeMap<String, Option<String>>, ApiError> {
 pub(super) async fn renew(
     State(app): State<AppState>,
     Path(id): Path<String>,
-    JsonBody(body): JsonBody,
+    body: JsonBody,
 ) -> Result<axum::Json<RenewResponse>, ApiError> {
+    let body = body.into_members()?;
     let wrong = |kind, message: &str| {
         ApiError::invalid(vec![FieldError::body(kind, ["expiresAt"], message)])
     };
