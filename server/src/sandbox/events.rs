@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Observed, Phase, RuntimeEvent};
+use osb_service::Supervisor;
 use osb_store::{Changes, Outcome};
 use tracing::{error, info, warn};
 
@@ -18,12 +19,7 @@ pub(super) fn start(service: Service, mut changes: HashMap<SandboxId, Changes>) 
     let tasks = service.inner.tasks.clone();
     let mut events = std::sync::Arc::clone(&service.inner.runtime).watch(&tasks);
     tasks.clone().spawn("runtime events", async move {
-        let stop = tasks.stopping().clone();
-        loop {
-            let event = tokio::select! {
-                () = stop.cancelled() => return,
-                event = events.recv() => event,
-            };
+        while let Some(event) = unless_stopped(&tasks, events.recv()).await {
             match event {
                 Some(RuntimeEvent::Synced { all, at }) => {
                     service.synchronise(all, at, &mut changes).await;
@@ -44,6 +40,16 @@ pub(super) fn start(service: Service, mut changes: HashMap<SandboxId, Changes>) 
             }
         }
     });
+}
+
+/// What is waited for, unless the server stops. A stop counts first: it also ends those whose events
+/// are waited for, and that is no failure then.
+async fn unless_stopped<T>(tasks: &Supervisor, waited_for: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = tasks.stopping().cancelled() => None,
+        done = waited_for => Some(done),
+    }
 }
 
 impl Service {
@@ -193,6 +199,23 @@ impl Service {
     async fn keep(&self, entry: &osb_store::HistoryEntry) {
         if let Err(failure) = self.inner.store.finish(entry).await {
             error!(sandbox = %entry.id, error = %Chain(&failure), "the history entry is lost");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_events_is_no_failure_when_the_server_stops() {
+        let tasks = Supervisor::new();
+        let closed = async || None::<RuntimeEvent>;
+        assert!(unless_stopped(&tasks, closed()).await.is_some());
+        tasks.stop();
+        // By chance it would be right every other time.
+        for _ in 0..64 {
+            assert!(unless_stopped(&tasks, closed()).await.is_none());
         }
     }
 }
