@@ -217,6 +217,23 @@ async fn bodies_that_are_no_objects_are_told_as_such_by_every_route() {
 }
 
 #[tokio::test]
+async fn an_id_that_is_no_text_is_an_unknown_one() {
+    let (server, _sim) = TestServer::sim().await.unwrap();
+    for (method, path) in [
+        (Method::GET, ""),
+        (Method::DELETE, ""),
+        (Method::GET, "/endpoints/8080"),
+        (Method::GET, "/proxy/8080/"),
+    ] {
+        let path = format!("/v1/sandboxes/%FF{path}");
+        let (status, body) = answer(server.request(method, &path)).await;
+        let seen = (status.as_u16(), &body["code"]);
+        assert_eq!(seen, (404, &json!("DOCKER::SANDBOX_NOT_FOUND")), "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_nobody_reads_is_accepted() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     for (name, value) in [

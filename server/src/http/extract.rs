@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use axum::{
     body::{Body, Bytes},
-    extract::{FromRequest, FromRequestParts, Request, rejection::BytesRejection},
+    extract::{FromRequest, FromRequestParts, Path, Request, rejection::BytesRejection},
 };
 use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
 use osb_protocol::{FieldError, SandboxId, error::code};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
@@ -85,6 +86,22 @@ fn unreadable(rejection: BytesRejection) -> ApiError {
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, code::BODY_TOO_LARGE, message)
         }
         _ => whole_body("json_invalid", "the body ended early"),
+    }
+}
+
+/// Parts of the path, decoded. What is not text names nothing that is there.
+pub(super) struct InPath<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Ok(Path(parts)) = Path::from_request_parts(parts, state).await else {
+            let message = "no such sandbox: the address is not UTF-8";
+            let status = StatusCode::NOT_FOUND;
+            return Err(ApiError::new(status, code::SANDBOX_NOT_FOUND, message));
+        };
+        Ok(Self(parts))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{OriginalUri, Path, State},
+    extract::{OriginalUri, State},
 };
 use http::{HeaderMap, Uri, header::HOST};
 use osb_protocol::{ErrorBody, FieldError, lifecycle::Endpoint};
@@ -10,7 +10,7 @@ use osb_protocol::{ErrorBody, FieldError, lifecycle::Endpoint};
 use super::super::{
     AppState,
     error::ApiError,
-    extract::{Query, port, sandbox_id},
+    extract::{InPath, Query, port, sandbox_id},
 };
 use crate::sandbox::{EndpointQuery, Error};
 
@@ -37,7 +37,7 @@ use crate::sandbox::{EndpointQuery, Error};
 pub(super) async fn get(
     State(app): State<AppState>,
     OriginalUri(uri): OriginalUri,
-    Path((id, port_text)): Path<(String, String)>,
+    InPath((id, port_text)): InPath<(String, String)>,
     query: Query,
     headers: HeaderMap,
 ) -> Result<Json<Endpoint>, ApiError> {

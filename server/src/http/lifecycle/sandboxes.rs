@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use bytes::{BufMut, Bytes, BytesMut};
@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::super::{
     AppState,
     error::ApiError,
-    extract::{JsonBody, Query, sandbox_id},
+    extract::{InPath, JsonBody, Query, sandbox_id},
 };
 use crate::sandbox::{
     ListQuery, Page,
@@ -142,7 +142,7 @@ fn json(body: Bytes) -> Response {
 )]
 pub(super) async fn get(
     State(app): State<AppState>,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
 ) -> Result<Response, ApiError> {
     Ok(json(app.service.get(&sandbox_id(id))?.json.clone()))
 }
@@ -163,7 +163,7 @@ pub(super) async fn get(
 )]
 pub(super) async fn delete(
     State(app): State<AppState>,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
     let wait = headers.get_all("prefer").iter().any(|value| {
@@ -195,7 +195,7 @@ pub(super) async fn delete(
 )]
 pub(super) async fn patch_metadata(
     State(app): State<AppState>,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
     let record = app
@@ -244,7 +244,7 @@ fn patch(body: JsonBody) -> Result<BTreeMap<String, Option<String>>, ApiError> {
 )]
 pub(super) async fn renew(
     State(app): State<AppState>,
-    Path(id): Path<String>,
+    InPath(id): InPath<String>,
     body: JsonBody,
 ) -> Result<axum::Json<RenewResponse>, ApiError> {
     let body = body.into_members()?;
