@@ -113,7 +113,14 @@ impl Hooks {
                     let broken = |source| HookError::Kept { path, source };
                     Lifecycle::read(&text).map_err(broken)?
                 }
-                Err(source) => return Err(HookError::Unreadable { path, source }),
+                Err(source) if store::is_named(own) => {
+                    return Err(HookError::Unreadable { path, source });
+                }
+                // Nobody said that there are any: images may name a home that is another user's.
+                Err(error) => {
+                    warn!(path = %path.display(), %error, "no lifecycle hooks are looked for");
+                    Lifecycle::default()
+                }
             },
             (None, None) => Lifecycle::default(),
         };
@@ -141,4 +148,18 @@ fn start(app: &App, argv: &[String]) -> io::Result<Process> {
     let mut command = program.command(&variables);
     command.stdin(Stdio::null()).process_group(0);
     app.processes.spawn(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_that_cannot_be_read_has_no_hooks_and_a_file_that_was_named_must_be_read() {
+        let load = |name, value| Hooks::load(&Variables::from_iter([(name, value)]), None);
+        let home = load("HOME", "/dev/null").unwrap();
+        assert_eq!(home.lifecycle, Lifecycle::default());
+        let named = load(ENV_KEPT_AT, "/dev/null/x").unwrap_err();
+        assert!(matches!(named, HookError::Unreadable { .. }), "{named}");
+    }
 }

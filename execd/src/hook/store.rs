@@ -25,6 +25,11 @@ pub(super) fn path(own: &Variables) -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|home| home.join(DEFAULT)))
 }
 
+/// Whether the environment says where.
+pub(super) fn is_named(own: &Variables) -> bool {
+    own.get(ENV_KEPT_AT).is_some_and(|value| !value.is_empty())
+}
+
 /// Keeps hooks, readable by the daemon's user alone: their commands may hold secrets.
 pub(super) fn keep(path: &Path, hooks: &Lifecycle) -> io::Result<()> {
     let text = toml::to_string(hooks).map_err(io::Error::other)?;
