@@ -25,20 +25,20 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
             }
         };
     };
-    gate("format", &|| {
+    gate("check the format", &|| {
         run(cargo(repo).args(["fmt", "--all", "--check"]))
     });
-    gate("lints", &|| {
+    gate("check the lints", &|| {
         run(cargo(repo).args(["clippy", "--all-targets", "--", "--deny", "warnings"]))
     });
-    gate("wasm build", &|| {
+    gate("build the wasm", &|| {
         wasm::build(
             repo,
             Toolchain::ensure(&Installer::new(options.may_install()))?,
         )
     });
     if find_program("cargo-deny").is_some() {
-        gate("licences and banned crates", &|| {
+        gate("check licences and banned crates", &|| {
             run(cargo(repo).args(["deny", "check"]))
         });
     } else {

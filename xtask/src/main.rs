@@ -7,12 +7,13 @@ mod ci;
 mod host;
 mod interrupt;
 mod process;
+mod progress;
 mod repo;
 mod step;
 mod test;
 mod up;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -75,8 +76,10 @@ fn run(command: Command) -> Result<ExitCode> {
             } else {
                 Profile::Dev
             };
-            let dist: PathBuf = repo.dist();
-            build::all(&repo, &Installer::new(!no_install), profile, &dist)?;
+            let dist = repo.dist();
+            let installer = Installer::new(!no_install);
+            host::complain(host::lacks_for_build(&installer))?;
+            build::all(&repo, &installer, profile, &dist)?;
             println!("{}", dist.display());
             Ok(ExitCode::SUCCESS)
         }
@@ -85,5 +88,17 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test(options) => Ok(test::test(&repo, &options)),
         Command::Bench(bench) => bench::bench(&repo, &bench),
         Command::Ci(options) => Ok(ci::ci(&repo, &options)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_one_that_a_server_can_listen_on() {
+        let parsed = |port| Cli::try_parse_from(["xtask", "up", "--port", port]).is_ok();
+        assert!(parsed("1") && parsed("65535"));
+        assert!(!parsed("0") && !parsed("65536"));
     }
 }

@@ -1,8 +1,10 @@
-//! Running other programs: plainly, for their output, or watched with a limit.
+//! Running other programs: as part of a step, for their output, or watched with a limit.
 
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader, Read},
+    fs::{self, File},
+    io::{BufReader, ErrorKind, Read},
+    mem,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
@@ -14,7 +16,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
-use crate::interrupt::{Told, tell};
+use crate::{
+    interrupt::{Told, tell},
+    progress::Progress,
+};
 
 /// What `cargo run` tells us about ourselves. Build scripts that watch these variables would run
 /// anew each time a build comes from here instead of from a shell.
@@ -49,19 +54,46 @@ pub(crate) fn without_our_names(mut command: Command) -> Command {
 pub(crate) const QUESTION: Duration = Duration::from_secs(20);
 /// Lines of output that may wait for the watcher.
 const LINE_BUFFER: usize = 1024;
+/// How often a watcher hears that there was nothing to hear.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long after the end of a program its last lines may take to arrive.
+const LAST_LINES: Duration = Duration::from_secs(5);
 
-/// Runs to the end; the program's output joins our progress on stderr.
+/// Runs to the end as part of a step. Its output is shown only when it fails; until then its last
+/// line tells from time to time how far it is.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::from(std::io::stderr()))
-        .status()
-        .with_context(|| format!("cannot run {}", describe(command)))?;
-    if status.success() {
-        Ok(())
-    } else {
-        bail!("{} ended with {status}", describe(command))
-    }
+    succeed(command, None)
+}
+
+/// Like [`run`], but killed after `limit`.
+pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<()> {
+    succeed(command, Some(limit))
+}
+
+/// Like [`run`], for a program that will fail, and whose complaints say nothing.
+pub(crate) fn attempt(command: &mut Command) -> Result<()> {
+    carry_out(command, None).map(drop)
+}
+
+fn succeed(command: &mut Command, limit: Option<Duration>) -> Result<()> {
+    let (ended, progress) = carry_out(command, limit)?;
+    let problem = match ended {
+        Ended::Exited(status) if status.success() => return Ok(()),
+        Ended::Exited(status) => format!("ended with {status}"),
+        Ended::Killed => "was killed: its time was up".to_owned(),
+    };
+    progress.show_output(command);
+    bail!("{} {problem}", describe(command))
+}
+
+fn carry_out(command: &mut Command, limit: Option<Duration>) -> Result<(Ended, Progress)> {
+    // Cargo draws its progress on terminals only, unless asked to.
+    command
+        .env("CARGO_TERM_PROGRESS_WHEN", "always")
+        .env("CARGO_TERM_PROGRESS_WIDTH", "80");
+    let mut progress = Progress::begin();
+    let ended = follow(command, limit, &mut |line| progress.hear(line))?;
+    Ok((ended, progress))
 }
 
 /// What the program wrote to stdout, trimmed; an error when it failed or took longer than
@@ -82,11 +114,16 @@ pub(crate) fn ask(command: &mut Command) -> Result<String> {
 }
 
 /// One line of a watched program.
-pub(crate) enum Line<'a> {
+#[derive(Debug)]
+pub(crate) enum Line {
     /// From stdout.
-    Out(&'a str),
+    Out(String),
     /// From stderr.
-    Err(&'a str),
+    Err(String),
+    /// From either, to be overwritten by the next one: a progress bar.
+    Passing(String),
+    /// Nothing for a moment.
+    Nothing,
 }
 
 /// How a watched program ended.
@@ -102,32 +139,55 @@ pub(crate) enum Ended {
 pub(crate) fn watch(
     command: &mut Command,
     limit: Duration,
-    on_line: &mut dyn FnMut(&Line<'_>),
+    on_line: &mut dyn FnMut(&Line),
 ) -> Result<Ended> {
-    let mut child = command
+    follow(command, Some(limit), on_line)
+}
+
+/// Without a limit the program stays in our process group: Ctrl-C reaches both.
+fn follow(
+    command: &mut Command,
+    limit: Option<Duration>,
+    on_line: &mut dyn FnMut(&Line),
+) -> Result<Ended> {
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
+        .stderr(Stdio::piped());
+    if limit.is_some() {
+        command.process_group(0);
+    }
+    let mut child = command
         .spawn()
         .with_context(|| format!("cannot run {}", describe(command)))?;
-    let _told = Told::group(child.id());
-    let (sender, lines) = mpsc::sync_channel::<(bool, String)>(LINE_BUFFER);
+    let _told = limit.map(|_| Told::group(child.id()));
+    let (sender, lines) = mpsc::sync_channel(LINE_BUFFER);
     // The readers end with their pipes. Nobody waits for them: a stray daemon may hold one open.
     if let Some(pipe) = child.stdout.take() {
-        read_lines(pipe, true, sender.clone());
+        read_lines(pipe, Line::Out, sender.clone());
     }
     if let Some(pipe) = child.stderr.take() {
-        read_lines(pipe, false, sender.clone());
+        read_lines(pipe, Line::Err, sender.clone());
     }
     drop(sender);
-    let deadline = Instant::now() + limit;
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let mut ended: Option<Instant> = None;
     let timed_out = loop {
-        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok((true, line)) => on_line(&Line::Out(&line)),
-            Ok((false, line)) => on_line(&Line::Err(&line)),
+        match lines.recv_timeout(LOOK_AGAIN) {
+            Ok(line) => on_line(&line),
             Err(RecvTimeoutError::Disconnected) => break false,
-            Err(RecvTimeoutError::Timeout) => break true,
+            Err(RecvTimeoutError::Timeout) => {
+                on_line(&Line::Nothing);
+                if ended.is_none() && child.try_wait()?.is_some() {
+                    ended = Some(Instant::now());
+                }
+            }
+        }
+        if ended.is_some_and(|ended| ended.elapsed() > LAST_LINES) {
+            break false;
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            break ended.is_none();
         }
     };
     if timed_out {
@@ -145,20 +205,48 @@ pub(crate) fn watch(
 
 fn read_lines(
     pipe: impl Read + Send + 'static,
-    is_out: bool,
-    lines: mpsc::SyncSender<(bool, String)>,
+    kind: fn(String) -> Line,
+    lines: mpsc::SyncSender<Line>,
 ) {
+    let mut pipe = BufReader::new(pipe);
     thread::spawn(move || {
-        let mut pipe = BufReader::new(pipe);
-        let mut line = Vec::new();
-        while pipe.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-            if lines.send((is_out, text)).is_err() {
+        let mut text = Vec::new();
+        let mut next = [0];
+        loop {
+            let at_end = pipe.read_exact(&mut next).is_err();
+            let line = match next[0] {
+                _ if at_end && text.is_empty() => break,
+                _ if at_end => kind,
+                b'\n' => kind,
+                b'\r' if pipe.buffer().first() != Some(&b'\n') => Line::Passing,
+                byte => {
+                    text.push(byte);
+                    continue;
+                }
+            };
+            if lines.send(line(plain(&mem::take(&mut text)))).is_err() {
                 break;
             }
-            line.clear();
         }
     });
+}
+
+/// The text of a line without the code by which Cargo erases its progress.
+fn plain(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    text.trim_start_matches("\x1b[K").trim_end().to_owned()
+}
+
+/// An empty log for a program that outlives us. The one before it stays as `<log>.1`: it says why
+/// the program was started again.
+pub(crate) fn fresh_log(log: &Path) -> Result<File> {
+    let mut before = log.as_os_str().to_owned();
+    before.push(".1");
+    match fs::rename(log, &before) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => File::create(log),
+    }
+    .with_context(|| format!("cannot write {}", log.display()))
 }
 
 /// The program on `PATH`, if any.
@@ -190,41 +278,77 @@ pub(crate) fn describe(command: &Command) -> String {
 mod tests {
     use super::*;
 
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
     #[test]
     fn output_of_both_streams_arrives_by_lines() {
         let mut seen = Vec::new();
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "echo one; echo two >&2; exit 3"]);
-        let ended = watch(&mut shell, QUESTION, &mut |line| {
-            seen.push(match line {
-                Line::Out(text) => format!("out {text}"),
-                Line::Err(text) => format!("err {text}"),
-            });
+        let script = r"printf 'one\r\n1/2\r2/2\r'; printf '\033[Ktwo\nthree' >&2; exit 3";
+        let ended = watch(&mut shell(script), QUESTION, &mut |line| match line {
+            Line::Nothing => {}
+            line => seen.push(format!("{line:?}")),
         });
         seen.sort();
-        assert_eq!(seen, ["err two", "out one"]);
+        let expected = [
+            r#"Err("three")"#,
+            r#"Err("two")"#,
+            r#"Out("one")"#,
+            r#"Passing("1/2")"#,
+            r#"Passing("2/2")"#,
+        ];
+        assert_eq!(seen, expected);
         assert!(matches!(ended, Ok(Ended::Exited(status)) if status.code() == Some(3)));
     }
 
     #[test]
+    fn a_daemon_that_holds_the_pipes_open_is_not_waited_for() {
+        let mut daemon = String::new();
+        let ended = watch(&mut shell("sleep 1000 & echo $!"), QUESTION, &mut |line| {
+            if let Line::Out(pid) = line {
+                daemon.clone_from(pid);
+            }
+        });
+        run(Command::new("kill").arg(&daemon)).unwrap();
+        assert!(matches!(ended, Ok(Ended::Exited(status)) if status.success()));
+    }
+
+    #[test]
     fn a_program_and_its_children_die_when_their_time_is_up() {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "sleep 1000 & echo $!; wait"]);
+        let mut shell = shell("sleep 1000 & echo $!; wait");
         let mut child = String::new();
         let ended = watch(&mut shell, Duration::from_secs(2), &mut |line| {
             if let Line::Out(pid) = line {
-                child = (*pid).to_owned();
+                child.clone_from(pid);
             }
         });
         assert!(matches!(ended, Ok(Ended::Killed)));
         let gone = || {
-            let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
             state.is_empty() || state.contains(") Z ")
         };
         assert!(
             crate::up::wait::until(QUESTION, gone),
             "process {child} lives on"
         );
+    }
+
+    #[test]
+    fn the_log_of_the_start_before_stays() {
+        let dir = std::env::temp_dir().join(format!("xtask-log-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let log = dir.join("server.log");
+        for text in ["first", "second", "third"] {
+            fresh_log(&log).unwrap();
+            fs::write(&log, text).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&log).unwrap(), "third");
+        let before = fs::read_to_string(dir.join("server.log.1")).unwrap();
+        assert_eq!(before, "second");
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

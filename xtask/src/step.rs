@@ -1,30 +1,54 @@
 //! Progress on stderr: what runs, how long it took, and what was skipped and why.
 
 use std::{
+    cell::RefCell,
     fs,
     panic::resume_unwind,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-/// Runs a step, naming it before and timing it after.
+use crate::progress::say;
+
+thread_local! {
+    /// Names of the steps that this thread is in, the innermost last.
+    static STEPS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs a step, naming it before and timing it after. The name is an imperative: it also says what
+/// could not be done.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    eprintln!("==> {name}");
+    say(&format!("==> {name}"));
     let started = Instant::now();
+    STEPS.with_borrow_mut(|steps| steps.push(name.to_owned()));
     let result = work().with_context(|| name.to_owned());
+    STEPS.with_borrow_mut(Vec::pop);
     let verdict = if result.is_ok() { "done" } else { "FAILED" };
-    eprintln!(
-        "    {name}: {verdict} in {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
+    say(&format!(
+        "    {name}: {verdict} in {}",
+        readable(started.elapsed())
+    ));
     result
 }
 
-/// Does two things at the same time; their lines mix. Most builds end with one long step on one
-/// processor: the other one has work then.
+/// Name of the step that this thread is in.
+pub(crate) fn current() -> String {
+    STEPS.with_borrow(|steps| steps.last().cloned().unwrap_or_default())
+}
+
+/// A duration for the reader.
+pub(crate) fn readable(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds}.{} s", time.subsec_millis() / 100),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+/// Does two things at the same time; their lines mix, and so name their step. Most builds end with
+/// one long step on one processor: the other one has work then.
 pub(crate) fn at_once<A: Send, B>(
     one: impl FnOnce() -> Result<A> + Send,
     other: impl FnOnce() -> Result<B>,
@@ -43,7 +67,7 @@ pub(crate) fn at_once<A: Send, B>(
 
 /// Says something that the reader should not miss.
 pub(crate) fn notice(text: &str) {
-    eprintln!("\n!!! {}\n", text.replace('\n', "\n!!! "));
+    say(&format!("\n!!! {}\n", text.replace('\n', "\n!!! ")));
 }
 
 /// A step that need not run again while its inputs stay the same.
@@ -99,6 +123,21 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_is_known_by_its_name_inside_of_it() {
+        let inner = step("one", || step("two", || Ok(current()))).unwrap();
+        assert_eq!((inner.as_str(), current().as_str()), ("two", ""));
+        let failed = step("make it", || -> Result<()> { anyhow::bail!("no way") });
+        assert_eq!(format!("{:#}", failed.unwrap_err()), "make it: no way");
+        assert_eq!(current(), "");
+    }
+
+    #[test]
+    fn durations_are_readable() {
+        assert_eq!(readable(Duration::from_millis(2_345)), "2.3 s");
+        assert_eq!(readable(Duration::from_secs(1_180)), "19 min 40 s");
+    }
 
     #[test]
     fn of_two_things_at_once_both_failures_are_told() {

@@ -18,7 +18,7 @@ pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
         "aarch64" => "aarch64-unknown-linux-gnu",
         other => bail!("execd is not built on {other} yet"),
     };
-    step("execd: static build", || {
+    step("build execd", || {
         let mut cargo = cargo();
         cargo
             .args(["build", "--package", "osb-execd", "--target", target])

@@ -1,18 +1,15 @@
 //! The server, which carries the site that was built before it.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command};
 
 use anyhow::Result;
 
 use super::{Profile, publish::publish};
 use crate::{
-    process::{Line, cargo, run, watch},
+    process::{attempt, cargo, run},
     repo::Repo,
     step::step,
 };
-
-/// Longest time for what the server is made of.
-const DEPENDENCIES: Duration = Duration::from_secs(3600);
 
 /// Compiles what the server is made of while its site is still being built for the first time. The
 /// end of that build keeps one processor busy, and this the others.
@@ -20,24 +17,16 @@ pub(super) fn dependencies(repo: &Repo, profile: Profile) -> Result<()> {
     if repo.site().join("pkg").exists() {
         return Ok(());
     }
-    step("server: build what it is made of", || {
+    step("build what the server is made of", || {
         let mut cargo = command(repo, profile);
         // The build script of the server itself refuses; everything before it is built.
-        cargo.arg("--keep-going").env("OSB_ONLY_DEPENDENCIES", "1");
-        watch(&mut cargo, DEPENDENCIES, &mut |line| {
-            if let Line::Err(text) = line
-                && text.trim_start().starts_with("Compiling")
-            {
-                eprintln!("{text}");
-            }
-        })
-        .map(drop)
+        attempt(cargo.arg("--keep-going").env("OSB_ONLY_DEPENDENCIES", "1"))
     })
 }
 
 /// Builds the server into `dist/opensandbox-server`.
 pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
-    step("server: build with the console", || {
+    step("build the server with its console", || {
         let mut cargo = command(repo, profile);
         run(&mut cargo)?;
         let built = repo

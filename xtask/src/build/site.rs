@@ -37,7 +37,7 @@ fn assets(repo: &Repo) -> Result<()> {
     if stamp.fresh(&repo.site().join("console.css")) {
         return Ok(());
     }
-    step("console: styles, icons and vendored scripts", || {
+    step("make the console's styles, icons and scripts", || {
         run(Command::new("node")
             .arg("style/build.mjs")
             .arg(repo.site())

@@ -24,7 +24,8 @@ const PROFILE: &str = "wasm-release";
 
 /// Builds `target/site/pkg`.
 pub(crate) fn build(repo: &Repo, toolchain: Toolchain) -> Result<()> {
-    step(&format!("console: wasm with {}", toolchain.name()), || {
+    let name = format!("build the console's wasm with {}", toolchain.name());
+    step(&name, || {
         run(toolchain
             .cargo()
             .args(["build", "--package", "osb-frontend", "--profile", PROFILE])
@@ -43,7 +44,7 @@ pub(crate) fn build(repo: &Repo, toolchain: Toolchain) -> Result<()> {
     if stamp.fresh(&module) {
         return Ok(());
     }
-    step("console: bind the wasm", || {
+    step("bind the console's wasm to JavaScript", || {
         bind(&built, &pkg)?;
         stamp.keep()
     })

@@ -24,7 +24,7 @@ pub(super) fn present() -> bool {
 /// Installs packages without questions and without recommendations.
 pub(super) fn install(packages: &[&str]) -> Result<()> {
     let mut refreshed = REFRESHED.lock().unwrap_or_else(PoisonError::into_inner);
-    step(&format!("apt: install {}", packages.join(" ")), || {
+    step(&format!("install {} with apt", packages.join(" ")), || {
         if !*refreshed {
             run(apt_get().args(["update", "-qq"]))?;
             *refreshed = true;

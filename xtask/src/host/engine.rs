@@ -1,7 +1,8 @@
 //! The Docker engine: installed, started and answering.
 
 use std::{
-    fs::{self, File},
+    fs, io,
+    os::unix::net::UnixStream,
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -9,9 +10,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{Installer, has_systemd, is_root};
+use super::{Installer, Lack, complain, has_systemd, is_root};
 use crate::{
-    process::{ask, find_program, run},
+    process::{ask, find_program, fresh_log, run},
     repo::state_dir,
     step::step,
     up::wait::until,
@@ -19,6 +20,9 @@ use crate::{
 
 /// Longest time a fresh engine may take to answer.
 const ENGINE_START: Duration = Duration::from_secs(60);
+
+/// Where the engine listens unless `DOCKER_HOST` says otherwise.
+const SOCKET: &str = "/var/run/docker.sock";
 
 /// Where the engine and its helper keep their process ids.
 const PID_FILES: [&str; 2] = [
@@ -32,34 +36,72 @@ pub(crate) fn version() -> Option<String> {
     ask(Command::new("docker").args(["version", "--format", "{{.Server.Version}}"])).ok()
 }
 
+/// What keeps an engine from answering and will not be put right by [`ensure`].
+pub(crate) fn lack(installer: &Installer) -> Option<Lack> {
+    if version().is_some() {
+        return None;
+    }
+    if !is_installed() {
+        let half = find_program("dockerd").is_some();
+        return installer.lack("Docker", &[if half { "docker-cli" } else { "docker.io" }]);
+    }
+    let Some(socket) = local_socket() else {
+        return Some(Lack::new(
+            "an answer of the Docker engine at DOCKER_HOST",
+            "docker version   # says why there is none",
+        ));
+    };
+    if installer.may_install() {
+        return None;
+    }
+    let refused = UnixStream::connect(socket)
+        .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    Some(silence(refused, has_systemd()))
+}
+
+/// Why an engine that is installed does not answer.
+fn silence(refused: bool, has_systemd: bool) -> Lack {
+    const STOPPED: &str = "a Docker engine that runs";
+    match (refused, has_systemd) {
+        (true, _) => Lack::new(
+            "permission to use the Docker engine",
+            "sudo usermod -aG docker $USER   # then log in again",
+        ),
+        (false, true) => Lack::new(STOPPED, "sudo systemctl start docker"),
+        (false, false) => Lack::new(STOPPED, "sudo dockerd   # in another terminal"),
+    }
+}
+
 /// Makes sure that an engine answers.
 pub(crate) fn ensure(installer: &Installer) -> Result<()> {
     if version().is_some() {
         return Ok(());
     }
-    if find_program("docker").is_none() || (engine_is_local() && find_program("dockerd").is_none())
-    {
+    complain([lack(installer)])?;
+    if !is_installed() {
         installer.packages("Docker", &["docker.io"])?;
         // Newer Debian releases ship the command apart from the engine.
         installer.program("docker", &["docker-cli"])?;
+        complain([lack(installer)])?;
     }
     if version().is_some() {
         return Ok(());
     }
-    if !engine_is_local() {
-        bail!("the Docker engine at DOCKER_HOST does not answer");
-    }
-    if !installer.may_install() {
-        bail!(
-            "no Docker engine answers (not running, or this user may not use it); run one of:\n  \
-             sudo systemctl start docker\n  sudo usermod -aG docker $USER   # then log in again"
-        );
-    }
     step("start the Docker engine", start)
 }
 
-fn engine_is_local() -> bool {
-    std::env::var("DOCKER_HOST").map_or(true, |host| host.is_empty() || host.starts_with("unix:"))
+/// Whether the command is there, and the engine if it shall run here.
+fn is_installed() -> bool {
+    find_program("docker").is_some()
+        && (local_socket().is_none() || find_program("dockerd").is_some())
+}
+
+/// Where the engine of this machine listens; `None` when another one's is used.
+fn local_socket() -> Option<String> {
+    match std::env::var("DOCKER_HOST") {
+        Ok(host) if !host.is_empty() => host.strip_prefix("unix://").map(str::to_owned),
+        _ => Some(SOCKET.to_owned()),
+    }
 }
 
 fn start() -> Result<()> {
@@ -80,7 +122,7 @@ fn spawn_daemon(log: &Path) -> Result<u32> {
     for file in PID_FILES {
         forget_dead(Path::new(file))?;
     }
-    let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let out = fresh_log(log)?;
     let child = Command::new("setsid")
         .arg("dockerd")
         .stdin(Stdio::null())
@@ -127,6 +169,13 @@ fn answers() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_remedy_suits_the_machine() {
+        assert!(silence(true, true).remedy.contains("usermod"));
+        assert!(silence(false, true).remedy.contains("systemctl"));
+        assert!(!silence(false, false).remedy.contains("systemctl"));
+    }
 
     #[test]
     fn only_a_live_engine_keeps_its_process_id() {

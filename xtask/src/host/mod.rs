@@ -12,6 +12,50 @@ use anyhow::{Result, bail};
 
 use crate::process::find_program;
 
+/// Something that this machine lacks and that will not be installed.
+#[derive(Debug)]
+pub(crate) struct Lack {
+    what: String,
+    /// The command that helps.
+    remedy: String,
+}
+
+impl Lack {
+    fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// Fails with all that is lacking, so that nobody has to come back for the next.
+pub(crate) fn complain(lacks: impl IntoIterator<Item = Option<Lack>>) -> Result<()> {
+    let list: String = lacks
+        .into_iter()
+        .flatten()
+        .map(|Lack { what, remedy }| format!("\n  {what}:\n    {remedy}"))
+        .collect();
+    if list.is_empty() {
+        return Ok(());
+    }
+    bail!("missing on this machine:{list}")
+}
+
+/// What a build needs and this machine will not get by itself.
+pub(crate) fn lacks_for_build(installer: &Installer) -> [Option<Lack>; 2] {
+    [node::lack(installer), wasm::lack(installer)]
+}
+
+/// What the tests need besides.
+pub(crate) fn lacks_for_tests(installer: &Installer) -> [Option<Lack>; 3] {
+    [
+        engine::lack(installer),
+        python::lack(installer),
+        node::lack_of_chromium(installer),
+    ]
+}
+
 /// Installs packages when this machine and the caller allow it.
 pub(crate) struct Installer {
     wanted: bool,
@@ -33,13 +77,22 @@ impl Installer {
         if self.may_install() {
             return apt::install(packages);
         }
-        let list = packages.join(" ");
-        if apt::present() {
-            bail!(
-                "{purpose} is missing; run:\n  sudo apt-get install --no-install-recommends {list}"
-            )
+        complain([self.lack(purpose, packages)])
+    }
+
+    /// Packages as something that is lacking, unless they will be installed.
+    fn lack(&self, purpose: &str, packages: &[&str]) -> Option<Lack> {
+        if self.may_install() {
+            return None;
         }
-        bail!("{purpose} is missing; install what Debian calls: {list}")
+        let list = packages.join(" ");
+        Some(Lack::new(
+            purpose,
+            match apt::present() {
+                true => format!("sudo apt-get install --no-install-recommends {list}"),
+                false => format!("install what Debian calls: {list}"),
+            },
+        ))
     }
 
     /// Makes sure that a program is on the path.
@@ -59,4 +112,23 @@ pub(crate) fn is_root() -> bool {
 /// Whether systemd runs this machine.
 pub(crate) fn has_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_lacking_is_told_at_once() {
+        assert!(complain([None, None]).is_ok());
+        let lacks = [
+            Some(Lack::new("Docker", "install it")),
+            None,
+            Some(Lack::new("Node.js", "install that")),
+        ];
+        assert_eq!(
+            complain(lacks).unwrap_err().to_string(),
+            "missing on this machine:\n  Docker:\n    install it\n  Node.js:\n    install that"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use super::Installer;
+use super::{Installer, Lack, complain};
 use crate::{
     process::{ask, find_program, run},
     repo::Repo,
@@ -21,21 +21,34 @@ const OLDEST_NODE_FOR_TESTS: u32 = 20;
 /// The node that is taken from the npm registry then.
 const NODE_FROM_NPM: &str = "22.23.3";
 
+/// What keeps [`packages`] from working.
+pub(super) fn lack(installer: &Installer) -> Option<Lack> {
+    if find_program("node").is_none() || find_program("npm").is_none() {
+        return installer.lack("Node.js with npm", &["nodejs", "npm"]);
+    }
+    let version = ask(Command::new("node").arg("--version")).unwrap_or_default();
+    if major(&version).is_some_and(|major| major >= OLDEST_NODE) {
+        return None;
+    }
+    Some(Lack::new(
+        format!("Node.js {OLDEST_NODE} or newer instead of {version}"),
+        "see https://nodejs.org/en/download",
+    ))
+}
+
 /// Installs the packages of the lock file into `node_modules`, when they changed.
 pub(crate) fn packages(repo: &Repo, installer: &Installer) -> Result<()> {
     installer.program("node", &["nodejs"])?;
     installer.program("npm", &["npm"])?;
+    complain([lack(installer)])?;
     let version = ask(Command::new("node").arg("--version"))?;
-    if major(&version).is_none_or(|major| major < OLDEST_NODE) {
-        bail!("node is {version}; at least {OLDEST_NODE} is needed");
-    }
     let (manifest, lock) = (repo.path("package.json"), repo.path("package-lock.json"));
     let inputs: [&Path; 2] = [&manifest, &lock];
     let stamp = Stamp::new(&repo.stamps(), "npm", &inputs, &version)?;
     if stamp.fresh(&repo.path("node_modules")) {
         return Ok(());
     }
-    step("npm: install the locked packages", || {
+    step("install the locked npm packages", || {
         run(Command::new("npm")
             .args(["ci", "--no-audit", "--no-fund", "--loglevel=error"])
             // Browsers come from the distribution: they are not on the npm registry.
@@ -75,7 +88,7 @@ pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
         .is_ok_and(|known| known == format!("v{NODE_FROM_NPM}"))
     {
         step(
-            &format!("npm: node {NODE_FROM_NPM} for the browser tests"),
+            &format!("install node {NODE_FROM_NPM} for the browser tests with npm"),
             || {
                 run(Command::new("npm")
                     .args([
@@ -95,19 +108,28 @@ pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
 
 /// Path of a Chromium to test with, installed when missing.
 pub(crate) fn chromium(installer: &Installer) -> Result<PathBuf> {
-    let found = || {
-        ["chromium", "chromium-browser", "google-chrome"]
-            .into_iter()
-            .find_map(find_program)
-    };
-    if let Some(path) = found() {
+    if let Some(path) = find_chromium() {
         return Ok(path);
     }
     installer.packages("Chromium", &["chromium"])?;
-    match found() {
+    match find_chromium() {
         Some(path) => Ok(path),
         None => bail!("Chromium was installed but is not on the path"),
     }
+}
+
+/// Chromium, unless it is there or will be installed.
+pub(super) fn lack_of_chromium(installer: &Installer) -> Option<Lack> {
+    match find_chromium() {
+        Some(_) => None,
+        None => installer.lack("Chromium", &["chromium"]),
+    }
+}
+
+fn find_chromium() -> Option<PathBuf> {
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find_map(find_program)
 }
 
 #[cfg(test)]

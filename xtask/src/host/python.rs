@@ -8,12 +8,28 @@ use std::{
 
 use anyhow::Result;
 
-use super::Installer;
+use super::{Installer, Lack};
 use crate::{
     process::{ask, find_program, run},
     repo::Repo,
     step::{Stamp, step},
 };
+
+/// What an environment is made with.
+const PACKAGES: [&str; 2] = ["python3", "python3-venv"];
+
+/// Python with what makes environments, unless it is there or will be installed.
+pub(super) fn lack(installer: &Installer) -> Option<Lack> {
+    if makes_environments() {
+        return None;
+    }
+    installer.lack("Python with venv", &PACKAGES)
+}
+
+fn makes_environments() -> bool {
+    find_program("python3").is_some()
+        && ask(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_ok()
+}
 
 /// The environment in `end2end/.venv-<name>` with the packages of `requirements`; its interpreter.
 pub(crate) fn environment(
@@ -22,10 +38,8 @@ pub(crate) fn environment(
     name: &str,
     requirements: &Path,
 ) -> Result<PathBuf> {
-    if find_program("python3").is_none()
-        || ask(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_err()
-    {
-        installer.packages("Python with venv", &["python3", "python3-venv"])?;
+    if !makes_environments() {
+        installer.packages("Python with venv", &PACKAGES)?;
     }
     let dir = repo.path(format!("end2end/.venv-{name}"));
     let python = dir.join("bin/python");
@@ -40,7 +54,7 @@ pub(crate) fn environment(
         return Ok(python);
     }
     step(
-        &format!("pip: packages of {}", requirements.display()),
+        &format!("install the Python packages of the environment {name}"),
         || {
             if dir.exists() {
                 fs::remove_dir_all(&dir)?;

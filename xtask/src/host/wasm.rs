@@ -7,7 +7,7 @@ use std::{path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
-use super::Installer;
+use super::{Installer, Lack};
 use crate::{
     process::{ask, cargo, find_program, run, without_our_names},
     step::step,
@@ -41,13 +41,11 @@ impl Toolchain {
         }
         if installer.wanted
             && rustup_may_fetch()
-            && step("rustup: add the wasm target", add_target).is_ok()
+            && step("add the wasm target with rustup", add_target).is_ok()
         {
             return Ok(Self::Own);
         }
-        if let Err(error) = installer.packages("a Rust toolchain for wasm", &DEBIAN_PACKAGES) {
-            bail!("{error:#}\nor, with rustup:\n  rustup target add {TARGET}");
-        }
+        installer.packages("a Rust toolchain for wasm", &DEBIAN_PACKAGES)?;
         if debian_complete() {
             return Ok(Self::Debian);
         }
@@ -82,6 +80,19 @@ impl Toolchain {
             Self::Debian => "Debian's rustc-web",
         }
     }
+}
+
+/// A toolchain for wasm, unless one is there or will be tried to get.
+pub(super) fn lack(installer: &Installer) -> Option<Lack> {
+    let may_come = installer.may_install() || (installer.wanted && rustup_may_fetch());
+    if own_has_target() || debian_complete() || may_come {
+        return None;
+    }
+    if rustup_may_fetch() {
+        let remedy = format!("rustup target add {TARGET}");
+        return Some(Lack::new("the wasm target of Rust", remedy));
+    }
+    installer.lack("a Rust toolchain for wasm", &DEBIAN_PACKAGES)
 }
 
 fn own_has_target() -> bool {

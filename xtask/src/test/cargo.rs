@@ -6,11 +6,11 @@ use anyhow::{Error, Result, bail};
 
 use super::{Context, suite::Suite, tally::Tally};
 use crate::{
-    process::{self, Ended, Line, describe, watch},
-    step::notice,
+    process::{self, Ended, Line, describe, run_within, watch},
+    step::{notice, step},
 };
 
-/// Longest time, building from nothing included.
+/// Longest time to build the tests from nothing, and to run them.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
 /// Integration tests that need the engine are in a program of this name, whatever their crate.
@@ -19,6 +19,13 @@ const ON_DOCKER: &str = "docker";
 /// Runs `cargo test`. Tests that need Docker fail without it, so where there is none, and `docker`
 /// says why, they are left out.
 pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
+    let built = step("build the Rust tests", || {
+        run_within(LIMIT, cargo_test(context).arg("--no-run"))
+    });
+    if let Err(error) = built {
+        notice(&format!("FAILED: {error:#}"));
+        return Tally::FAILED;
+    }
     let mut tally = Tally::default();
     let filter = context.options.filter.as_deref();
     let mut cargo = cargo_test(context);
@@ -71,6 +78,7 @@ fn on_docker(context: &Context<'_>) -> Result<Vec<String>> {
     let ended = watch(&mut cargo, LIMIT, &mut |line| match line {
         Line::Out(text) => names.extend(of_list(text)),
         Line::Err(text) => eprintln!("{text}"),
+        Line::Passing(_) | Line::Nothing => {}
     })?;
     match ended {
         Ended::Exited(status) if status.success() && !names.is_empty() => Ok(names),

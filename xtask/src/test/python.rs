@@ -10,6 +10,9 @@ use crate::{host::python, interrupt::interrupted};
 /// Longest time of one suite.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
+/// Exit status of pytest when no test was selected.
+const NO_MATCH: i32 = 5;
+
 /// One run of pytest.
 struct Run {
     /// For the reader, and the name of its report.
@@ -83,6 +86,8 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
         .repo
         .reports()
         .join(format!("pytest-{}.xml", run.environment));
+    // Servers that tests start keep their stores there.
+    let scratch = report.with_extension("tmp");
     if report.exists() {
         fs::remove_file(&report)?;
     }
@@ -90,8 +95,10 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
     pytest
         .args(["-m", "pytest", "--quiet", "-ra", "--color=no"])
         .arg(format!("--junitxml={}", report.display()))
+        .arg(format!("--basetemp={}", scratch.display()))
         .current_dir(&folder);
-    if let Some(filter) = &context.options.filter {
+    let filter = context.options.filter.as_ref();
+    if let Some(filter) = filter {
         pytest.args(["-k", filter]);
     }
     server.describe_to(&mut pytest);
@@ -100,16 +107,8 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
         limit: LIMIT,
     };
     eprintln!("==> {}", run.name);
-    let mut tally = suite.run(&mut pytest, &mut |_| {}, || read_report(&report));
-    if context.options.filter.is_some() && tally == Tally::FAILED && nothing_selected(&report) {
-        tally = Tally::default();
-    }
-    Ok(tally)
-}
-
-/// pytest fails when a filter selects nothing.
-fn nothing_selected(report: &Path) -> bool {
-    read_report(report).is_ok_and(|tally| tally == Tally::default())
+    let no_match = filter.map(|_| NO_MATCH);
+    Ok(suite.run_filtered(&mut pytest, no_match, &mut |_| {}, || read_report(&report)))
 }
 
 /// Counts in the `JUnit` report that pytest writes.

@@ -29,14 +29,27 @@ impl Suite<'_> {
         on_line: &mut dyn FnMut(&str),
         count: impl FnOnce() -> Result<Tally>,
     ) -> Tally {
+        self.run_filtered(command, None, on_line, count)
+    }
+
+    /// Like [`run`](Self::run), of tests that match a filter: where none does, the program ends
+    /// with the status `no_match`, and nothing is wrong.
+    pub(super) fn run_filtered(
+        &self,
+        command: &mut Command,
+        no_match: Option<i32>,
+        on_line: &mut dyn FnMut(&str),
+        count: impl FnOnce() -> Result<Tally>,
+    ) -> Tally {
         let mut last = String::new();
         let ended = watch(command, self.limit, &mut |line| match line {
             Line::Out(text) => {
                 eprintln!("{text}");
                 on_line(text);
-                (*text).clone_into(&mut last);
+                text.clone_into(&mut last);
             }
-            Line::Err(text) => eprintln!("{text}"),
+            Line::Err(text) | Line::Passing(text) => eprintln!("{text}"),
+            Line::Nothing => {}
         });
         let status = match ended {
             Ok(Ended::Exited(status)) => status,
@@ -59,7 +72,9 @@ impl Suite<'_> {
             notice(&format!("{} left no report: {error:#}", self.name));
             Tally::FAILED
         });
-        if !status.success() && tally.failed == 0 {
+        let nothing_matched =
+            no_match.is_some() && status.code() == no_match && tally == Tally::default();
+        if !status.success() && tally.failed == 0 && !nothing_matched {
             notice(&format!(
                 "{} ended with {status}: {}",
                 self.name,
@@ -87,6 +102,22 @@ mod tests {
             limit: Duration::from_secs(limit),
         };
         suite.run(&mut shell(script), &mut |_| {}, || counted)
+    }
+
+    #[test]
+    fn a_filter_that_matches_nothing_in_one_suite_is_no_failure() {
+        let suite = Suite {
+            name: "probe",
+            limit: Duration::from_secs(60),
+        };
+        let run = |no_match, counted| {
+            let count = || Ok(counted);
+            suite.run_filtered(&mut shell("exit 5"), no_match, &mut |_| {}, count)
+        };
+        assert_eq!(run(Some(5), Tally::default()), Tally::default());
+        assert_eq!(run(Some(4), Tally::default()), Tally::FAILED);
+        assert_eq!(run(None, Tally::default()), Tally::FAILED);
+        assert_eq!(run(Some(5), Tally::PASSED).failed, 1);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What to do with a server that runs.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use super::settings::Settings;
+use crate::step::readable;
 
 /// SDK release that the example was tried with.
 const SDK: &str = "opensandbox==1.1.1";
@@ -15,6 +16,8 @@ pub(crate) struct Guide<'a> {
     pub(crate) state: &'a Path,
     /// Whether it runs on after us.
     pub(crate) detached: bool,
+    /// How long everything took, if it was started now.
+    pub(crate) took: Option<Duration>,
 }
 
 impl Guide<'_> {
@@ -30,7 +33,11 @@ impl Guide<'_> {
         } else {
             "Ctrl-C"
         };
-        println!("\nOpenSandbox is ready.\n");
+        let after = self
+            .took
+            .map(|took| format!(" after {}", readable(took)))
+            .unwrap_or_default();
+        println!("\nOpenSandbox is ready{after}.\n");
         println!("  Console    http://{}/console", console_host(address));
         println!("  API        http://{address}/v1   (described at http://{address}/docs)");
         println!(

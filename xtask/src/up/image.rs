@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     host::{Installer, is_root},
-    process::{Ended, Line, ask, describe, run, watch},
+    process::{ask, run, run_within},
     repo::Repo,
     step::{Stamp, notice, step},
 };
@@ -56,6 +56,7 @@ fn parent(installer: &Installer) -> Result<()> {
     if ask(docker().args(["image", "inspect", "--format", "{{.Id}}", PARENT])).is_ok() {
         return Ok(());
     }
+    let pull = || run_within(PULL, docker().args(["pull", PARENT]));
     if step(&format!("pull {PARENT}"), pull).is_ok() {
         return Ok(());
     }
@@ -70,21 +71,7 @@ fn parent(installer: &Installer) -> Result<()> {
         );
     }
     installer.program("debootstrap", &["debootstrap"])?;
-    step(&format!("debootstrap {PARENT}"), bootstrap)
-}
-
-fn pull() -> Result<()> {
-    let mut command = docker();
-    command.args(["pull", PARENT]);
-    let ended = watch(&mut command, PULL, &mut |line| {
-        let (Line::Out(text) | Line::Err(text)) = line;
-        eprintln!("    {text}");
-    })?;
-    match ended {
-        Ended::Exited(status) if status.success() => Ok(()),
-        Ended::Exited(status) => bail!("{} ended with {status}", describe(&command)),
-        Ended::Killed => bail!("{} took longer than {PULL:?}", describe(&command)),
-    }
+    step(&format!("make {PARENT} with debootstrap"), bootstrap)
 }
 
 fn bootstrap() -> Result<()> {
@@ -104,7 +91,7 @@ fn bootstrap() -> Result<()> {
     let imported = docker()
         .args(["import", "--change", "CMD [\"bash\"]", "-", PARENT])
         .stdin(packed)
-        .stdout(Stdio::from(std::io::stderr()))
+        .stdout(Stdio::null())
         .status()
         .context("cannot run docker import")?;
     if !pack.wait()?.success() || !imported.success() {

@@ -6,12 +6,20 @@ mod server;
 mod settings;
 pub(crate) mod wait;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
 
 use anyhow::Result;
 use clap::Args;
 
-use self::guide::Guide;
+use self::{
+    guide::Guide,
+    server::{Running, check_free},
+    settings::Draft,
+};
 pub(crate) use self::{
     image::{TAG as BASE_IMAGE, ensure as ensure_base_image},
     server::{Server, get_status},
@@ -19,7 +27,7 @@ pub(crate) use self::{
 };
 use crate::{
     build::{self, Profile},
-    host::{Installer, engine},
+    host::{self, Installer, engine},
     repo::{Repo, state_dir},
     step::{at_once, step},
 };
@@ -28,7 +36,7 @@ use crate::{
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Port on 127.0.0.1; kept for the next time [default: 8080]
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with = "config", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Run with this configuration instead of the generated one
     #[arg(long, value_name = "FILE")]
@@ -43,52 +51,41 @@ pub(crate) struct Options {
 
 /// Sets up, builds, starts; stays in front until interrupted, unless told to detach.
 pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
+    let started = Instant::now();
     let state = state_dir()?;
     let installer = Installer::new(!options.no_install);
     if let Some(running) = Server::running(&state)? {
-        let settings = Settings::load(&running.config)?;
-        eprintln!("The server is running already (process {}).", running.pid);
-        eprintln!("For another build or port: cargo xtask down, then up again.");
-        Guide {
-            settings: &settings,
-            state: &state,
-            detached: true,
-        }
-        .print();
-        return Ok(ExitCode::SUCCESS);
+        return revisit(&running, &installer, &state);
     }
-    let config = match &options.config {
-        Some(config) => config.canonicalize().map_err(|error| {
-            anyhow::anyhow!(
-                "cannot read the configuration {}: {error}",
-                config.display()
-            )
-        })?,
-        None => settings::generate(&state, options.port)?,
+    let draft = match &options.config {
+        Some(config) => Draft::of_user(config)?,
+        None => Draft::generated(&state, options.port)?,
     };
-    let settings = Settings::load(&config)?;
+    let settings = &draft.settings;
+    // What would fail after minutes of building fails now.
+    check_free(&settings.address)?;
+    let engine = [engine::lack(&installer)];
+    host::complain(engine.into_iter().chain(host::lacks_for_build(&installer)))?;
+    draft.keep()?;
 
-    step("the Docker engine answers", || engine::ensure(&installer))?;
+    engine::ensure(&installer)?;
     at_once(
-        || {
-            step("the base image is there", || {
-                image::ensure(repo, &installer)
-            })
-        },
+        || image::ensure(repo, &installer),
         || build::all(repo, &installer, Profile::Release, &repo.dist()),
     )?;
     let server = step("start the server", || {
         Server::start(
             &repo.dist().join("opensandbox-server"),
-            &config,
-            &settings,
+            &settings.file,
+            settings,
             &state,
         )
     })?;
     Guide {
-        settings: &settings,
+        settings,
         state: &state,
         detached: options.detach,
+        took: Some(started.elapsed()),
     }
     .print();
     if options.detach {
@@ -96,6 +93,23 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
     } else {
         server.serve()
     }
+}
+
+/// The server runs already: sees to it that it can work, and tells where it is.
+fn revisit(running: &Running, installer: &Installer, state: &Path) -> Result<ExitCode> {
+    eprintln!("The server is running already (process {}).", running.pid);
+    eprintln!("For another build or port: cargo xtask down, then up again.");
+    let settings = Settings::load(&running.config)?;
+    engine::ensure(installer)?;
+    running.wait_until_ready(&settings, state)?;
+    Guide {
+        settings: &settings,
+        state,
+        detached: true,
+        took: None,
+    }
+    .print();
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Stops the server that `up` started.

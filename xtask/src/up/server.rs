@@ -1,9 +1,9 @@
 //! The server process: started, watched until it answers, stopped.
 
 use std::{
-    fs::{self, File},
-    io::{Read, Write},
-    net::TcpStream,
+    fs,
+    io::{ErrorKind, Read, Write},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     time::Duration,
@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{settings::Settings, wait::until};
+use crate::process::fresh_log;
 
 /// Longest time from start to the first answer; recovery of many sandboxes is included.
 const START: Duration = Duration::from_secs(60);
@@ -71,14 +72,9 @@ impl Server {
         settings: &Settings,
         state: &Path,
     ) -> Result<Self> {
-        let log = state.join("server.log");
-        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        if TcpStream::connect(&settings.address).is_ok() {
-            bail!(
-                "{} is taken by another program; choose one with --port",
-                settings.address
-            );
-        }
+        check_free(&settings.address)?;
+        let log = log(state);
+        let out = fresh_log(&log)?;
         // A session of its own: it outlives our terminal, and Ctrl-C reaches it only through us.
         let child = Command::new("setsid")
             .arg(program)
@@ -91,9 +87,17 @@ impl Server {
             .with_context(|| format!("cannot run {}", program.display()))?;
         let pid_file = state.join("server.pid");
         let mut server = Self { child, pid_file };
-        if let Err(error) = server.becomes_ready(&settings.address) {
+        let child = &mut server.child;
+        let ended = || {
+            child
+                .try_wait()
+                .ok()
+                .flatten()
+                .map(|status| status.to_string())
+        };
+        if let Err(error) = until_ready(&settings.address, &log, ended) {
             server.end()?;
-            bail!("{error:#}\n{}", tail(&log));
+            return Err(error);
         }
         let mark = format!("{}\n{}\n", server.child.id(), config.display());
         fs::write(&server.pid_file, mark)?;
@@ -103,27 +107,6 @@ impl Server {
     /// Process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
-    }
-
-    fn becomes_ready(&mut self, address: &str) -> Result<()> {
-        let mut ended = None;
-        let mut last = None;
-        let ready = until(START, || {
-            ended = self.child.try_wait().ok().flatten();
-            last = get_status(address, "/ready");
-            ended.is_some() || last == Some(200)
-        });
-        match (ended, ready, last) {
-            (Some(status), ..) => bail!("the server ended with {status}; its log says:"),
-            (None, true, _) => Ok(()),
-            (None, false, Some(status)) => {
-                bail!("the server answers /ready with {status}; its log says:")
-            }
-            (None, false, None) => bail!(
-                "the server did not answer in {} s; its log says:",
-                START.as_secs()
-            ),
-        }
     }
 
     /// Stays until the server ends or we are told to stop.
@@ -152,8 +135,13 @@ impl Server {
             self.end()?;
             return Ok(ExitCode::SUCCESS);
         }
-        fs::remove_file(&self.pid_file)?;
-        bail!("the server ended by itself with {}", self.child.wait()?)
+        forget(&self.pid_file)?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("the server ended by itself with {status}");
+        }
+        eprintln!("The server was stopped.");
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Stops the server: asked first, killed when it does not listen.
@@ -166,14 +154,17 @@ impl Server {
             }
         }
         self.child.wait()?;
-        match fs::remove_file(&self.pid_file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
+        forget(&self.pid_file)
     }
 }
 
 impl Running {
+    /// Waits until the server is ready, which it is not while the engine is away.
+    pub(crate) fn wait_until_ready(&self, settings: &Settings, state: &Path) -> Result<()> {
+        let ended = || ended(self.pid).then(|| "an unknown status".to_owned());
+        until_ready(&settings.address, &log(state), ended)
+    }
+
     /// Stops the server: asked first, killed when it does not listen.
     pub(crate) fn stop(&self) -> Result<()> {
         let pid = Pid::from_raw(self.pid).context("a process id is positive")?;
@@ -181,9 +172,54 @@ impl Running {
         if !until(STOP, || ended(self.pid)) {
             kill_process(pid, Signal::KILL).context("cannot kill the server")?;
         }
-        fs::remove_file(&self.pid_file)?;
-        Ok(())
+        forget(&self.pid_file)
     }
+}
+
+fn log(state: &Path) -> PathBuf {
+    state.join("server.log")
+}
+
+/// Removes the mark of a server that ended; whoever else noticed the end may have been first.
+fn forget(pid_file: &Path) -> Result<()> {
+    match fs::remove_file(pid_file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", pid_file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails when a server could not listen there.
+pub(super) fn check_free(address: &str) -> Result<()> {
+    match TcpListener::bind(address) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            bail!(
+                "{address} is taken by another program; choose another port with --port, or in \
+                 your configuration"
+            )
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot listen on {address}")),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Waits until a server is ready; `ended` says with what it ended, if it did.
+fn until_ready(address: &str, log: &Path, mut ended: impl FnMut() -> Option<String>) -> Result<()> {
+    let mut end = None;
+    let mut last = None;
+    let ready = until(START, || {
+        end = ended();
+        last = get_status(address, "/ready");
+        end.is_some() || last == Some(200)
+    });
+    let problem = match (end, ready, last) {
+        (None, true, _) => return Ok(()),
+        (Some(status), ..) => format!("the server ended with {status}"),
+        (None, false, Some(status)) => format!("the server answers /ready with {status}"),
+        (None, false, None) => format!("the server did not answer in {} s", START.as_secs()),
+    };
+    bail!("{problem}; its log says:\n{}", tail(log))
 }
 
 /// Whether a process is gone; one that nobody has reaped yet has no command line any more.
@@ -214,4 +250,63 @@ fn tail(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(script: &str) -> Child {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).spawn().unwrap()
+    }
+
+    /// Where no file is.
+    fn nowhere() -> PathBuf {
+        std::env::temp_dir().join(format!("xtask-no-pid-{}", std::process::id()))
+    }
+
+    #[test]
+    fn two_may_notice_that_a_server_ended() {
+        let mut server = child("exec sleep 1000");
+        let running = Running {
+            pid: server.id().cast_signed(),
+            config: PathBuf::new(),
+            pid_file: nowhere(),
+        };
+        running.stop().unwrap();
+        server.wait().unwrap();
+    }
+
+    #[test]
+    fn a_server_that_somebody_stopped_is_no_failure() {
+        let serve = |script| {
+            let server = Server {
+                child: child(script),
+                pid_file: nowhere(),
+            };
+            server.serve()
+        };
+        assert!(serve("exit 0").is_ok());
+        let error = serve("exit 3").unwrap_err().to_string();
+        assert!(error.ends_with("exit status: 3"), "{error}");
+    }
+
+    #[test]
+    fn a_taken_port_is_told_and_a_free_one_stays_free() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let error = check_free(&address).unwrap_err().to_string();
+        assert!(error.contains("--port"), "{error}");
+        drop(listener);
+        check_free(&address).unwrap();
+        check_free(&address).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_ends_is_not_waited_for() {
+        let log = nowhere();
+        let error = until_ready("127.0.0.1:1", &log, || Some("a bang".to_owned())).unwrap_err();
+        assert!(error.to_string().contains("ended with a bang"), "{error}");
+    }
 }

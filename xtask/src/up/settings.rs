@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 /// Port when nobody asked for another.
@@ -45,7 +45,11 @@ impl Settings {
     pub(crate) fn load(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file)
             .with_context(|| format!("cannot read the configuration {}", file.display()))?;
-        let parsed: File = toml::from_str(&text).map_err(|error| {
+        Self::parse(file, &text)
+    }
+
+    fn parse(file: &Path, text: &str) -> Result<Self> {
+        let parsed: File = toml::from_str(text).map_err(|error| {
             // Only the rule: the text around it may be a secret.
             anyhow::anyhow!(
                 "{} is not a configuration: {}",
@@ -67,24 +71,60 @@ impl Settings {
     }
 }
 
-/// The generated configuration in the state folder: made when absent, then only its port changes,
-/// so that edits and the key stay.
-pub(crate) fn generate(state: &Path, port: Option<u16>) -> Result<PathBuf> {
-    let file = state.join("config.toml");
-    let text = match fs::read_to_string(&file) {
-        Ok(known) => match port {
-            Some(port) => with_port(&known, port),
-            None => return Ok(file),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => render(
-            port.unwrap_or(DEFAULT_PORT),
-            &random_key()?,
-            &state.join("opensandbox.db"),
-        ),
-        Err(error) => return Err(error).context(format!("cannot read {}", file.display())),
-    };
-    write_private(&file, &text)?;
-    Ok(file)
+/// A configuration that is kept once it is known to be good.
+pub(super) struct Draft {
+    /// What it says.
+    pub(super) settings: Settings,
+    /// What is not in its file yet.
+    text: Option<String>,
+}
+
+impl Draft {
+    /// A configuration of the user's own, which stays as it is.
+    pub(super) fn of_user(file: &Path) -> Result<Self> {
+        let file = file
+            .canonicalize()
+            .with_context(|| format!("cannot read the configuration {}", file.display()))?;
+        let settings = Settings::load(&file)?;
+        Ok(Self {
+            settings,
+            text: None,
+        })
+    }
+
+    /// The generated one in the state folder: made when absent, then only its port changes, so that
+    /// edits and the key stay.
+    pub(super) fn generated(state: &Path, port: Option<u16>) -> Result<Self> {
+        let file = state.join("config.toml");
+        let text = match fs::read_to_string(&file) {
+            Ok(known) => match port {
+                Some(port) => with_port(&known, port),
+                None => return Self::of_user(&file),
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => render(
+                port.unwrap_or(DEFAULT_PORT),
+                &random_key()?,
+                &state.join("opensandbox.db"),
+            ),
+            Err(error) => return Err(error).context(format!("cannot read {}", file.display())),
+        };
+        let settings = Settings::parse(&file, &text)?;
+        if port.is_some_and(|port| !settings.address.ends_with(&format!(":{port}"))) {
+            bail!("{} has no server.port to change; add one", file.display());
+        }
+        Ok(Self {
+            settings,
+            text: Some(text),
+        })
+    }
+
+    /// Writes what is not written yet.
+    pub(super) fn keep(&self) -> Result<()> {
+        match &self.text {
+            Some(text) => write_private(&self.settings.file, text),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A configuration for one machine: everything on loopback, state in one file.
@@ -177,7 +217,9 @@ mod tests {
     fn the_generated_configuration_is_private_and_keeps_its_key_when_the_port_changes() {
         use std::os::unix::fs::PermissionsExt;
         let state = scratch("settings");
-        let file = generate(&state, None).unwrap();
+        let file = state.join("config.toml");
+        let generate = |port| Draft::generated(&state, port).unwrap().keep().unwrap();
+        generate(None);
         let first = Settings::load(&file).unwrap();
         assert_eq!(first.address, "127.0.0.1:8080");
         assert_eq!(first.api_key.as_ref().unwrap().len(), KEY_LENGTH);
@@ -186,12 +228,28 @@ mod tests {
             0o600
         );
 
-        generate(&state, Some(9000)).unwrap();
+        generate(Some(9000));
         let moved = Settings::load(&file).unwrap();
         assert_eq!(moved.address, "127.0.0.1:9000");
         assert_eq!(moved.api_key, first.api_key);
-        generate(&state, None).unwrap();
+        generate(None);
         assert_eq!(Settings::load(&file).unwrap().address, "127.0.0.1:9000");
+        fs::remove_dir_all(&state).unwrap();
+    }
+
+    #[test]
+    fn a_draft_changes_nothing_until_it_is_kept() {
+        let state = scratch("draft");
+        let file = state.join("config.toml");
+        let draft = Draft::generated(&state, Some(9000)).unwrap();
+        assert_eq!(draft.settings.address, "127.0.0.1:9000");
+        assert!(!file.exists());
+        fs::write(&file, "[server]\nhost = '::1'\nport = 81\n").unwrap();
+        Draft::generated(&state, Some(9000)).unwrap();
+        assert_eq!(Settings::load(&file).unwrap().address, "[::1]:81");
+        fs::write(&file, "[server]\n").unwrap();
+        let error = Draft::generated(&state, Some(9000)).err().unwrap();
+        assert!(error.to_string().contains("no server.port"), "{error}");
         fs::remove_dir_all(&state).unwrap();
     }
 

@@ -1,0 +1,175 @@
+//! What the programs of the steps under way last said: one live line on a terminal, elsewhere a line
+//! per step every so often. Their whole output is kept aside for the case that they fail.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::IsTerminal,
+    process::Command,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    process::{Line, describe},
+    step::{current, readable},
+};
+
+/// How often the live line changes.
+const DRAW: Duration = Duration::from_millis(200);
+/// How often a step tells how far it is where there is no live line.
+const TELL: Duration = Duration::from_secs(15);
+/// Lines of a program that are shown when it fails.
+const KEPT: usize = 400;
+/// Goes to the start of the line and erases it.
+const ERASE: &str = "\r\x1b[K";
+/// Columns of a terminal that does not tell.
+const COLUMNS: u16 = 80;
+
+/// The live line: what each step under way says.
+static LIVE: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+/// Prints a line to stderr, above the live one.
+pub(crate) fn say(text: &str) {
+    let live = live();
+    if !live.is_empty() {
+        eprint!("{ERASE}");
+    }
+    eprintln!("{text}");
+}
+
+/// A program that runs as part of a step.
+pub(crate) struct Progress {
+    step: String,
+    started: Instant,
+    told: Instant,
+    last: String,
+    /// Whether it draws a progress bar, which says more than its other lines.
+    has_bar: bool,
+    output: VecDeque<String>,
+}
+
+impl Progress {
+    /// For the step that this thread is in.
+    pub(crate) fn begin() -> Self {
+        Self {
+            step: current(),
+            started: Instant::now(),
+            told: Instant::now(),
+            last: String::new(),
+            has_bar: false,
+            output: VecDeque::new(),
+        }
+    }
+
+    /// Takes note of a line of the program, and tells of it when it is time to.
+    pub(crate) fn hear(&mut self, line: &Line) {
+        match line {
+            Line::Passing(text) => {
+                self.has_bar = true;
+                self.note(text);
+            }
+            Line::Out(text) | Line::Err(text) => {
+                if !self.has_bar {
+                    self.note(text);
+                }
+                if self.output.len() == KEPT {
+                    self.output.pop_front();
+                }
+                self.output.push_back(text.clone());
+            }
+            Line::Nothing => {}
+        }
+        let is_live = std::io::stderr().is_terminal();
+        if self.told.elapsed() < if is_live { DRAW } else { TELL } {
+            return;
+        }
+        self.told = Instant::now();
+        let status = self.status();
+        if is_live {
+            let mut live = live();
+            live.insert(self.step.clone(), status);
+            eprint!("{ERASE}{}", fit(live.values(), columns()));
+        } else {
+            say(&format!("    {status}"));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            text.trim().clone_into(&mut self.last);
+        }
+    }
+
+    fn status(&self) -> String {
+        let Self { step, last, .. } = self;
+        format!("{step}, {}: {last}", readable(self.started.elapsed()))
+    }
+
+    /// Shows what the program printed.
+    pub(crate) fn show_output(&self, command: &Command) {
+        let lines: Vec<&str> = self.output.iter().map(String::as_str).collect();
+        say(&format!(
+            "    {}: output of {}:\n{}",
+            self.step,
+            describe(command),
+            lines.join("\n")
+        ));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        let mut live = live();
+        if live.remove(&self.step).is_some() {
+            eprint!("{ERASE}");
+        }
+    }
+}
+
+fn live() -> MutexGuard<'static, BTreeMap<String, String>> {
+    // The map is whole after every change, whatever happened elsewhere.
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn columns() -> usize {
+    let told = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+    usize::from(if told == 0 { COLUMNS } else { told })
+}
+
+/// All of them side by side in one line that does not wrap.
+fn fit<'a>(statuses: impl ExactSizeIterator<Item = &'a String>, columns: usize) -> String {
+    const BETWEEN: &str = " | ";
+    let room = (columns / statuses.len().max(1)).saturating_sub(BETWEEN.len());
+    let cut = |status: &String| status.chars().take(room).collect::<String>();
+    statuses.map(cut).collect::<Vec<_>>().join(BETWEEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept_and_what_passes_is_only_told() {
+        let mut progress = Progress::begin();
+        for number in 0..KEPT + 7 {
+            progress.hear(&Line::Out(number.to_string()));
+        }
+        assert!(progress.status().ends_with(": 406"));
+        progress.hear(&Line::Passing("  Building 3/9: tokio".to_owned()));
+        progress.hear(&Line::Err("warning: unused".to_owned()));
+        progress.hear(&Line::Passing(String::new()));
+        progress.hear(&Line::Nothing);
+        assert!(progress.status().ends_with(": Building 3/9: tokio"));
+        assert_eq!(progress.output.len(), KEPT);
+        assert_eq!(progress.output.front().unwrap(), "8");
+        assert_eq!(progress.output.back().unwrap(), "warning: unused");
+    }
+
+    #[test]
+    fn the_live_line_has_room_for_all_steps() {
+        let statuses = ["build execd, 3 s: tokio", "prepare the image"].map(str::to_owned);
+        assert_eq!(fit(statuses.iter(), 26), "build exec | prepare th");
+        assert_eq!(fit(statuses[..1].iter(), 80), statuses[0]);
+        assert_eq!(fit([].iter(), 80), "");
+    }
+}
