@@ -21,3 +21,5 @@ pub const CLIENT_IP: &str = "open-sandbox-client-ip";
 pub const ORIGIN: &str = "open-sandbox-origin";
 /// Next byte offset of a background command's log.
 pub const COMMAND_TAIL_CURSOR: &str = "execd-commands-tail-cursor";
+/// Next byte offset of an isolated background run's log.
+pub const ISOLATED_TAIL_CURSOR: &str = "execd-isolated-tail-cursor";

@@ -5,6 +5,7 @@
 //! | [`command`] | requests and status of `/command` |
 //! | [`event`] | the events of a stream |
 //! | [`file`] | the filesystem routes |
+//! | [`isolated`] | sessions with namespaces of their own |
 //! | [`metrics`] | `/metrics` and `/metrics/watch` |
 //! | [`session`] | shell sessions |
 //! | [`pty`] | terminal sessions and their WebSocket frames |
@@ -12,6 +13,7 @@
 pub mod command;
 pub mod event;
 pub mod file;
+pub mod isolated;
 pub mod metrics;
 pub mod pty;
 pub mod session;
@@ -30,6 +32,9 @@ pub mod code {
     pub const INVALID_FILE_METADATA: &str = "INVALID_FILE_METADATA";
     pub const FILE_NOT_FOUND: &str = "FILE_NOT_FOUND";
     pub const FILESYSTEM_IDENTITY_UNAVAILABLE: &str = "FILESYSTEM_IDENTITY_UNAVAILABLE";
+    pub const SERVICE_UNAVAILABLE: &str = "SERVICE_UNAVAILABLE";
+    pub const SESSION_NOT_FOUND: &str = "SESSION_NOT_FOUND";
+    pub const NOT_SUPPORTED: &str = "NOT_SUPPORTED";
     pub const CONTEXT_NOT_FOUND: &str = "CONTEXT_NOT_FOUND";
     pub const UNAUTHORIZED: &str = "UNAUTHORIZED";
     pub const UNKNOWN: &str = "UNKNOWN";
