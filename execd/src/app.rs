@@ -6,8 +6,9 @@ use osb_forward::Forwarder;
 use osb_service::Supervisor;
 
 use crate::{
-    command::Commands, env::Environment, identity::Accounts, metrics::Meter, output::Outputs,
-    process::Processes, proxy, pty::Sessions as Ptys, session::Sessions,
+    command::Commands, env::Environment, identity::Accounts, isolated::IsolatedSessions,
+    metrics::Meter, output::Outputs, process::Processes, proxy, pty::Sessions as Ptys,
+    session::Sessions,
 };
 
 /// The daemon's state. Clones share it.
@@ -27,6 +28,8 @@ pub struct App {
     pub ptys: Ptys,
     /// All shell sessions.
     pub sessions: Sessions,
+    /// All isolated sessions.
+    pub isolated: IsolatedSessions,
     /// Reads resources.
     pub meter: Arc<Meter>,
     /// Reaches the user's own servers.
@@ -48,6 +51,7 @@ impl App {
             outputs: Outputs::new(meter.memory()),
             ptys: Ptys::default(),
             sessions: Sessions::default(),
+            isolated: IsolatedSessions::default(),
             meter: Arc::new(meter),
             forwarder: proxy::forwarder(&tasks),
             tasks,

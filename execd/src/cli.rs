@@ -3,6 +3,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -13,6 +14,7 @@ use crate::{
     env::report,
     file_worker::{self, FileIdentity},
     hook::StatusFile,
+    isolated,
 };
 
 /// Variable with the access token; never handed to a child.
@@ -29,14 +31,15 @@ flags (one or two dashes, --flag=value or --flag value):
   --access-token TOKEN              demand this token on every route but /ping [EXECD_ACCESS_TOKEN]
   --log-level N                     0-2 only errors, 3 error, 4 warn, 5-6 info, 7 and above debug
   --graceful-shutdown-timeout DUR   accepted; streams end with their last event [EXECD_API_GRACE_SHUTDOWN]
+  --isolation-config FILE           TOML file for isolated sessions [EXECD_ISOLATION_CONFIG]
   --init[=BOOL]                     as the init subcommand
   --lifecycle-startup-status-file PATH
                                     tell there how far the preStart hook is [hooks: OPENSANDBOX_LIFECYCLE]
   --version
   --help
 of later features, ignored with a warning:
-  --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval, --isolation-config
-  (each with a value), --runtime-init[=BOOL]
+  --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval (each with a value),
+  --runtime-init[=BOOL]
 ";
 
 /// What the command line asks for.
@@ -52,6 +55,8 @@ pub enum Invocation {
     ReportState(i32),
     /// Serve one request for files as somebody else ([`file_worker`]).
     FileWorker(FileIdentity),
+    /// Be the init of an isolated session ([`isolated::init`]).
+    IsolatedInit,
 }
 
 /// How to run the daemon.
@@ -65,6 +70,8 @@ pub struct Config {
     pub log_level: &'static str,
     /// Flags that were given and do nothing yet.
     pub ignored: Vec<String>,
+    /// How isolated sessions are made; the file may be absent.
+    pub isolation_config: Option<PathBuf>,
     /// Where to tell how far the start is.
     pub startup_status: Option<StatusFile>,
     /// The user's entry point, when the daemon is init. May be empty: then a shell runs.
@@ -110,9 +117,13 @@ pub enum CliError {
 /// Whether the first argument asks for a part of the daemon's own work.
 #[must_use]
 pub fn is_helper(first: &OsStr) -> bool {
-    [report::SUBCOMMAND, file_worker::SUBCOMMAND]
-        .iter()
-        .any(|name| first == *name)
+    [
+        report::SUBCOMMAND,
+        file_worker::SUBCOMMAND,
+        isolated::init::SUBCOMMAND,
+    ]
+    .iter()
+    .any(|name| first == *name)
 }
 
 /// Reads the arguments (without the program's name) and the variables they fall back to.
@@ -139,6 +150,7 @@ pub fn parse(
             )
             .map(Invocation::ReportState);
         }
+        Some(isolated::init::SUBCOMMAND) => return Ok(Invocation::IsolatedInit),
         Some(file_worker::SUBCOMMAND) => {
             args.next();
             let mut number = || {
@@ -158,6 +170,9 @@ pub fn parse(
         access_token: variable(ENV_ACCESS_TOKEN).map(SecretString::from),
         log_level: "info",
         ignored: Vec::new(),
+        isolation_config: variable(isolated::config::ENV_CONFIG)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from),
         startup_status: None,
         entrypoint: None,
     };
@@ -190,10 +205,12 @@ pub fn parse(
                     .ok_or_else(|| bad("--graceful-shutdown-timeout", A_DURATION))?;
             }
             "init" => init |= switch("--init")?,
-            "jupyter-host"
-            | "jupyter-token"
-            | "jupyter-idle-poll-interval"
-            | "isolation-config" => {
+            "isolation-config" => {
+                config.isolation_config = Some(value()?)
+                    .filter(|path| !path.is_empty())
+                    .map(PathBuf::from);
+            }
+            "jupyter-host" | "jupyter-token" | "jupyter-idle-poll-interval" => {
                 value()?;
                 config.ignored.push(name);
             }
@@ -384,7 +401,7 @@ mod tests {
             "--port=1",
         ];
         let config = config(&args, None);
-        assert_eq!((config.port, config.ignored.len()), (1, 5));
+        assert_eq!((config.port, config.ignored.len()), (1, 4));
         assert_eq!(config.startup_status, Some(StatusFile::at("/y")));
         assert!(!config.ignored.concat().contains("secret"));
         assert_eq!(config.entrypoint, None);

@@ -22,6 +22,10 @@ use crate::{
     env::{Environment, Variables},
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Signals},
+    isolated::{
+        self,
+        config::{Config as Isolation, ConfigError},
+    },
     limits, metrics,
     server::{self, Token},
 };
@@ -41,6 +45,9 @@ pub enum DaemonError {
     /// Signals cannot be received.
     #[error("cannot install signal handlers")]
     Signals(#[source] io::Error),
+    /// Isolated sessions are configured wrongly.
+    #[error(transparent)]
+    Isolation(#[from] ConfigError),
     /// The server ended by itself.
     #[error("the http server ended unexpectedly")]
     Server,
@@ -78,7 +85,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
 
     let own = own_variables();
     let hooks = Hooks::load(&own, config.startup_status.clone())?;
-
+    let (isolation, unknown) = Isolation::load(config.isolation_config.as_deref())?;
     let listen = |source| DaemonError::Listen {
         port: config.port,
         source,
@@ -91,10 +98,15 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         warn!(flag, "this flag does nothing yet");
     }
 
+    for key in unknown {
+        warn!(key, "this key of the isolation configuration means nothing");
+    }
     let tasks = Supervisor::new();
     let app = App::new(Environment::new(own), tasks.clone());
+    app.isolated.configure(isolation);
     tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.clone()));
+    tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.clone()));
     tasks.spawn_abortable("metrics", metrics::remember(app.clone()));
     let router = server::router(app.clone(), Token::new(config.access_token));
     let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
@@ -103,6 +115,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         ended = until_end(&app, config.entrypoint, &hooks, &mut signals) => ended,
         _ = &mut serving => Err(DaemonError::Server),
     };
+    app.isolated.close().await;
     init::end_children(&app).await;
     match tasks.drain(limits::DRAIN).await {
         Drained::Gracefully => info!("execd stopped"),

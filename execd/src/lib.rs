@@ -21,6 +21,7 @@
 //! | [`output`] | from a process's pipes to a client's stream |
 //! | [`file`] | files and directories |
 //! | [`file_worker`] | the same as somebody else |
+//! | [`isolated`] | sessions with namespaces of their own |
 //! | [`pty`] | terminal sessions |
 //! | [`metrics`] | the sandbox's resources |
 //! | [`proxy`] | the user's own servers |
@@ -47,6 +48,7 @@ pub mod fuzz;
 pub mod hook;
 pub mod identity;
 pub mod init;
+pub mod isolated;
 pub mod json;
 pub mod limits;
 pub mod log;

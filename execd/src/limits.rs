@@ -163,3 +163,42 @@ pub const PTY_WRITE: Duration = Duration::from_secs(10);
 pub const PTY_CLOSE: Duration = Duration::from_millis(200);
 /// Frames that a viewer may not send, until it is disconnected (contract: execd A10).
 pub const PTY_VIOLATIONS: u32 = 5;
+
+/// Isolated sessions. Each is two small processes.
+pub const ISOLATED_SESSIONS: usize = 256;
+/// Overlays, binds and writable paths of one (contract: execd A4.2).
+pub const ISOLATED_MOUNTS: usize = 16;
+/// Processes of one.
+pub const ISOLATED_PROCESSES: u32 = 4096;
+/// Until one is there (contract: execd A4.2).
+pub const ISOLATED_START: Duration = Duration::from_secs(10);
+/// Until one is gone (contract: execd A4.3).
+pub const ISOLATED_END: Duration = Duration::from_secs(5);
+/// What its init or a keeper says at once.
+pub const ISOLATED_LINE: u64 = 64 << 10;
+/// What a shell hands to the next: above what the kernel passes to a program.
+pub const ISOLATED_STATE: u64 = 64 << 20;
+/// From SIGINT to SIGTERM when a run takes too long or nobody waits for it any more.
+pub const ISOLATED_INTERRUPT: Duration = Duration::from_millis(500);
+/// From there to SIGKILL.
+pub const ISOLATED_TERMINATE: Duration = Duration::from_secs(2);
+/// Background runs of one session at once.
+pub const ISOLATED_RUNNING: usize = 64;
+/// Background runs of one session that can be asked for.
+pub const ISOLATED_RUNS: usize = 1000;
+/// Background runs of sessions that ended by themselves.
+pub const ISOLATED_ORPHANS: usize = 1000;
+/// Log of a background run, once it ended (contract: execd A4.5).
+pub const ISOLATED_LOG: u64 = 16 << 20;
+/// The same while it runs.
+pub const ISOLATED_LOG_RUNNING: u64 = 64 << 20;
+/// What one answer has of it (contract: execd A4.5).
+pub const ISOLATED_LOG_READ: u64 = 16 << 20;
+/// Threads of a process that serves files in a session.
+pub const ISOLATED_FILE_THREADS: usize = 4;
+/// How long it waits for work that still blocks, so that nothing half made is left over.
+pub const ISOLATED_FILE_CLEANUP: Duration = Duration::from_secs(1);
+/// How often what sessions wrote is measured, at most.
+pub const ISOLATED_MEASURE: Duration = Duration::from_secs(2);
+/// And so many times as long as it takes must pass in between.
+pub const ISOLATED_MEASURE_PART: u32 = 20;

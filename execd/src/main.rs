@@ -8,7 +8,7 @@ use osb_execd::{
     clone3,
     daemon::{self, DaemonError},
     env::report,
-    file_worker, limits, log,
+    file_worker, isolated, limits, log,
 };
 use osb_service::{build_info::BuildInfo, telemetry};
 use tracing::warn;
@@ -39,6 +39,9 @@ fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS),
         Ok(Invocation::FileWorker(identity)) => file_worker::run(identity)
             .context("cannot serve a request")
+            .map(|()| ExitCode::SUCCESS),
+        Ok(Invocation::IsolatedInit) => isolated::init::run()
+            .context("cannot be the init of a session")
             .map(|()| ExitCode::SUCCESS),
         Err(error) => {
             eprint!("execd: {error}\n{}", cli::USAGE);

@@ -12,9 +12,14 @@ use crate::{
 /// A path with `$` that exists exactly as it was sent is taken as it is, so that such names can be
 /// reached. A leading `~` always means home.
 ///
+/// Where paths are confined to an isolated session, that decides instead.
+///
 /// # Errors
 /// When it is empty, holds a NUL, or names an undefined variable.
 pub fn resolve(text: &str, environment: &Environment) -> ApiResult<PathBuf> {
+    if let Some(confined) = environment.confine(text) {
+        return confined;
+    }
     if text.is_empty() {
         return Err(ApiError::invalid("path must not be empty"));
     }

@@ -132,7 +132,7 @@ impl Commands {
         let ended = Ended {
             exit_code: match &outcome.end {
                 End::Exited { exit, .. } => Exit::wire_code(*exit),
-                End::NotStarted(_) => 255,
+                End::NotStarted(_) | End::Failed { .. } => 255,
             },
             error: (!reasons.is_empty()).then(|| reasons.join(", ")),
             at: Timestamp::now(),

@@ -18,7 +18,7 @@ use tracing::warn;
 
 pub use expand::{expand, substitute};
 
-use crate::{cli, limits};
+use crate::{cli, error::ApiResult, isolated::view::View, limits};
 
 /// Names the file whose variables are overlaid on every command.
 pub const ENV_FILE: &str = "EXECD_ENVS";
@@ -102,6 +102,8 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
 #[derive(Debug)]
 pub struct Environment {
     own: RwLock<Arc<Variables>>,
+    /// What paths are confined to, inside an isolated session.
+    view: Option<View>,
 }
 
 impl Environment {
@@ -110,7 +112,22 @@ impl Environment {
     pub fn new(variables: Variables) -> Self {
         Self {
             own: RwLock::new(Arc::new(variables)),
+            view: None,
         }
+    }
+
+    /// No variables, and paths that mean what an isolated session shows.
+    #[must_use]
+    pub(crate) fn confined(view: View) -> Self {
+        Self {
+            view: Some(view),
+            ..Self::new(Variables::default())
+        }
+    }
+
+    /// What a path means where paths are confined.
+    pub(crate) fn confine(&self, path: &str) -> Option<ApiResult<PathBuf>> {
+        self.view.as_ref().map(|view| view.resolve(path))
     }
 
     /// Replaces the daemon's own variables.

@@ -8,9 +8,16 @@ use tracing::warn;
 use crate::{limits, scratch};
 
 /// Standard output and error of one command, merged. Small ones stay in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Log {
     state: Mutex<State>,
+    max: u64,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self::bounded(limits::SPILL)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -25,6 +32,28 @@ struct State {
 const FULL: &[u8] = b"\n[execd: the output is longer than what is kept; the rest is missing]\n";
 
 impl Log {
+    /// A log of up to so many bytes.
+    pub(crate) fn bounded(max: u64) -> Self {
+        let state = Mutex::default();
+        Self { state, max }
+    }
+
+    /// Forgets what is beyond so many bytes, and takes nothing more. Not while something is appended.
+    pub(crate) fn cut(&self, len: u64) {
+        let mut state = self.state();
+        state.full = true;
+        if state.len <= len {
+            return;
+        }
+        state.len = len;
+        state
+            .memory
+            .truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        if let Some(Err(error)) = state.file.as_ref().map(|file| file.set_len(len)) {
+            warn!(%error, "the end of a log was not freed");
+        }
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
     }
@@ -42,7 +71,7 @@ impl Log {
                 return;
             }
             let mut bytes = bytes;
-            if state.len + bytes.len() as u64 > limits::SPILL {
+            if state.len + bytes.len() as u64 > self.max {
                 state.full = true;
                 bytes = Bytes::from_static(FULL);
             }

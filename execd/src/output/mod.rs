@@ -30,7 +30,7 @@ pub(crate) use self::{
     log::Log,
     outcome::{End, Outcome},
     pipe::{Pipe, Pipes},
-    pump::{Pump, Sink},
+    pump::{Pump, Sink, Subject},
     spool::Spool,
     stream::{Output, Run, response},
 };

@@ -26,6 +26,15 @@ pub(crate) enum End {
     },
     /// It never ran.
     NotStarted(String),
+    /// It failed, in words of its own.
+    Failed {
+        /// Class of the error.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// For people.
+        reason: String,
+    },
 }
 
 impl Outcome {
@@ -57,7 +66,7 @@ impl End {
             } => {
                 vec![exit.to_string(), format!("timeout after {limit:?}")]
             }
-            Self::NotStarted(reason) => vec![reason.clone()],
+            Self::NotStarted(reason) | Self::Failed { reason, .. } => vec![reason.clone()],
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Moving a process's output from its pipes to where it is read, and telling its end.
 
 use std::{
+    future::Future,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use super::{
     End, Log, Outcome, Outputs, Pipe,
     spool::{Chunk, Source, Spool},
 };
-use crate::process::Process;
+use crate::process::{Exit, Process};
 
 /// Where the output goes.
 #[derive(Clone, Debug)]
@@ -39,16 +40,34 @@ impl Sink {
     }
 }
 
+/// What has output and ends: a process, or something like one.
+pub(crate) trait Subject: Clone + Send + Sync + 'static {
+    /// Waits for its end. All that it wrote before is in its pipes then.
+    fn exited(&self) -> impl Future<Output = Exit> + Send;
+    /// Brings its end about.
+    fn end(&self);
+}
+
+impl Subject for Process {
+    fn exited(&self) -> impl Future<Output = Exit> + Send {
+        Self::exited(self)
+    }
+
+    fn end(&self) {
+        self.kill_tree();
+    }
+}
+
 /// One process with its output.
-pub(crate) struct Pump {
-    pub(crate) process: Process,
+pub(crate) struct Pump<S = Process> {
+    pub(crate) process: S,
     pub(crate) sink: Sink,
     pub(crate) pipes: Vec<Pipe>,
     pub(crate) began: Instant,
     pub(crate) timeout: Option<Duration>,
 }
 
-impl Pump {
+impl<S: Subject> Pump<S> {
     /// Moves output until the process ended and everything it wrote is in the sink.
     pub(crate) async fn until_end(&mut self) -> Outcome {
         let end = self.until_exit().await;
@@ -90,7 +109,7 @@ impl Pump {
                 exit = &mut exited => return End::Exited { exit, timed_out },
                 () = &mut alarm, if timed_out.is_none() => {
                     timed_out = self.timeout;
-                    process.kill_tree();
+                    process.end();
                     continue;
                 }
             };
@@ -108,8 +127,7 @@ impl Pump {
             return;
         }
         let Some(_permit) = outputs.may_linger() else {
-            let pid = self.process.pid().as_raw_nonzero();
-            warn!(pid, "too many ended commands hold pipes open; closing");
+            warn!("too many ended commands hold pipes open; closing");
             return;
         };
         let log = match &self.sink {

@@ -191,9 +191,10 @@ fn last_event(out: &mut Vec<u8>, outcome: &Outcome) {
         frame::complete(out, outcome.took.as_millis(), outcome.at);
         return;
     }
-    let value = match &outcome.end {
-        End::Exited { exit, .. } => exit.wire_code().to_string(),
-        End::NotStarted(reason) => reason.clone(),
+    let (name, value) = match &outcome.end {
+        End::Exited { exit, .. } => (COMMAND_ERROR, exit.wire_code().to_string()),
+        End::NotStarted(reason) => (COMMAND_ERROR, reason.clone()),
+        End::Failed { name, value, .. } => (*name, value.clone()),
     };
-    frame::error(out, COMMAND_ERROR, &value, &reasons, outcome.at);
+    frame::error(out, name, &value, &reasons, outcome.at);
 }

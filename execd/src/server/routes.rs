@@ -9,7 +9,9 @@ use axum::{
 use http::StatusCode;
 
 use super::{Token, guard::guard};
-use crate::{app::App, command::api as command, file, file_worker, metrics, proxy, pty, session};
+use crate::{
+    app::App, command::api as command, file, file_worker, isolated, metrics, proxy, pty, session,
+};
 
 /// All routes behind the guard.
 pub fn router(app: App, token: Token) -> Router {
@@ -21,6 +23,7 @@ pub fn router(app: App, token: Token) -> Router {
         .route("/command/{id}/logs", get(command::logs))
         .merge(file::routes())
         .merge(file_worker::routes())
+        .merge(isolated::routes())
         .merge(metrics::routes())
         .merge(proxy::routes())
         .merge(pty::routes())

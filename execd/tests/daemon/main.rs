@@ -10,6 +10,7 @@ mod file;
 mod hook;
 mod identity;
 mod init;
+mod isolated;
 mod log;
 mod output;
 mod proxy;

@@ -1,0 +1,123 @@
+//! What this sandbox can do (contract: execd A4.6), found out by doing it once.
+
+use osb_protocol::execd::isolated::{Hardening, IsolationCapabilities, Layer, LayerState};
+use rustix::process::getpid;
+
+use super::{
+    link::{Link, StartError},
+    plan::{Mode, Overlay, Plan, Refusal},
+};
+use crate::{app::App, identity::Credentials, limits};
+
+/// Whether sessions of either kind can be made, or why not.
+#[derive(Clone, Debug)]
+pub(super) struct Probed {
+    pub(super) setpriv: Result<(), String>,
+    pub(super) userns: Result<(), String>,
+}
+
+impl Probed {
+    /// Whether any can.
+    pub(super) fn any(&self) -> bool {
+        self.setpriv.is_ok() || self.userns.is_ok()
+    }
+
+    /// Why none can.
+    pub(super) fn why(&self) -> Option<String> {
+        match (&self.setpriv, &self.userns) {
+            (Err(setpriv), Err(userns)) if setpriv == userns => Some(setpriv.clone()),
+            (Err(setpriv), Err(userns)) => Some(format!("setpriv: {setpriv}; userns: {userns}")),
+            _ => None,
+        }
+    }
+}
+
+/// Tries both, once.
+pub(super) async fn probe(app: &App) -> &Probed {
+    app.isolated
+        .probed()
+        .get_or_init(|| async {
+            Probed {
+                setpriv: attempt(app, false).await,
+                userns: attempt(app, true).await,
+            }
+        })
+        .await
+}
+
+async fn attempt(app: &App, userns: bool) -> Result<(), String> {
+    let own = Credentials::own();
+    let config = app.isolated.config();
+    let plan = Plan {
+        // Any directory that every image has.
+        overlays: vec![Overlay {
+            path: "/etc".into(),
+            mode: Mode::InMemory,
+        }],
+        binds: Vec::new(),
+        own_tmp: true,
+        share_net: true,
+        upper_root: None,
+        uid: own.uid,
+        gid: own.gid,
+        userns,
+        outside: (own.uid, own.gid),
+        deny: config.seccomp.deny.clone(),
+        processes: limits::ISOLATED_PROCESSES,
+    };
+    match Link::start(app, &plan).await {
+        Ok(link) => {
+            link.end().await;
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// As clients are told.
+pub(super) async fn told(app: &App) -> IsolationCapabilities {
+    let probed = probe(app).await;
+    let layer = |state, message: Option<&str>| Layer {
+        state,
+        message: message.map(str::to_owned),
+    };
+    let off = || layer(LayerState::Disabled, Some("not in this release"));
+    IsolationCapabilities {
+        available: probed.any(),
+        isolator: "execd".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        setpriv_available: probed.setpriv.is_ok(),
+        userns_available: probed.userns.is_ok(),
+        commit_supported: true,
+        diff_supported: true,
+        message: probed.why(),
+        hardening: Hardening {
+            init_mode: init_mode().to_owned(),
+            signal_shield: false,
+            cap_drop: off(),
+            seccomp: match probed.any() {
+                true => layer(LayerState::Active, None),
+                false => layer(LayerState::Unsupported, Some("no sessions, no filter")),
+            },
+            landlock: off(),
+            ebpf: off(),
+        },
+    }
+}
+
+/// How orphans come to us, if they do.
+fn init_mode() -> &'static str {
+    match rustix::process::child_subreaper() {
+        _ if getpid().is_init() => "pid1",
+        Ok(Some(_)) => "subreaper",
+        _ => "none",
+    }
+}
+
+/// What kind of failure it is to clients.
+pub(super) fn refusal(error: &StartError) -> Option<Refusal> {
+    match error {
+        StartError::Refused { why, .. } => Some(*why),
+        StartError::Ended | StartError::System(_) => None,
+    }
+}

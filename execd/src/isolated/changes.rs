@@ -1,0 +1,145 @@
+//! Telling, applying and throwing away what a session changed.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use http::StatusCode;
+use osb_protocol::execd::{
+    code,
+    isolated::{IsolatedChangesSettled, IsolatedDiff},
+};
+use tracing::info;
+
+use super::{commit, diff, session::Session, store::unavailable};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    file::blocking,
+};
+
+/// What to do with changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Commit,
+    Discard,
+}
+
+/// `GET /v1/isolated/session/{id}/diff`.
+pub(super) async fn tell(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> ApiResult<Json<IsolatedDiff>> {
+    let session = app.isolated.get(&id)?;
+    Ok(Json(of(&session).await?))
+}
+
+async fn of(session: &Session) -> ApiResult<IsolatedDiff> {
+    let slots = session.slots();
+    if slots.is_empty() {
+        return Err(ApiError::invalid("session has no upper directory"));
+    }
+    blocking(move || {
+        let mut found = IsolatedDiff::default();
+        for (path, slot) in slots {
+            diff::diff(&slot.upper, &path, &mut found).map_err(|error| {
+                ApiError::runtime(format!("error comparing {}: {error}", path.display()))
+            })?;
+        }
+        found
+            .changes
+            .sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    })
+    .await
+}
+
+/// `POST /v1/isolated/session/{id}/commit`.
+pub(super) async fn commit(
+    app: State<App>,
+    id: Path<String>,
+) -> ApiResult<Json<IsolatedChangesSettled>> {
+    settle(app, id, What::Commit).await
+}
+
+/// `POST /v1/isolated/session/{id}/discard`.
+pub(super) async fn discard(
+    app: State<App>,
+    id: Path<String>,
+) -> ApiResult<Json<IsolatedChangesSettled>> {
+    settle(app, id, What::Discard).await
+}
+
+/// Waits for the run under way, and goes on when the client leaves: half of it is nothing.
+async fn settle(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    what: What,
+) -> ApiResult<Json<IsolatedChangesSettled>> {
+    let session = app.isolated.get(&id)?;
+    let task = app.clone();
+    let settled = app.tasks.spawn("isolated changes", async move {
+        let _busy = session.busy();
+        let _turn = tokio::select! {
+            turn = session.turn.lock() => turn,
+            () = session.deleted.cancelled() => return Err(unavailable("session terminated")),
+        };
+        settled(&task, &session, what).await
+    });
+    let changes = settled
+        .await
+        .unwrap_or_else(|_| Err(ApiError::runtime("internal error")))?;
+    Ok(Json(IsolatedChangesSettled { changes }))
+}
+
+async fn settled(app: &App, session: &Arc<Session>, what: What) -> ApiResult<usize> {
+    if session.background_active() {
+        let message = "background runs are active: their files would be lost";
+        return Err(ApiError::new(
+            StatusCode::CONFLICT,
+            code::RUNTIME_ERROR,
+            message,
+        ));
+    }
+    // Nothing that it misses may be lost.
+    let found = of(session).await?;
+    let max = app.isolated.config().diff_max_bytes;
+    if what == What::Commit && max > 0 && diff::bytes(&found) > max {
+        let message = format!("the changes are larger than diff_max_bytes, which is {max}");
+        return Err(ApiError::invalid(message));
+    }
+    if found.changes.is_empty() {
+        return Ok(0);
+    }
+    let slots = session.slots();
+    let work = async || {
+        blocking(move || {
+            let failed = |error: std::io::Error| {
+                ApiError::runtime(format!("error applying changes: {error}"))
+            };
+            if what == What::Commit {
+                slots
+                    .iter()
+                    .try_for_each(|(path, slot)| commit::apply(&slot.upper, path))
+                    .map_err(failed)?;
+            }
+            // Only after everything was applied, so that it can be tried again.
+            slots
+                .iter()
+                .try_for_each(|(_, slot)| slot.clear())
+                .map_err(failed)
+        })
+        .await
+    };
+    let done = session.between(app, work).await;
+    done.map_err(|error| unavailable(format!("session terminated: {error}")))??;
+    info!(
+        id = session.id,
+        ?what,
+        changes = found.changes.len(),
+        "changes settled"
+    );
+    Ok(found.changes.len())
+}

@@ -1,0 +1,104 @@
+//! What a session changed: the difference between an upper directory and what lies below it, in
+//! the form in which the kernel keeps it.
+
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::Path,
+};
+
+use osb_protocol::execd::{
+    file::FileKind,
+    isolated::{ChangeKind, IsolatedChange, IsolatedDiff},
+};
+
+use super::overlay::{is_opaque, is_whiteout};
+use crate::limits;
+
+/// Adds the changes of one overlay, by path.
+pub(super) fn diff(upper: &Path, lower: &Path, to: &mut IsolatedDiff) -> io::Result<()> {
+    directory(upper, Some(lower), lower, to)
+}
+
+/// One directory. `lower` is what shines through it, if anything does; `shown` is its path in the
+/// session.
+fn directory(
+    upper: &Path,
+    lower: Option<&Path>,
+    shown: &Path,
+    to: &mut IsolatedDiff,
+) -> io::Result<()> {
+    let mut names: Vec<_> = fs::read_dir(upper)?
+        .map(|entry| entry.map(|entry| (entry.file_name(), true)))
+        .collect::<io::Result<_>>()?;
+    // Under a directory that hides everything below, what was there and is not any more is gone.
+    if let Some(lower) = lower.filter(|_| is_opaque(upper)) {
+        for entry in fs::read_dir(lower)? {
+            let name = entry?.file_name();
+            if upper.join(&name).symlink_metadata().is_err() {
+                names.push((name, false));
+            }
+        }
+    }
+    names.sort();
+    for (name, present) in names {
+        let (above, path) = (upper.join(&name), shown.join(&name));
+        let below = lower.map(|lower| lower.join(&name));
+        let before = below
+            .as_ref()
+            .and_then(|below| below.symlink_metadata().ok());
+        // The session may change it at this moment.
+        let now = above.symlink_metadata().ok().filter(|_| present);
+        let now = now.filter(|now| !is_whiteout(now));
+        match (before, now) {
+            (None, None) => {}
+            (Some(_), None) => push(&path, ChangeKind::Deleted, None, to),
+            (before, Some(now)) if now.is_dir() => {
+                let shines = before.as_ref().is_some_and(fs::Metadata::is_dir);
+                let same = |before: &fs::Metadata| {
+                    let facts = |meta: &fs::Metadata| (meta.mode(), meta.uid(), meta.gid());
+                    facts(before) == facts(&now)
+                };
+                match &before {
+                    None => push(&path, ChangeKind::Added, Some(&now), to),
+                    Some(before) if same(before) => {}
+                    Some(_) => push(&path, ChangeKind::Modified, Some(&now), to),
+                }
+                match directory(&above, below.as_deref().filter(|_| shines), &path, to) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    told => told?,
+                }
+            }
+            (Some(_), Some(now)) => push(&path, ChangeKind::Modified, Some(&now), to),
+            (None, Some(now)) => push(&path, ChangeKind::Added, Some(&now), to),
+        }
+    }
+    Ok(())
+}
+
+fn push(path: &Path, change: ChangeKind, now: Option<&fs::Metadata>, to: &mut IsolatedDiff) {
+    if to.changes.len() >= limits::ENTRIES {
+        to.truncated = true;
+        return;
+    }
+    let kind = now.map(|meta| {
+        let kind = meta.file_type();
+        match () {
+            () if kind.is_dir() => FileKind::Directory,
+            () if kind.is_symlink() => FileKind::Symlink,
+            () if kind.is_fifo() || kind.is_socket() => FileKind::Other,
+            () => FileKind::File,
+        }
+    });
+    to.changes.push(IsolatedChange {
+        path: path.to_string_lossy().into_owned(),
+        change,
+        kind,
+        size: now.filter(|meta| meta.is_file()).map(fs::Metadata::len),
+    });
+}
+
+/// Bytes of all files of a list of changes.
+pub(super) fn bytes(diff: &IsolatedDiff) -> u64 {
+    diff.changes.iter().filter_map(|change| change.size).sum()
+}

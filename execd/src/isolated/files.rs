@@ -1,0 +1,135 @@
+//! Files of a session (contract: execd A5): requests are handed to a process inside, which serves
+//! them with the routes that serve the sandbox's own files.
+
+use axum::{
+    body::Body,
+    extract::{Path, Request, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderName, Method, Uri, header};
+use http_body_util::BodyExt;
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use osb_forward::after_segments;
+use osb_protocol::{
+    execd::file::Move,
+    headers::{API_KEY, EXECD_ACCESS_TOKEN},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{quota, session::Session, store::unavailable, view::View};
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    json,
+};
+
+/// What concerns the connection to the client or proves who the client is.
+static NOT_PASSED_ON: [HeaderName; 9] = [
+    HeaderName::from_static(EXECD_ACCESS_TOKEN),
+    HeaderName::from_static(API_KEY),
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::CONNECTION,
+    header::EXPECT,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Segments in front of the route: `v1`, `isolated`, `session` and the id.
+const SEGMENTS: usize = 4;
+
+/// Every route of files and directories.
+pub(super) async fn serve(
+    State(app): State<App>,
+    Path(parameters): Path<Vec<(String, String)>>,
+    request: Request,
+) -> ApiResult<Response> {
+    let id = parameters.iter().find(|(name, _)| name == "id");
+    let session = app.isolated.get(id.map_or("", |(_, id)| id))?;
+    let target: Uri = after_segments(request.uri(), SEGMENTS).into();
+    let writes = request.method() != Method::GET;
+    let follows = matches!(
+        target.path(),
+        "/files/download" | "/files/upload" | "/files/permissions" | "/files/replace"
+    ) || (target.path() == "/directories" && request.method() == Method::POST);
+    let view = session.view(writes, follows);
+    if writes && request.method() != Method::DELETE {
+        quota::check(&app).await?;
+    }
+    let mut request = match target.path() {
+        "/files/mv" => within_one_overlay(request, &view).await?,
+        _ => request,
+    };
+    *request.uri_mut() = match target.path() {
+        // One of the official calls needs the counts and does not ask for them.
+        "/files/replace" => Uri::from_static("/files/replace?verbose=true"),
+        _ => target,
+    };
+    for name in &NOT_PASSED_ON {
+        request.headers_mut().remove(name);
+    }
+    forward(&app, &session, view, request).await
+}
+
+/// Nothing is moved from one overlay to another.
+async fn within_one_overlay(request: Request, view: &View) -> ApiResult<Request> {
+    let (head, body) = request.into_parts();
+    let body = json::bytes(body).await?;
+    for Move { src, dest } in json::list::<Move>(&body)? {
+        let ((from, _), (to, _)) = (view.locate(&src)?, view.locate(&dest)?);
+        if from != to {
+            let message = format!("{src} and {dest} are in different overlays");
+            return Err(ApiError::invalid(message));
+        }
+    }
+    Ok(Request::from_parts(head, Body::from(body)))
+}
+
+async fn forward(
+    app: &App,
+    session: &Session,
+    view: View,
+    request: Request,
+) -> ApiResult<Response> {
+    let over =
+        |why: &dyn std::fmt::Display| unavailable(format!("session files unavailable: {why}"));
+    let link = session
+        .link()
+        .await
+        .ok_or_else(|| over(&"the session is over"))?;
+    let socket = link.files(view).map_err(|error| over(&error))?;
+    let handshake = http1::handshake(TokioIo::new(socket)).await;
+    let (mut sender, connection) = handshake.map_err(|error| over(&error))?;
+    let wanted = CancellationToken::new();
+    // Dropped with this function when the client leaves, else with the body of the answer.
+    let until_then = wanted.clone().drop_guard();
+    app.tasks.spawn("isolated files", async move {
+        tokio::select! {
+            // What went wrong shows in the answer.
+            _ended = connection => {}
+            () = wanted.cancelled() => {}
+        }
+    });
+    let response = sender.send_request(request).await.map_err(|error| {
+        warn!(id = session.id, %error, "a file worker ended without an answer");
+        over(&"its worker ended without an answer")
+    })?;
+    Ok(answer(response, until_then))
+}
+
+/// The worker's answer; the worker is wanted until its end.
+fn answer(response: http::Response<Incoming>, wanted: impl Send + 'static) -> Response {
+    let mut response = response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _wanted = &wanted;
+            frame
+        }))
+    });
+    for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
+        response.headers_mut().remove(name);
+    }
+    response.into_response()
+}

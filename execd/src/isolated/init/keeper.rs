@@ -1,0 +1,227 @@
+//! The process in front of one run. Everything that the run starts descends from it, also what
+//! goes its own ways, so that all of it, and nothing else, can be ended.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{fs::FileExt, net::UnixStream, process::CommandExt},
+    },
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use nix::{
+    sys::wait::WaitStatus,
+    unistd::{Pid, getpid},
+};
+use rustix::{
+    fs::{Access, accessat},
+    process::{DumpableBehavior, Signal, kill_process, set_child_subreaper, set_dumpable_behavior},
+};
+
+use super::serve::{children, ended, wait};
+use crate::{
+    isolated::{
+        plan::{Order, Told},
+        shell::{Files, wrapper},
+        wire,
+    },
+    limits,
+    process::{shell, tree},
+};
+
+/// Runs what the order says, and stays until nothing of it is left.
+pub(super) fn keep(fds: Vec<OwnedFd>) -> io::Result<()> {
+    let mut fds = fds.into_iter();
+    let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let order: Order = wire::unpacked(fds.next().ok_or_else(short)?)?;
+    let control = UnixStream::from(fds.next().ok_or_else(short)?);
+    let (stdout, stderr) = (fds.next().ok_or_else(short)?, fds.next().ok_or_else(short)?);
+    set_child_subreaper(Some(rustix::process::getpid()))?;
+    // The shell reads and writes its state by way of our descriptors, so that nothing of that is
+    // open in what it starts.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    let children = children()?;
+    if let Some(path) = &order.writable
+        && accessat(
+            rustix::fs::CWD,
+            path,
+            Access::WRITE_OK | Access::EXEC_OK,
+            rustix::fs::AtFlags::EACCESS,
+        )
+        .is_err()
+    {
+        return tell(&control, &Told::NotWritable);
+    }
+    let (shell, _files) = match start(&order, [stdout, stderr], fds) {
+        Ok(started) => started,
+        Err(error) => return tell(&control, &Told::NotStarted(error.to_string())),
+    };
+    tell(&control, &Told::Started)?;
+    let mut running = true;
+    loop {
+        let (message, reap) = wait(&control, &children)?;
+        if reap {
+            while let Some(status) = ended() {
+                if status.pid() == Some(shell)
+                    && let Some(told) = how(status)
+                {
+                    running = false;
+                    // The daemon may not want to know any more.
+                    let _nobody = tell(&control, &told);
+                }
+            }
+        }
+        if !running && alone() {
+            return Ok(());
+        }
+        if message {
+            match read(&control) {
+                Some(wire::INTERRUPT) => signal(Signal::INT),
+                Some(wire::TERMINATE) => signal(Signal::TERM),
+                Some(wire::KILL) => signal(Signal::KILL),
+                // Nobody can ask for anything any more; what the run left behind goes on.
+                None if !running => break,
+                None => signal(Signal::KILL),
+                Some(_) => {}
+            }
+        }
+    }
+    drop(control);
+    while !alone() {
+        let _one = nix::sys::wait::waitpid(None, None);
+    }
+    Ok(())
+}
+
+fn read(mut control: &UnixStream) -> Option<u8> {
+    let mut what = [0];
+    control.read_exact(&mut what).ok()?;
+    Some(what[0])
+}
+
+/// Whether everything that the run started has ended.
+fn alone() -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, flags) == Err(nix::errno::Errno::ECHILD)
+}
+
+fn tell(mut control: &UnixStream, told: &Told) -> io::Result<()> {
+    let mut line = serde_json::to_vec(told)?;
+    line.push(b'\n');
+    control.write_all(&line)
+}
+
+fn how(status: WaitStatus) -> Option<Told> {
+    match status {
+        WaitStatus::Exited(_, code) => Some(Told::Exited(code)),
+        WaitStatus::Signaled(_, signal, core) => Some(Told::Signalled {
+            number: signal as i32,
+            core,
+        }),
+        _ => None,
+    }
+}
+
+/// Signals everything in the run. To kill is to leave nothing, however fast it forks: what is
+/// killed cannot fork again, so the rounds come to an end.
+fn signal(signal: Signal) {
+    loop {
+        let all = tree::descendants(rustix::process::getpid());
+        for pid in &all {
+            let _gone = kill_process(*pid, signal);
+        }
+        let living = |pid: &&rustix::process::Pid| !is_zombie(**pid);
+        if signal != Signal::KILL || all.iter().filter(living).count() == 0 {
+            return;
+        }
+    }
+}
+
+fn is_zombie(pid: rustix::process::Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    let stat = stat.unwrap_or_default();
+    stat.rsplit(')')
+        .next()
+        .is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z") || rest.starts_with(" X"))
+}
+
+/// Starts the shell. The files it reads stay open as long as it may read them.
+fn start(
+    order: &Order,
+    [stdout, stderr]: [OwnedFd; 2],
+    mut fds: impl Iterator<Item = OwnedFd>,
+) -> io::Result<(Pid, Vec<File>)> {
+    let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let program = shell(order.search.as_deref())?;
+    let bash = program.ends_with("bash");
+    let mut code = wire::memory()?;
+    code.write_all(order.code.as_bytes())?;
+    let mut before = wire::memory()?;
+    if order.restore {
+        copy(&File::from(fds.next().ok_or_else(short)?), &mut before)?;
+    }
+    let (kept, options) = (wire::memory()?, wire::memory()?);
+    let files = Files {
+        keeper: getpid().as_raw(),
+        code: code.as_raw_fd(),
+        before: before.as_raw_fd(),
+        kept: kept.as_raw_fd(),
+        options: options.as_raw_fd(),
+    };
+    before.write_all(files.injected(&order.envs, bash).as_bytes())?;
+    let mut open = vec![code, before, kept, options];
+    let mut state = None;
+    if order.report {
+        let file = File::from(fds.next().ok_or_else(short)?);
+        state = Some(file.as_raw_fd());
+        open.push(file);
+    }
+    let mut command = Command::new(&program);
+    command.arg0(if bash { "bash" } else { "sh" });
+    if bash {
+        command.args(["--noprofile", "--norc"]);
+    }
+    command.arg("-c").arg(wrapper(&files, state, bash));
+    let odd = order
+        .envs
+        .iter()
+        .filter(|(name, _)| !crate::isolated::shell::is_name(name));
+    command
+        .env_clear()
+        .envs(order.variables.iter().map(|(name, value)| (name, value)))
+        .envs(odd.map(|(name, value)| (name, value)))
+        .current_dir(existing(&order.cwd))
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr)
+        .process_group(0);
+    let child = command.spawn()?;
+    let pid = i32::try_from(child.id()).expect("process ids of Linux are positive 32-bit numbers");
+    Ok((Pid::from_raw(pid), open))
+}
+
+/// Copies a file that others read at the same time, through the same description.
+fn copy(from: &File, to: &mut File) -> io::Result<()> {
+    let mut piece = vec![0; limits::READ_CHUNK];
+    let mut at = 0;
+    loop {
+        let len = from.read_at(&mut piece, at)?;
+        if len == 0 {
+            return Ok(());
+        }
+        to.write_all(&piece[..len])?;
+        at += len as u64;
+    }
+}
+
+/// A directory may be gone since it was named.
+fn existing(cwd: &Path) -> &Path {
+    match cwd.is_dir() {
+        true => cwd,
+        false => Path::new("/"),
+    }
+}

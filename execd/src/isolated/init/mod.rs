@@ -1,0 +1,211 @@
+//! The init of a session: this program once more, alone in new namespaces.
+//!
+//! ```text
+//!   daemon ══socket══▶ outer ──fork──▶ init, process 1 of the session
+//!                      │ makes          │ 1. mounts, identity, filter: then it has no rights left
+//!                      │ namespaces     │ 2. says that it is ready
+//!                      │                ├─fork─▶ keeper ─▶ shell and what it starts    per run
+//!                      └─ waits         └─fork─▶ file worker                           per connection
+//! ```
+//!
+//! Nothing here has more rights than the code of the users that it runs. When the socket closes,
+//! because the session was deleted or the daemon died, init ends, and the kernel ends everything
+//! else in the namespace.
+
+mod files;
+mod keeper;
+mod mounts;
+mod network;
+mod privileges;
+mod seccomp;
+mod serve;
+mod syscalls;
+
+use std::{
+    fs, io,
+    io::Write,
+    os::{fd::AsFd, unix::net::UnixStream},
+};
+
+use nix::{
+    sys::wait::{WaitStatus, waitpid},
+    unistd::{ForkResult, fork},
+};
+use rustix::{
+    process::{
+        DumpableBehavior, Signal, getegid, geteuid, set_dumpable_behavior,
+        set_parent_process_death_signal,
+    },
+    thread::UnshareFlags,
+};
+
+use super::{
+    plan::{Plan, Ready, Refusal},
+    wire,
+};
+
+/// First argument of the program when it is a session's init.
+pub const SUBCOMMAND: &str = "isolated-init";
+
+/// Host name inside (contract: execd A6.2).
+const HOST_NAME: &[u8] = b"sandbox";
+
+/// Why a session cannot be set up.
+#[derive(Debug)]
+struct Failure {
+    why: Refusal,
+    message: String,
+}
+
+impl Failure {
+    fn new(why: Refusal, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { why, message }
+    }
+}
+
+/// Sets up the session that is described on the socket at standard input, and is its init until
+/// the socket closes. To be called before the process has a second thread.
+///
+/// # Errors
+/// When the socket says nothing that makes sense. Everything else is told there.
+pub fn run() -> io::Result<()> {
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "no plan on standard input");
+    let (what, mut fds) = wire::receive(&socket)?.ok_or_else(odd)?;
+    let plan = fds.pop().filter(|_| what == wire::PLAN).ok_or_else(odd)?;
+    let plan: Plan = wire::unpacked(plan)?;
+    silence()?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    if let Err(failure) = make_namespaces(&plan) {
+        return tell(&socket, &refused(failure));
+    }
+    #[expect(unsafe_code, reason = "only a child is in the new namespace")]
+    // SAFETY: this process has one thread, so the child has everything that it could need.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => {
+            drop(socket);
+            // Nothing else is to be waited for here.
+            while !matches!(
+                waitpid(child, None),
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+                    | Err(nix::errno::Errno::ECHILD)
+            ) {}
+            Ok(())
+        }
+        ForkResult::Child => first(&plan, socket),
+    }
+}
+
+/// Standard input is not for those who come after.
+fn silence() -> io::Result<()> {
+    let null = fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(())
+}
+
+/// Process 1 of the session.
+fn first(plan: &Plan, socket: UnixStream) -> io::Result<()> {
+    let ready = match set_up(plan) {
+        Ok(without) => Ready::Yes { without },
+        Err(failure) => {
+            return tell(&socket, &refused(failure));
+        }
+    };
+    tell(&socket, &ready)?;
+    serve::serve(&socket)
+}
+
+fn refused(Failure { why, message }: Failure) -> Ready {
+    Ready::No { why, message }
+}
+
+fn tell(mut socket: &UnixStream, ready: &Ready) -> io::Result<()> {
+    let mut line = serde_json::to_vec(ready)?;
+    line.push(b'\n');
+    socket.write_all(&line)
+}
+
+fn make_namespaces(plan: &Plan) -> Result<(), Failure> {
+    if plan.userns {
+        let made = unshare(UnshareFlags::NEWUSER).and_then(|()| map_identity(plan));
+        made.map_err(|error| {
+            let text = format!("cannot make a user namespace: {error}");
+            Failure::new(Refusal::Identity, text)
+        })?;
+    }
+    let mut flags = UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWCGROUP;
+    if !plan.share_net {
+        flags |= UnshareFlags::NEWNET;
+    }
+    unshare(flags).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "; it takes the capability SYS_ADMIN and no filter against it \
+                 (extension bootstrap.execd.isolation)"
+            }
+            _ => "",
+        };
+        let text = format!("cannot make namespaces: {error}{hint}");
+        Failure::new(Refusal::Namespaces, text)
+    })
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "there is no other way into new namespaces")]
+    // SAFETY: descriptors stay shared; this process has one thread.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+/// Makes the outer identity appear as the wanted one inside, and no other.
+fn map_identity(plan: &Plan) -> io::Result<()> {
+    // The namespace changed what we are called, so the outside must have been asked before; the
+    // kernel knows it as the owner of the maps.
+    let (uid, gid) = plan.outside;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{} {uid} 1", plan.uid))?;
+    fs::write("/proc/self/gid_map", format!("{} {gid} 1", plan.gid))
+}
+
+/// Everything from being alone to being nobody special.
+fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
+    let mut without = mounts::set_up(plan)?;
+    let failed = |error: rustix::io::Errno| {
+        Failure::new(
+            Refusal::Namespaces,
+            format!("cannot set the host name: {error}"),
+        )
+    };
+    rustix::system::sethostname(HOST_NAME).map_err(failed)?;
+    if !plan.share_net
+        && let Err(error) = network::loopback_up()
+    {
+        without.push(format!("the loopback interface is down: {error}"));
+    }
+    privileges::disarm_root();
+    privileges::assume(plan).map_err(|errno| {
+        let text = format!(
+            "cannot become uid {} and gid {}: {errno}: it takes the capabilities SETUID and SETGID",
+            plan.uid, plan.gid
+        );
+        Failure::new(Refusal::Identity, text)
+    })?;
+    privileges::drop_all(plan).map_err(|error| {
+        let text = format!("cannot give up privileges: {error}");
+        Failure::new(Refusal::Namespaces, text)
+    })?;
+    let hide = || -> rustix::io::Result<()> {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        set_parent_process_death_signal(Some(Signal::KILL))
+    };
+    hide().map_err(|errno| Failure::new(Refusal::Namespaces, errno.to_string()))?;
+    debug_assert_eq!(
+        (geteuid().as_raw(), getegid().as_raw()),
+        (plan.uid, plan.gid)
+    );
+    Ok(without)
+}

@@ -1,0 +1,425 @@
+//! What a session sees of the sandbox's files (contract: execd A6.2).
+//!
+//! ```text
+//!   before  the trees that are mounted later are taken aside
+//!   then    everything there is becomes read-only
+//!   then    /tmp, /run, /dev, the overlays and what is bound are put on top, /proc at the end
+//! ```
+//!
+//! All of this happens in a mount namespace of the session, so nothing has to be moved elsewhere:
+//! what is covered stays covered, because nobody inside may unmount. Sources are handed to the
+//! kernel as descriptors, so no path needs quoting and nobody can exchange one in between.
+
+use std::{
+    fmt::Display,
+    fs, io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::libc;
+use rustix::{
+    fs::{CWD, Mode as FileMode, OFlags, open},
+    io::Errno,
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
+        MoveMountFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string,
+        fsmount, fsopen, mount, mount_bind, mount_change, move_mount, open_tree,
+    },
+};
+
+use super::Failure;
+use crate::isolated::plan::{Mode, Overlay, Plan, Refusal};
+
+/// Devices that a session gets.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Links in `/dev` that programs expect.
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// Where root may write without any capability, though it concerns the whole machine.
+const READ_ONLY_IN_PROC: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
+/// What tells of the whole machine.
+const HIDDEN_IN_PROC: [&str; 7] = [
+    "acpi",
+    "asound",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "scsi",
+    "timer_list",
+];
+
+/// While trees are taken aside: a directory that every container has and that is replaced anyway.
+const STAGE: &str = "/dev";
+
+/// A tree that was taken aside.
+struct Aside {
+    tree: OwnedFd,
+    path: PathBuf,
+    directory: bool,
+    readonly: bool,
+    /// What it is in the request.
+    member: String,
+}
+
+/// Makes the session's view. Says what could not be had and is not needed.
+pub(super) fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
+    let everything = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    mount_change("/", everything).map_err(no_mounts("make mounts private"))?;
+    let devices = DEVICES
+        .iter()
+        .filter_map(|name| Some((name, tree(Path::new("/dev").join(name)).ok()?)))
+        .collect::<Vec<_>>();
+    let shared_tmp = (!plan.own_tmp && Path::new("/tmp").is_dir())
+        .then(|| tree("/tmp"))
+        .transpose()
+        .map_err(no_mounts("bind /tmp"))?;
+    let aside = aside(plan)?;
+
+    read_only_everywhere()?;
+    let own = |path: &str| {
+        plan.overlays
+            .iter()
+            .all(|overlay| overlay.path != Path::new(path))
+    };
+    let is_directory = |path: &str| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    if own("/tmp") && is_directory("/tmp") {
+        match &shared_tmp {
+            Some(tree) => put(tree, Path::new("/tmp")).map_err(no_mounts("bind /tmp"))?,
+            None => memory("/tmp", "mode=1777").map_err(no_mounts("mount /tmp"))?,
+        }
+    }
+    if own("/run") && is_directory("/run") {
+        memory("/run", "mode=0755").map_err(no_mounts("mount /run"))?;
+        // In a user namespace it belongs to the session anyway.
+        let _same = chown("/run", Some(plan.uid), Some(plan.gid));
+    }
+    dev(&devices)?;
+    for entry in aside {
+        let told = |error: io::Error| {
+            let (member, path) = (&entry.member, entry.path.display());
+            Failure::new(Refusal::Missing, format!("{member}: {path}: {error}"))
+        };
+        make_point(&entry, plan).map_err(told)?;
+        put(&entry.tree, &entry.path).map_err(|errno| told(errno.into()))?;
+        if entry.readonly {
+            read_only(&entry.path).map_err(no_mounts("make a mount read-only"))?;
+        }
+    }
+    if let Some(root) = plan.upper_root.as_ref().filter(|root| root.is_dir()) {
+        memory(root, "mode=0555,size=4k,nr_inodes=2").map_err(no_mounts("cover the uppers"))?;
+    }
+    let mut without = Vec::new();
+    proc(plan, &mut without)?;
+    rustix::process::chdir("/").map_err(no_mounts("change to the root"))?;
+    Ok(without)
+}
+
+fn no_mounts<E: Display>(what: &'static str) -> impl Fn(E) -> Failure {
+    move |error| Failure::new(Refusal::Namespaces, format!("cannot {what}: {error}"))
+}
+
+/// A copy of what is mounted at a path, with what is mounted in it.
+fn tree(path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(CWD, path.as_ref(), flags)
+}
+
+fn put(tree: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+    move_mount(tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+fn memory(path: impl AsRef<Path>, options: &str) -> rustix::io::Result<()> {
+    let options = std::ffi::CString::new(options).expect("options are plain text");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", path.as_ref(), "tmpfs", flags, options.as_c_str())
+}
+
+/// Takes aside everything that the request names, before it can be covered.
+fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
+    let mut staged = false;
+    let lower = |overlay: &Overlay| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        open(&overlay.path, flags, FileMode::empty())
+            .map_err(no_mounts("open an overlay's directory"))
+    };
+    let lowers = plan
+        .overlays
+        .iter()
+        .map(lower)
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut aside = Vec::new();
+    for (index, (overlay, lower)) in plan.overlays.iter().zip(&lowers).enumerate() {
+        let tree = match &overlay.mode {
+            Mode::Writable | Mode::ReadOnly => {
+                tree(&overlay.path).map_err(no_mounts("bind an overlay"))?
+            }
+            Mode::OnDisk { upper, work } => layered(lower, upper, work, plan)?,
+            Mode::InMemory => {
+                let place = Path::new(STAGE);
+                if !staged {
+                    memory(place, "mode=0755").map_err(no_mounts("mount memory"))?;
+                    staged = true;
+                }
+                let made = |what: &str| {
+                    let path = place.join(format!("{what}-{index}"));
+                    fs::create_dir(&path).map(|()| path)
+                };
+                let (upper, work) = made("upper")
+                    .and_then(|upper| Ok((upper, made("work")?)))
+                    .map_err(no_mounts("make an upper directory"))?;
+                adopt(&upper, lower, plan).map_err(no_mounts("give an upper directory away"))?;
+                layered(lower, &upper, &work, plan)?
+            }
+        };
+        aside.push(Aside {
+            tree,
+            path: overlay.path.clone(),
+            directory: true,
+            readonly: overlay.mode == Mode::ReadOnly,
+            member: "overlays".to_owned(),
+        });
+    }
+    for bound in &plan.binds {
+        let missing = |error: io::Error| {
+            let text = format!("{}: {}: {error}", bound.member, bound.source.display());
+            Failure::new(Refusal::Missing, text)
+        };
+        let directory = fs::metadata(&bound.source).map_err(missing)?.is_dir();
+        let tree = tree(&bound.source).map_err(|errno| missing(errno.into()))?;
+        aside.push(Aside {
+            tree,
+            path: bound.dest.clone(),
+            directory,
+            readonly: bound.readonly,
+            member: bound.member.clone(),
+        });
+    }
+    Ok(aside)
+}
+
+/// Makes an upper directory look like the one below it, but owned by the session.
+fn adopt(upper: &Path, lower: &OwnedFd, plan: &Plan) -> io::Result<()> {
+    let mode = fs::metadata(format!("/proc/self/fd/{}", lower.as_raw_fd()))?.mode();
+    fs::set_permissions(upper, fs::Permissions::from_mode(mode & 0o7777))?;
+    // In a user namespace it is the session's already.
+    match plan.userns {
+        true => Ok(()),
+        false => chown(upper, Some(plan.uid), Some(plan.gid)),
+    }
+}
+
+/// A kernel overlay, mounted nowhere yet.
+fn layered(lower: &OwnedFd, upper: &Path, work: &Path, plan: &Plan) -> Result<OwnedFd, Failure> {
+    let make = || -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let upper = open(upper, flags, FileMode::empty())?;
+        let work = open(work, flags, FileMode::empty())?;
+        let named = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        let set = |key: &str, value: &str| fsconfig_set_string(&context, key, value);
+        set("source", "overlay")?;
+        set("lowerdir", &named(lower))?;
+        set("upperdir", &named(&upper))?;
+        set("workdir", &named(&work))?;
+        // What is changed must be recognised by looking at the upper directory alone.
+        set("redirect_dir", "nofollow")?;
+        set("metacopy", "off")?;
+        set("index", "off")?;
+        // It lives no longer than the sandbox: nothing has to reach the disk.
+        fsconfig_set_flag(&context, "volatile")?;
+        if plan.userns {
+            fsconfig_set_flag(&context, "userxattr")?;
+        }
+        fsconfig_create(&context)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+    };
+    make().map_err(|errno| {
+        let hint = match errno {
+            Errno::INVAL => {
+                "; upper_root must be on a filesystem that can be above others, such as a tmpfs or \
+                 the disk, not itself an overlay"
+            }
+            _ => "",
+        };
+        let text = format!("cannot mount an overlay: {errno}{hint}");
+        Failure::new(Refusal::Namespaces, text)
+    })
+}
+
+/// Makes a place to mount at, where the session has directories of its own. Elsewhere it must be
+/// there.
+fn make_point(entry: &Aside, plan: &Plan) -> io::Result<()> {
+    if let Ok(meta) = fs::metadata(&entry.path) {
+        return match meta.is_dir() == entry.directory {
+            true => Ok(()),
+            false => Err(io::Error::other(
+                "a directory and a file cannot stand for each other",
+            )),
+        };
+    }
+    let fresh = |place: &str| entry.path.starts_with(place);
+    let own = fresh("/run") || (plan.own_tmp && fresh("/tmp"));
+    if !own {
+        return Err(io::Error::from(Errno::NOENT));
+    }
+    if entry.directory {
+        return fs::create_dir_all(&entry.path);
+    }
+    entry.path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::File::create_new(&entry.path).map(drop)
+}
+
+/// A device tree with what programs expect.
+fn dev(devices: &[(&&str, OwnedFd)]) -> Result<(), Failure> {
+    let failed = no_mounts("make /dev");
+    let at = |name: &str| Path::new("/dev").join(name);
+    let make = || -> io::Result<()> {
+        mount(
+            "tmpfs",
+            "/dev",
+            "tmpfs",
+            MountFlags::NOSUID | MountFlags::NOEXEC,
+            c"mode=0755",
+        )?;
+        for (name, tree) in devices {
+            fs::File::create_new(at(name))?;
+            put(tree, &at(name))?;
+        }
+        for (name, target) in LINKS {
+            symlink(target, at(name))?;
+        }
+        for name in ["pts", "shm"] {
+            fs::create_dir(at(name))?;
+        }
+        let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+        mount(
+            "devpts",
+            "/dev/pts",
+            "devpts",
+            flags,
+            c"newinstance,ptmxmode=0666,mode=0620",
+        )?;
+        memory("/dev/shm", "mode=1777")?;
+        read_only(Path::new("/dev"))?;
+        Ok(())
+    };
+    make().map_err(failed)
+}
+
+/// Processes of the session only, and nothing that belongs to the machine.
+fn proc(plan: &Plan, without: &mut Vec<String>) -> Result<(), Failure> {
+    let failed = no_mounts("mount /proc");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None).map_err(failed)?;
+    if let Err(why) = limit_processes(plan.processes) {
+        without.push(why);
+    }
+    if plan.userns && fs::write("/proc/sys/user/max_user_namespaces", "0").is_err() {
+        without.push("user namespaces inside are refused by the filter only".to_owned());
+    }
+    let absent = |errno: Errno| errno == Errno::NOENT;
+    let cover = |name: &str, path: &Path| -> rustix::io::Result<()> {
+        if READ_ONLY_IN_PROC.contains(&name) {
+            mount_bind(path, path)?;
+            return read_only(path);
+        }
+        match path.is_dir() {
+            true => memory(path, "mode=0555,size=4k,nr_inodes=2"),
+            false => mount_bind("/dev/null", path),
+        }
+    };
+    for name in READ_ONLY_IN_PROC.iter().chain(&HIDDEN_IN_PROC) {
+        let path = Path::new("/proc").join(name);
+        match path.exists().then(|| cover(name, &path)) {
+            None | Some(Ok(())) => {}
+            Some(Err(errno)) if absent(errno) => {}
+            Some(Err(errno)) => return Err(no_mounts("cover parts of /proc")(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Bounds the numbers that processes of this namespace can have, and so their count. Before
+/// Linux 6.14 the file would have been the whole machine's.
+fn limit_processes(most: u32) -> Result<(), String> {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < (6, 14) {
+        return Err("the count of processes is bounded per user, and not for root".to_owned());
+    }
+    fs::write("/proc/sys/kernel/pid_max", most.to_string())
+        .map_err(|error| format!("the count of processes is not bounded: {error}"))
+}
+
+/// What `mount_setattr` takes.
+#[repr(C)]
+struct Attributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// Makes every mount read-only at once.
+fn read_only_everywhere() -> Result<(), Failure> {
+    set_read_only(Path::new("/"), true).map_err(|error| {
+        let hint = match error.raw_os_error() {
+            Some(libc::ENOSYS) => "; it takes Linux 5.12",
+            _ => "",
+        };
+        no_mounts("make the root read-only")(format!("{error}{hint}"))
+    })
+}
+
+/// Makes what is mounted at a path read-only, and what is mounted in it.
+fn read_only(path: &Path) -> rustix::io::Result<()> {
+    set_read_only(path, path != Path::new("/dev"))
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+#[expect(unsafe_code, reason = "no crate here knows this system call")]
+fn set_read_only(path: &Path, recursive: bool) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let attributes = Attributes {
+        set: libc::MOUNT_ATTR_RDONLY,
+        clear: 0,
+        propagation: 0,
+        user_namespace: 0,
+    };
+    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: both pointers are to memory that lives until the call returns, the second to as many
+    // bytes as are named; the kernel only reads.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<Attributes>(),
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,35 @@
+//! A network of the session's own.
+#![expect(
+    unsafe_code,
+    reason = "interfaces are configured by requests that no crate here knows"
+)]
+
+use std::{io, os::fd::AsRawFd};
+
+use nix::libc;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+/// Brings up the loopback interface, the only one there is.
+pub(super) fn loopback_up() -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    // SAFETY: all members may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = (*from).cast_signed();
+    }
+    request.ifr_ifru.ifru_flags =
+        i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).expect("flags fit");
+    // SAFETY: the request is of the form that this call reads, and lives until it returns.
+    let done = unsafe {
+        libc::ioctl(
+            socket.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            &raw const request,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

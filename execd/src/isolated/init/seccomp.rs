@@ -1,0 +1,157 @@
+//! The filter of system calls (contract: execd A6.5). It is written as the kernel wants it: a
+//! handful of instructions are no reason for a compiler of filters.
+#![expect(
+    unsafe_code,
+    reason = "the kernel takes the filter through a raw pointer"
+)]
+
+use std::io;
+
+use nix::libc::{self, c_ulong, sock_filter, sock_fprog};
+
+use super::syscalls::number;
+
+/// New namespaces of any kind, as flags of `clone`.
+const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+
+/// Numbers from here on mean the same calls once more, in another form of arguments.
+const X32: u32 = 0x4000_0000;
+
+/// Places in what the filter looks at.
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+/// The lower half of the first argument; both architectures are little-endian.
+const FIRST_ARGUMENT: u32 = 16;
+
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+const ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+fn instruction(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+fn refuse(errno: i32) -> sock_filter {
+    let errno = u32::try_from(errno).expect("errors are positive");
+    instruction(RETURN, libc::SECCOMP_RET_ERRNO | errno, 0, 0)
+}
+
+/// The program that refuses these calls, and with them namespaces by way of `clone`. Names that
+/// this architecture does not know are passed over.
+fn program(deny: &[String]) -> Vec<sock_filter> {
+    // Two instructions each: unless the condition holds, the answer is jumped over.
+    let mut program = vec![
+        instruction(LOAD, ARCH, 0, 0),
+        instruction(EQUAL, ARCHITECTURE, 1, 0),
+        refuse(libc::ENOSYS),
+        instruction(LOAD, NUMBER, 0, 0),
+        instruction(AT_LEAST, X32, 0, 1),
+        refuse(libc::ENOSYS),
+    ];
+    let mut when = |name: &str, answer: sock_filter| {
+        if let Some(number) = number(name) {
+            program.extend([instruction(EQUAL, number, 0, 1), answer]);
+        }
+    };
+    // Its flags are out of a filter's reach; the C libraries fall back to `clone`.
+    when("clone3", refuse(libc::ENOSYS));
+    for name in deny {
+        when(name, refuse(libc::EPERM));
+    }
+    let clone = number("clone").expect("every architecture has it");
+    program.extend([
+        instruction(EQUAL, clone, 0, 3),
+        instruction(LOAD, FIRST_ARGUMENT, 0, 0),
+        instruction(ANY_BIT, NEW_NAMESPACES, 0, 1),
+        refuse(libc::EPERM),
+        instruction(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ]);
+    program
+}
+
+/// Puts the filter in force, for this process and all that descend from it. `no_new_privs` must be
+/// set.
+pub(super) fn confine(deny: &[String]) -> io::Result<()> {
+    let mut program = program(deny);
+    let len = u16::try_from(program.len());
+    let len = len.map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "too many calls"))?;
+    let filter = sock_fprog {
+        len,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the kernel copies `len` instructions from the pointer, which are there until the end
+    // of this function.
+    let done = unsafe {
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            c_ulong::from(libc::SECCOMP_MODE_FILTER),
+            &raw const filter,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isolated::config::DENIED;
+
+    /// What the kernel would do with a call.
+    fn answer(program: &[sock_filter], arch: u32, number: u32, argument: u32) -> u32 {
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let step = program[at];
+            at += 1;
+            let jump = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+            match step.code {
+                LOAD if step.k == NUMBER => value = number,
+                LOAD if step.k == ARCH => value = arch,
+                LOAD => value = argument,
+                EQUAL => at += jump(value == step.k),
+                AT_LEAST => at += jump(value >= step.k),
+                ANY_BIT => at += jump(value & step.k != 0),
+                _ => return step.k,
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_on_the_list_is_refused_and_nothing_else() {
+        let deny: Vec<String> = DENIED.iter().map(|&name| name.to_owned()).collect();
+        let program = program(&deny);
+        let errno = |errno: i32| libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
+        let ask =
+            |name: &str, argument| answer(&program, ARCHITECTURE, number(name).unwrap(), argument);
+        for name in ["mount", "ptrace", "setns", "acct", "fsopen"] {
+            assert_eq!(ask(name, 0), errno(libc::EPERM), "{name}");
+        }
+        for name in ["read", "execve", "socket", "clone", "exit_group"] {
+            assert_eq!(ask(name, 0x11), libc::SECCOMP_RET_ALLOW, "{name}");
+        }
+        for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS] {
+            let flag = u32::try_from(flag).unwrap() | 0x11;
+            assert_eq!(ask("clone", flag), errno(libc::EPERM));
+        }
+        assert_eq!(ask("clone3", 0), errno(libc::ENOSYS));
+        let mount = number("mount").unwrap();
+        assert_eq!(answer(&program, 0x4000_0003, 6, 0), errno(libc::ENOSYS));
+        let x32 = answer(&program, ARCHITECTURE, mount | X32, 0);
+        assert_eq!(x32, errno(libc::ENOSYS));
+    }
+}

@@ -1,0 +1,134 @@
+//! The daemon's side of a session's init: starting it, and handing it work.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{net::UnixStream as Pair, process::CommandExt},
+    },
+    process::{Command, Stdio},
+};
+
+use serde::de::DeserializeOwned;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
+    net::UnixStream,
+    time::timeout,
+};
+use tracing::{info, warn};
+
+use super::{
+    init,
+    plan::{Plan, Ready, Refusal},
+    view::View,
+    wire,
+};
+use crate::{app::App, limits, process::Process};
+
+/// The program itself, also when its file was replaced or deleted meanwhile.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// A session's init. The session ends with it.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: Pair,
+    process: Process,
+}
+
+/// Why a session was not started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    /// Its init refused.
+    #[error("{message}")]
+    Refused { why: Refusal, message: String },
+    /// It ended, or said nothing in time.
+    #[error("the session ended while it was set up")]
+    Ended,
+    /// The system has no room.
+    #[error("cannot start the session: {0}")]
+    System(#[from] io::Error),
+}
+
+impl Link {
+    /// Starts an init and waits until its session is there.
+    pub(super) async fn start(app: &App, plan: &Plan) -> Result<Self, StartError> {
+        let (ours, theirs) = Pair::pair()?;
+        let mut command = Command::new(THIS_PROGRAM);
+        command
+            .arg0("execd")
+            .arg(init::SUBCOMMAND)
+            .env_clear()
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        let process = app.processes.spawn(&mut command)?;
+        // It holds their end.
+        drop(command);
+        ours.set_nonblocking(true)?;
+        let reader = UnixStream::from_std(ours.try_clone()?)?;
+        let link = Self {
+            socket: ours,
+            process,
+        };
+        link.send(wire::PLAN, &[wire::packed(plan)?.as_fd()])?;
+        let ready = timeout(limits::ISOLATED_START, line(&mut BufReader::new(reader))).await;
+        match ready {
+            Ok(Some(Ready::Yes { without })) => {
+                let pid = link.process.pid().as_raw_nonzero();
+                info!(pid, ?without, "isolated session started");
+                Ok(link)
+            }
+            Ok(Some(Ready::No { why, message })) => Err(StartError::Refused { why, message }),
+            Ok(None) | Err(_) => Err(StartError::Ended),
+        }
+    }
+
+    pub(super) fn send(&self, what: u8, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        wire::send(&self.socket, what, fds)
+    }
+
+    /// A connection that carries one request for files.
+    pub(super) fn files(&self, view: View) -> io::Result<UnixStream> {
+        let (ours, theirs) = Pair::pair()?;
+        let order = wire::packed(&super::plan::FileOrder { view })?;
+        self.send(wire::FILES, &[order.as_fd(), theirs.as_fd()])?;
+        ours.set_nonblocking(true)?;
+        UnixStream::from_std(ours)
+    }
+
+    /// Kills everything in the session but its init.
+    pub(super) fn clear(&self) {
+        if let Err(error) = self.send(wire::CLEAR, &[]) {
+            warn!(%error, "a session's processes were not killed");
+        }
+    }
+
+    /// Waits until nothing of the session is left.
+    pub(super) async fn ended(&self) {
+        self.process.exited().await;
+    }
+
+    /// Kills everything in the session. Says whether that is done.
+    pub(super) async fn end(&self) -> bool {
+        self.process.kill_tree();
+        timeout(limits::ISOLATED_END, self.ended()).await.is_ok()
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.process.kill_tree();
+    }
+}
+
+/// The next line, if it comes and says what it should. What runs in a session may have written it,
+/// so it is not believed to be short.
+pub(super) async fn line<T: DeserializeOwned>(
+    reader: &mut BufReader<impl AsyncRead + Unpin>,
+) -> Option<T> {
+    let mut text = Vec::new();
+    let mut bounded = reader.take(limits::ISOLATED_LINE);
+    bounded.read_until(b'\n', &mut text).await.ok()?;
+    serde_json::from_slice(text.strip_suffix(b"\n")?).ok()
+}

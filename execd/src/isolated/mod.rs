@@ -1,0 +1,62 @@
+//! Isolated execution: sessions with namespaces, an identity and files of their own (contract:
+//! execd A4 to A8; docs/adr/0005-isolated-execution.md says why it is built like this).
+//!
+//! ```text
+//!   client ─▶ api ─▶ session ══ link ══▶ init ─▶ keeper ─▶ shell        a run
+//!                      │                   └───▶ file worker            a request for files
+//!                      └ the shell's state, the directories written to
+//! ```
+//!
+//! | Module | What it owns |
+//! |---|---|
+//! | [`api`] | the routes |
+//! | [`request`], [`environment`] | the rules of requests |
+//! | [`store`], [`session`] | the list of sessions, and the life of each |
+//! | [`link`], [`wire`], [`plan`] | what the daemon and a session's init tell each other |
+//! | [`init`] | everything inside: mounts, identity, filter, processes |
+//! | [`guest`], [`run`], [`background`] | runs |
+//! | [`shell`] | how a shell's state outlives it |
+//! | [`view`], [`files`] | requests for files |
+//! | [`upper`], [`overlay`], [`quota`] | directories that take up what sessions write, and how much |
+//! | [`changes`], [`diff`], [`commit`] | telling, applying and throwing away what was written |
+//! | [`config`], [`capabilities`] | what may be done, and what can |
+
+mod api;
+mod background;
+mod capabilities;
+mod changes;
+mod commit;
+pub mod config;
+mod diff;
+mod environment;
+mod files;
+mod guest;
+pub mod init;
+mod link;
+mod overlay;
+mod plan;
+mod quota;
+mod request;
+mod run;
+mod session;
+mod shell;
+mod store;
+mod upper;
+pub(crate) mod view;
+mod wire;
+
+pub(crate) use api::routes;
+pub use store::IsolatedSessions;
+
+use crate::app::App;
+
+/// What goes on beside the sessions: what earlier daemons left is removed, and what sessions write
+/// is measured.
+pub async fn upkeep(app: App) {
+    let stale = app.isolated.take_stale();
+    if !stale.is_empty() {
+        // It waits for nobody; a panic has been logged.
+        let _swept = tokio::task::spawn_blocking(move || upper::sweep(&stale)).await;
+    }
+    quota::watch(app).await;
+}

@@ -1,0 +1,66 @@
+//! The limit of what all sessions together write (contract: execd A6.6, A7). The kernel has none
+//! for directories that works everywhere, so it is measured, and when there is too much, the
+//! session that has most of it is kept from writing more.
+
+use std::sync::Arc;
+
+use super::session::Session;
+use crate::{
+    app::App,
+    error::{ApiError, ApiResult},
+    limits,
+};
+
+/// Measures as long as the daemon runs, the less often the longer it takes.
+pub(super) async fn watch(app: App) {
+    loop {
+        let began = tokio::time::Instant::now();
+        if app.isolated.config().upper_max_bytes > 0 && measure(&app).await {
+            let sessions = measured(&app).await;
+            if let Some((session, _)) = sessions.into_iter().max_by_key(|(_, bytes)| *bytes)
+                && let Some(link) = session.link().await
+            {
+                link.clear();
+            }
+        }
+        let took = began.elapsed() * limits::ISOLATED_MEASURE_PART;
+        tokio::time::sleep(took.max(limits::ISOLATED_MEASURE)).await;
+    }
+}
+
+/// Refuses what would write more than there may be.
+///
+/// # Errors
+/// 500 with the numbers (contract: execd A4.2).
+pub(super) async fn check(app: &App) -> ApiResult<()> {
+    if app.isolated.excess().is_some() {
+        // Something may have been deleted since.
+        measure(app).await;
+    }
+    app.isolated
+        .excess()
+        .map_or(Ok(()), |excess| Err(ApiError::runtime(excess)))
+}
+
+/// Measures now, and says whether it is too much.
+pub(super) async fn measure(app: &App) -> bool {
+    let max = app.isolated.config().upper_max_bytes;
+    let total: u64 = measured(app).await.iter().map(|(_, bytes)| bytes).sum();
+    let excess = (max > 0 && total >= max)
+        .then(|| format!("upper quota exceeded: sessions have written {total} of {max} bytes"));
+    let over = excess.is_some();
+    app.isolated.set_excess(excess);
+    over
+}
+
+async fn measured(app: &App) -> Vec<(Arc<Session>, u64)> {
+    let sessions = app.isolated.list();
+    let walked = tokio::task::spawn_blocking(move || {
+        let sized = |session: Arc<Session>| {
+            let bytes = session.upper_bytes();
+            (session, bytes)
+        };
+        sessions.into_iter().map(sized).collect()
+    });
+    walked.await.unwrap_or_default()
+}

@@ -1,0 +1,503 @@
+//! From a request to a session that passed every rule (contract: execd A4.2).
+
+use std::{
+    fs,
+    os::unix::fs::DirBuilderExt,
+    path::{Component, Path, PathBuf},
+    time::Duration,
+};
+
+use http::StatusCode;
+use osb_protocol::execd::{
+    code,
+    isolated::{Bind, Mount, NewIsolatedSession},
+};
+
+use super::{config::Config, environment, plan::Bound};
+use crate::{
+    error::{ApiError, ApiResult},
+    limits,
+};
+
+/// A session that can be made.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// The request with defaults filled in and paths resolved, as it is told to clients.
+    pub(super) echo: NewIsolatedSession,
+    /// In the order of the request.
+    pub(super) overlays: Vec<Overlay>,
+    pub(super) binds: Vec<Bound>,
+    pub(super) strict: bool,
+    pub(super) share_net: bool,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) userns: bool,
+    pub(super) idle: Option<Duration>,
+}
+
+/// One overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Overlay {
+    pub(super) path: PathBuf,
+    pub(super) kind: Kind,
+}
+
+/// Kinds of overlays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Writable,
+    ReadOnly,
+    /// What is written goes elsewhere: on the disk, or in memory.
+    Overlay {
+        persist: bool,
+    },
+}
+
+impl Wanted {
+    /// Checks a request. `own` is the daemon's user and group.
+    ///
+    /// # Errors
+    /// 400 naming the member that breaks a rule.
+    pub(super) fn new(
+        request: NewIsolatedSession,
+        config: &Config,
+        own: (u32, u32),
+    ) -> ApiResult<Self> {
+        let (mounts, overlays) = overlays(&request)?;
+        let idle = match u64::try_from(request.idle_timeout_seconds.unwrap_or(0)) {
+            Ok(0) => None,
+            Ok(seconds) => Some(Duration::from_secs(seconds)),
+            Err(_) => {
+                return Err(ApiError::invalid(
+                    "idle_timeout_seconds must not be negative",
+                ));
+            }
+        };
+        let userns = match request.uid_mode.as_deref() {
+            None | Some("" | "setpriv") => false,
+            Some("userns") => true,
+            Some(mode) => {
+                let message =
+                    format!("uid_mode: invalid mode {mode:?}, expected setpriv or userns");
+                return Err(ApiError::invalid(message));
+            }
+        };
+        for (member, id) in [("uid", request.uid), ("gid", request.gid)] {
+            if id == Some(u32::MAX) {
+                let message = format!("{member}: {} means nobody to the kernel", u32::MAX);
+                return Err(ApiError::invalid(message));
+            }
+        }
+        let env_passthrough = environment::rule(request.env_passthrough)?;
+        shapes(&request.extra_writable, &request.binds)?;
+        let strict = match request.profile.as_deref() {
+            None | Some("" | "strict") => true,
+            Some("balanced") => false,
+            Some(profile) => {
+                let message =
+                    format!("profile: unknown profile {profile:?}, expected strict or balanced");
+                return Err(refused(message));
+            }
+        };
+        let (binds, extra_writable, bound) = bound(&request.extra_writable, request.binds, config)?;
+        for overlay in &overlays {
+            if overlay.path.starts_with(&config.upper_root) {
+                let message = format!("overlays: path {:?} belongs to execd", overlay.path);
+                return Err(refused(message));
+            }
+            // The kernel lays no directory over one that it is in.
+            if matches!(overlay.kind, Kind::Overlay { .. })
+                && config.upper_root.starts_with(&overlay.path)
+            {
+                let message = format!(
+                    "overlays: path {:?} holds what overlays write",
+                    overlay.path
+                );
+                return Err(refused(message));
+            }
+        }
+        let (uid, gid) = (request.uid.unwrap_or(own.0), request.gid.unwrap_or(own.1));
+        let single = (mounts.len() == 1).then(|| mounts[0].clone());
+        let echo = NewIsolatedSession {
+            workspace: single.map(|mount| Mount {
+                persist: None,
+                ..mount
+            }),
+            overlays: mounts,
+            profile: Some(if strict { "strict" } else { "balanced" }.to_owned()),
+            extra_writable,
+            binds,
+            share_net: request.share_net,
+            env_passthrough: Some(env_passthrough),
+            uid: Some(uid),
+            gid: Some(gid),
+            uid_mode: Some(if userns { "userns" } else { "setpriv" }.to_owned()),
+            idle_timeout_seconds: Some(request.idle_timeout_seconds.unwrap_or(0)),
+        };
+        Ok(Self {
+            overlays,
+            binds: bound,
+            strict,
+            share_net: request.share_net.unwrap_or(true),
+            uid,
+            gid,
+            userns,
+            idle,
+            echo,
+        })
+    }
+
+    /// Makes the directories of the overlays.
+    ///
+    /// # Errors
+    /// 500 when one cannot be made.
+    pub(super) fn make_directories(&self) -> ApiResult<()> {
+        for overlay in &self.overlays {
+            let path = &overlay.path;
+            let made = fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(path);
+            made.map_err(|error| {
+                ApiError::runtime(format!("overlays: cannot make {}: {error}", path.display()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn refused(message: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, code::RUNTIME_ERROR, message)
+}
+
+/// The overlays as clients are told of them, and as they are mounted.
+fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>)> {
+    let workspace = request
+        .workspace
+        .iter()
+        .map(|mount| ("workspace".to_owned(), mount));
+    let overlays = request.overlays.iter().enumerate();
+    let overlays = overlays.map(|(index, mount)| (format!("overlays[{index}]"), mount));
+    let (mut told, mut made) = (Vec::new(), Vec::<Overlay>::new());
+    for (member, mount) in workspace.chain(overlays) {
+        let text = &mount.path;
+        if !text.starts_with('/') {
+            let message = format!("overlays: path {text:?} must be an absolute path");
+            return Err(ApiError::invalid(message));
+        }
+        if !is_clean(text) {
+            let message = format!("overlays: path {text:?} must be clean");
+            return Err(ApiError::invalid(message));
+        }
+        let path = PathBuf::from(text);
+        if ["/", "/proc", "/dev"]
+            .iter()
+            .any(|place| path == Path::new(place))
+            || path.starts_with("/proc")
+            || path.starts_with("/dev")
+        {
+            let message = format!("overlays: path {text:?} belongs to the session itself");
+            return Err(ApiError::invalid(message));
+        }
+        if made.iter().any(|other| other.path == path) {
+            return Err(ApiError::invalid(format!(
+                "overlays: duplicate path {text:?}"
+            )));
+        }
+        let (mode, kind) = match mount.mode.as_deref() {
+            None | Some("" | "overlay") => {
+                let persist = mount.persist.unwrap_or(true);
+                ("overlay", Kind::Overlay { persist })
+            }
+            Some("rw") => ("rw", Kind::Writable),
+            Some("ro") => ("ro", Kind::ReadOnly),
+            Some(mode) => {
+                let message =
+                    format!("invalid workspace mode {mode:?}, expected rw, overlay or ro");
+                return Err(ApiError::invalid(message));
+            }
+        };
+        let persist = match kind {
+            Kind::Overlay { persist } => Some(persist),
+            _ if mount.persist.is_some() => {
+                let message = format!("{member}: persist applies only to mode \"overlay\"");
+                return Err(ApiError::invalid(message));
+            }
+            _ => None,
+        };
+        told.push(Mount {
+            path: text.clone(),
+            mode: Some(mode.to_owned()),
+            persist,
+        });
+        made.push(Overlay { path, kind });
+    }
+    if made.is_empty() {
+        return Err(ApiError::invalid("workspace or overlays is required"));
+    }
+    let mounts = made.len() + request.binds.len() + request.extra_writable.len();
+    if mounts > limits::ISOLATED_MOUNTS {
+        let message = format!("overlays: more than {} mounts", limits::ISOLATED_MOUNTS);
+        return Err(ApiError::invalid(message));
+    }
+    Ok((told, made))
+}
+
+/// An absolute path without `.`, `..`, empty components, a slash at its end or a NUL.
+fn is_clean(text: &str) -> bool {
+    let clean = Path::new(text)
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let joined: PathBuf = Path::new(text).components().collect();
+    clean && joined.as_os_str() == text && !text.contains('\0')
+}
+
+/// What can be said without looking at the files.
+fn shapes(extra_writable: &[String], binds: &[Bind]) -> ApiResult<()> {
+    for path in extra_writable {
+        if !path.starts_with('/') || path.contains('\0') {
+            let message = format!("extra_writable: path {path:?} must be an absolute path");
+            return Err(ApiError::invalid(message));
+        }
+    }
+    for (index, bind) in binds.iter().enumerate() {
+        if bind.source.is_empty() {
+            return Err(ApiError::invalid(format!(
+                "binds[{index}].source is required"
+            )));
+        }
+        if !bind.source.starts_with('/') || bind.source.contains('\0') {
+            let message = format!("binds[{index}].source must be an absolute path");
+            return Err(ApiError::invalid(message));
+        }
+        if let Some(dest) = bind.dest.as_ref().filter(|dest| !dest.is_empty())
+            && (!dest.starts_with('/') || !is_clean(dest))
+        {
+            let message = format!("binds[{index}].dest must be an absolute, clean path");
+            return Err(ApiError::invalid(message));
+        }
+    }
+    Ok(())
+}
+
+/// Resolves what shall be shown, and checks that it may be: the binds and the writable paths as
+/// clients are told of them, and all of them as they are mounted.
+fn bound(
+    extra_writable: &[String],
+    mut binds: Vec<Bind>,
+    config: &Config,
+) -> ApiResult<(Vec<Bind>, Vec<String>, Vec<Bound>)> {
+    let mut all = Vec::new();
+    let mut writable = Vec::new();
+    for text in extra_writable {
+        let path = allowed("extra_writable", text, config)?;
+        writable.push(path.to_string_lossy().into_owned());
+        all.push(Bound {
+            dest: path.clone(),
+            source: path,
+            readonly: false,
+            member: "extra_writable".to_owned(),
+        });
+    }
+    for (index, bind) in binds.iter_mut().enumerate() {
+        let member = format!("binds[{index}].source");
+        let source = allowed(&member, &bind.source, config)?;
+        bind.source = source.to_string_lossy().into_owned();
+        let dest = bind.dest.take().filter(|dest| !dest.is_empty());
+        let dest = dest.unwrap_or_else(|| bind.source.clone());
+        let place = PathBuf::from(&dest);
+        let member = format!("binds[{index}].dest");
+        if ["/proc", "/dev"].iter().any(|own| place.starts_with(own))
+            || place == Path::new("/")
+            || place.starts_with(&config.upper_root)
+        {
+            return Err(refused(format!(
+                "{member}: {dest:?} belongs to the session itself"
+            )));
+        }
+        bind.dest = Some(dest);
+        all.push(Bound {
+            source,
+            dest: place,
+            readonly: bind.readonly,
+            member,
+        });
+    }
+    Ok((binds, writable, all))
+}
+
+/// A path with its links resolved, if that may be shown.
+fn allowed(member: &str, text: &str, config: &Config) -> ApiResult<PathBuf> {
+    let real = fs::canonicalize(text);
+    let real = real.map_err(|_| refused(format!("{member}: {text:?} must be an existing path")))?;
+    let listed = config.allowed_writable.iter().any(|entry| {
+        let entry = entry.canonicalize().unwrap_or_else(|_| entry.clone());
+        real.starts_with(entry)
+    });
+    // What others wrote is shown to nobody, under no name.
+    let root = &config.upper_root;
+    let root = root.canonicalize().unwrap_or_else(|_| root.clone());
+    match listed && !real.starts_with(&root) && !root.starts_with(&real) {
+        true => Ok(real),
+        false => Err(refused(format!("{member}: {text:?} is not in allowlist"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn wanted(json: &str, config: &Config) -> Result<Wanted, (u16, String, String)> {
+        let request = crate::json::object(json.as_bytes()).unwrap();
+        Wanted::new(request, config, (5, 6)).map_err(|error| {
+            let code = error.code().to_owned();
+            (error.status().as_u16(), code, error.to_string())
+        })
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let text = r#"{"workspace":{"path":"/w"},"overlays":[{"path":"/x","mode":"rw"}]}"#;
+        let made = wanted(text, &Config::default()).unwrap();
+        let persist = Kind::Overlay { persist: true };
+        assert_eq!(made.overlays[0].kind, persist);
+        assert_eq!(made.overlays[1].kind, Kind::Writable);
+        assert_eq!((made.uid, made.gid, made.idle), (5, 6, None));
+        assert!(made.strict && made.share_net && !made.userns);
+        let echo = serde_json::to_value(&made.echo).unwrap();
+        let want = serde_json::json!({
+            "overlays": [
+                {"path": "/w", "mode": "overlay", "persist": true},
+                {"path": "/x", "mode": "rw"},
+            ],
+            "profile": "strict", "uid": 5, "gid": 6, "uid_mode": "setpriv",
+            "env_passthrough": {"mode": "deny", "keys": []}, "idle_timeout_seconds": 0,
+        });
+        assert_eq!(echo, want);
+        let single = wanted(r#"{"overlays":[{"path":"/w"}]}"#, &Config::default()).unwrap();
+        assert_eq!(single.echo.workspace.unwrap().path, "/w");
+    }
+
+    #[test]
+    fn every_broken_rule_names_its_member() {
+        let many: Vec<String> = (0..17)
+            .map(|index| format!(r#"{{"path":"/w{index}"}}"#))
+            .collect();
+        let many = format!(r#"{{"overlays":[{}]}}"#, many.join(","));
+        for (text, code, message) in [
+            (
+                "{}",
+                "INVALID_REQUEST_BODY",
+                "workspace or overlays is required",
+            ),
+            (
+                r#"{"overlays":[{"path":"w"}]}"#,
+                "INVALID_REQUEST_BODY",
+                r#"overlays: path "w" must be an absolute path"#,
+            ),
+            (
+                r#"{"overlays":[{"path":"/w/"}]}"#,
+                "INVALID_REQUEST_BODY",
+                "must be clean",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w/../x"}]}"#,
+                "INVALID_REQUEST_BODY",
+                "must be clean",
+            ),
+            (
+                r#"{"overlays":[{"path":"/proc"}]}"#,
+                "INVALID_REQUEST_BODY",
+                "overlays",
+            ),
+            (
+                r#"{"workspace":{"path":"/w"},"overlays":[{"path":"/w"}]}"#,
+                "INVALID_REQUEST_BODY",
+                r#"overlays: duplicate path "/w""#,
+            ),
+            (
+                r#"{"overlays":[{"path":"/w","mode":"x"}]}"#,
+                "INVALID_REQUEST_BODY",
+                "invalid workspace mode",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w","mode":"rw","persist":true}]}"#,
+                "INVALID_REQUEST_BODY",
+                r#"overlays[0]: persist applies only to mode "overlay""#,
+            ),
+            (many.as_str(), "INVALID_REQUEST_BODY", "mounts"),
+            (
+                r#"{"overlays":[{"path":"/w"}],"idle_timeout_seconds":-1}"#,
+                "INVALID_REQUEST_BODY",
+                "idle_timeout_seconds",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w"}],"uid":4294967295}"#,
+                "INVALID_REQUEST_BODY",
+                "uid",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w"}],"uid_mode":"x"}"#,
+                "INVALID_REQUEST_BODY",
+                "uid_mode",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w"}],"binds":[{"dest":"/x"}]}"#,
+                "INVALID_REQUEST_BODY",
+                "binds[0].source is required",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w"}],"profile":"x"}"#,
+                "RUNTIME_ERROR",
+                "profile",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w"}],"binds":[{"source":"/mnt/none"}]}"#,
+                "RUNTIME_ERROR",
+                "must be an existing path",
+            ),
+            (
+                r#"{"overlays":[{"path":"/w"}],"extra_writable":["/etc"]}"#,
+                "RUNTIME_ERROR",
+                "not in allowlist",
+            ),
+        ] {
+            let (status, found, told) = wanted(text, &Config::default()).unwrap_err();
+            assert_eq!((status, found.as_str()), (400, code), "{text}");
+            assert!(told.contains(message), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn links_are_resolved_before_the_list_is_asked() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("allowed/real")).unwrap();
+        fs::create_dir_all(at("other")).unwrap();
+        symlink("real", at("allowed/in")).unwrap();
+        symlink("../other", at("allowed/out")).unwrap();
+        let config = Config {
+            allowed_writable: vec![at("allowed")],
+            ..Config::default()
+        };
+        let bind = |path: PathBuf| {
+            let text = serde_json::json!({
+                "workspace": {"path": "/w"},
+                "binds": [{"source": path, "readonly": null}],
+            });
+            wanted(&text.to_string(), &config).map(|wanted| wanted.binds[0].source.clone())
+        };
+        assert_eq!(
+            bind(at("allowed/in")).unwrap(),
+            at("allowed/real").canonicalize().unwrap()
+        );
+        assert!(bind(at("allowed")).is_ok());
+        let (status, _, message) = bind(at("allowed/out")).unwrap_err();
+        assert!(
+            status == 400 && message.contains("not in allowlist"),
+            "{message}"
+        );
+    }
+}

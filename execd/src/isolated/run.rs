@@ -1,0 +1,178 @@
+//! One foreground run (contract: execd A4.4).
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tracing::info;
+
+use super::{
+    guest::{Guest, How, RunError, States},
+    plan::Order,
+    quota,
+    session::{Busy, Session},
+    wire,
+};
+use crate::{
+    app::App,
+    output::{End, Outcome, Pipe, Pump, Sink, Spool, Subject},
+    process::Exit,
+};
+
+/// Class of the error that tells an exit code.
+const EXIT_ERROR: &str = "ExitError";
+/// Class of the error of a run that took too long.
+const TIMEOUT_ERROR: &str = "TimeoutError";
+/// Class of every other error.
+const RUNTIME_ERROR: &str = "RuntimeError";
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    pub(super) text: String,
+    pub(super) envs: Vec<(String, String)>,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Code {
+    /// As the init is told of it. `report` says whether the state that is left is wanted.
+    pub(super) fn order(&self, session: &Session, restore: bool, report: bool) -> Order {
+        let first = || session.variables.iter();
+        let variables = match restore {
+            true => Vec::new(),
+            false => first()
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        };
+        Order {
+            code: self.text.clone(),
+            variables,
+            search: session.variables.get("PATH").map(ToOwned::to_owned),
+            envs: self.envs.clone(),
+            cwd: session.wanted.overlays[0].path.clone(),
+            restore,
+            report,
+            writable: None,
+        }
+    }
+}
+
+/// Runs the code when its turn comes. The events come from the spool.
+pub(super) fn start(app: &App, session: Arc<Session>, code: Code) -> Arc<Spool> {
+    let spool = Arc::new(Spool::new());
+    let busy = session.busy();
+    let run = attend(app.clone(), session, code, Arc::clone(&spool), busy);
+    app.tasks.spawn("isolated run", run);
+    spool
+}
+
+fn failed(reason: impl Into<String>) -> End {
+    let reason = reason.into();
+    End::Failed {
+        name: RUNTIME_ERROR,
+        value: reason.clone(),
+        reason,
+    }
+}
+
+async fn attend(app: App, session: Arc<Session>, code: Code, spool: Arc<Spool>, busy: Busy) {
+    let not_run = |end: End| spool.finish(Outcome::now(end, Duration::ZERO));
+    let turn = tokio::select! {
+        turn = session.turn.lock() => turn,
+        () = session.deleted.cancelled() => return not_run(failed("session terminated")),
+        () = spool.left() => return,
+        () = app.tasks.stopping().cancelled() => return not_run(failed("execd is stopping")),
+    };
+    if let Err(error) = quota::check(&app).await {
+        return not_run(failed(error.to_string()));
+    }
+    let began = Instant::now();
+    let (guest, pipes, state) = match begin(&app, &session, &code).await {
+        Ok(started) => started,
+        Err(error) => return not_run(failed(error.to_string())),
+    };
+    let mut pump = Pump {
+        process: guest.clone(),
+        sink: Sink::Spool(Arc::clone(&spool)),
+        pipes,
+        began,
+        timeout: code.timeout,
+    };
+    let mut outcome = tokio::select! {
+        outcome = pump.until_end() => outcome,
+        never = end_when_left(&spool, &guest) => match never {},
+    };
+    outcome.end = named(outcome.end, guest.how().await, &app);
+    info!(id = session.id, end = ?outcome.end, "isolated run ended");
+    session.adopt(state);
+    spool.finish(outcome);
+    drop(turn);
+    drop(busy);
+    pump.linger(&app.outputs, app.tasks.stopping()).await;
+}
+
+async fn begin(
+    app: &App,
+    session: &Session,
+    code: &Code,
+) -> Result<(Guest, Vec<Pipe>, std::fs::File), RunError> {
+    let link = session.link().await.ok_or(RunError::Lost)?;
+    let before = session.state();
+    let after = wire::memory()?;
+    let order = code.order(session, before.is_some(), true);
+    let states = States {
+        before: before.as_deref(),
+        after: Some(&after),
+    };
+    let (guest, pipes) = Guest::start(app, &link, &order, states, false).await?;
+    Ok((guest, pipes, after))
+}
+
+/// Ends the run when nobody reads any more; the session stays.
+async fn end_when_left(spool: &Spool, guest: &Guest) -> Infallible {
+    spool.left().await;
+    guest.end();
+    std::future::pending().await
+}
+
+/// Why everything in a session ended, unless it did so by itself.
+pub(super) fn terminated(app: &App) -> String {
+    let excess = app.isolated.excess();
+    excess.unwrap_or_else(|| "session terminated".to_owned())
+}
+
+/// The end in the words of this interface.
+fn named(end: End, how: How, app: &App) -> End {
+    match (end, how) {
+        (_, How::Lost) => failed(terminated(app)),
+        (
+            End::Exited {
+                timed_out: Some(limit),
+                ..
+            },
+            _,
+        ) => {
+            let reason = format!("timeout after {limit:?}");
+            End::Failed {
+                name: TIMEOUT_ERROR,
+                value: reason.clone(),
+                reason,
+            }
+        }
+        (
+            end @ End::Exited {
+                exit: Exit::Code(0),
+                ..
+            },
+            _,
+        ) => end,
+        (End::Exited { exit, .. }, _) => End::Failed {
+            name: EXIT_ERROR,
+            value: exit.wire_code().to_string(),
+            reason: exit.to_string(),
+        },
+        (end, _) => end,
+    }
+}

@@ -1,0 +1,214 @@
+//! All sessions.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use http::StatusCode;
+use osb_protocol::execd::code;
+use tokio::sync::OnceCell;
+
+use super::{
+    background::Background, capabilities::Probed, config::Config, session::Session, upper,
+};
+use crate::{
+    error::{ApiError, ApiResult},
+    limits,
+};
+
+/// All isolated sessions. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct IsolatedSessions {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    config: OnceLock<Config>,
+    probed: OnceCell<Probed>,
+    all: Mutex<All>,
+    /// Why nothing more may be written, if so.
+    excess: Mutex<Option<String>>,
+    /// Uppers of earlier daemons.
+    stale: Mutex<Vec<PathBuf>>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    sessions: HashMap<String, Arc<Session>>,
+    starting: usize,
+    closed: bool,
+    /// Runs whose session ended by itself; the oldest goes first.
+    orphans: VecDeque<Arc<Background>>,
+}
+
+/// Room for a session that is being made.
+#[derive(Debug)]
+pub(super) struct Admission(IsolatedSessions);
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.0.all().starting -= 1;
+    }
+}
+
+impl IsolatedSessions {
+    /// Says how sessions are made; before the first is. Otherwise the defaults hold. What is found
+    /// in the place for uppers now was left by an earlier daemon.
+    pub fn configure(&self, config: Config) {
+        let stale = upper::stale(&config.upper_root);
+        *self
+            .inner
+            .stale
+            .lock()
+            .expect("no holder of this lock panics") = stale;
+        let set = self.inner.config.set(config);
+        debug_assert!(set.is_ok(), "there is one configuration");
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        self.inner.config.get_or_init(Config::default)
+    }
+
+    pub(super) fn probed(&self) -> &OnceCell<Probed> {
+        &self.inner.probed
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, All> {
+        self.inner
+            .all
+            .lock()
+            .expect("no holder of this lock panics")
+    }
+
+    /// Makes room for a session.
+    ///
+    /// # Errors
+    /// When there are too many, or the daemon stops.
+    pub(super) fn admit(&self) -> ApiResult<Admission> {
+        let mut all = self.all();
+        if all.closed {
+            return Err(unavailable("execd is stopping"));
+        }
+        if all.sessions.len() + all.starting >= limits::ISOLATED_SESSIONS {
+            let message = format!(
+                "{} isolated sessions exist already",
+                limits::ISOLATED_SESSIONS
+            );
+            return Err(ApiError::runtime(message));
+        }
+        all.starting += 1;
+        Ok(Admission(self.clone()))
+    }
+
+    /// Lists a session. Says whether the daemon goes on, so that it may live.
+    pub(super) fn add(&self, session: &Arc<Session>) -> bool {
+        let mut all = self.all();
+        all.sessions.insert(session.id.clone(), Arc::clone(session));
+        !all.closed
+    }
+
+    /// Takes a session off the list. The runs of one that ended by itself can still be asked for.
+    pub(super) fn forget(&self, session: &Session, by_itself: bool) {
+        let mut all = self.all();
+        all.sessions.remove(&session.id);
+        let runs =
+            std::mem::take(&mut *session.runs.lock().expect("no holder of this lock panics"));
+        if by_itself {
+            all.orphans.extend(runs.into_values());
+            let beyond = all.orphans.len().saturating_sub(limits::ISOLATED_ORPHANS);
+            all.orphans.drain(..beyond);
+        }
+    }
+
+    /// A session.
+    ///
+    /// # Errors
+    /// 404 when there is none of that id.
+    pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
+        let found = self.all().sessions.get(id).cloned();
+        found.ok_or_else(not_found)
+    }
+
+    /// A run in the background, perhaps of a session that ended by itself.
+    ///
+    /// # Errors
+    /// 404 when there is none of these ids.
+    pub(super) fn run(&self, session: &str, id: &str) -> ApiResult<Arc<Background>> {
+        let all = self.all();
+        let no_run = || {
+            let message = format!("run not found: {id}");
+            ApiError::new(StatusCode::NOT_FOUND, code::SESSION_NOT_FOUND, message)
+        };
+        match all.sessions.get(session) {
+            Some(session) => {
+                let runs = session.runs.lock().expect("no holder of this lock panics");
+                runs.get(id).cloned().ok_or_else(no_run)
+            }
+            None => {
+                let is_it = |run: &&Arc<Background>| run.is(session, id);
+                all.orphans
+                    .iter()
+                    .find(is_it)
+                    .cloned()
+                    .ok_or_else(not_found)
+            }
+        }
+    }
+
+    /// All of them, in the order of creation.
+    pub(super) fn list(&self) -> Vec<Arc<Session>> {
+        let mut sessions: Vec<_> = self.all().sessions.values().cloned().collect();
+        sessions
+            .sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+        sessions
+    }
+
+    /// Ends all sessions, and admits no more.
+    pub async fn close(&self) {
+        self.all().closed = true;
+        let sessions = self.list();
+        futures::future::join_all(sessions.iter().map(|session| session.end())).await;
+    }
+
+    /// Uppers of earlier daemons, once.
+    pub(super) fn take_stale(&self) -> Vec<PathBuf> {
+        std::mem::take(
+            &mut *self
+                .inner
+                .stale
+                .lock()
+                .expect("no holder of this lock panics"),
+        )
+    }
+
+    /// Why nothing more may be written, if so.
+    pub(super) fn excess(&self) -> Option<String> {
+        self.inner
+            .excess
+            .lock()
+            .expect("no holder of this lock panics")
+            .clone()
+    }
+
+    pub(super) fn set_excess(&self, excess: Option<String>) {
+        *self
+            .inner
+            .excess
+            .lock()
+            .expect("no holder of this lock panics") = excess;
+    }
+}
+
+fn not_found() -> ApiError {
+    let code = code::SESSION_NOT_FOUND;
+    ApiError::new(StatusCode::NOT_FOUND, code, "session not found")
+}
+
+/// 503 for what may be there another time.
+pub(super) fn unavailable(message: impl Into<String>) -> ApiError {
+    let code = code::SERVICE_UNAVAILABLE;
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
+}

@@ -1,0 +1,195 @@
+//! Where what sessions write is kept (contract: execd A7).
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown},
+    path::{Path, PathBuf},
+};
+
+use tracing::warn;
+use walkdir::WalkDir;
+
+/// What marks a directory as one of ours.
+const MARK: &str = "upper";
+
+/// The directory of one session; it is removed with [`Upper::remove`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Upper {
+    directory: PathBuf,
+}
+
+/// The two directories of one overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) upper: PathBuf,
+    pub(super) work: PathBuf,
+}
+
+/// Whose an upper directory is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Whether a user namespace makes the daemon's own files theirs.
+    pub(super) userns: bool,
+}
+
+impl Upper {
+    /// Makes a directory for a session.
+    pub(super) fn new(root: &Path) -> io::Result<Self> {
+        let private = |path: &Path, parents| {
+            fs::DirBuilder::new()
+                .recursive(parents)
+                .mode(0o700)
+                .create(path)
+        };
+        private(root, true)?;
+        let directory = root.join(uuid::Uuid::new_v4().simple().to_string());
+        private(&directory, false)?;
+        Ok(Self { directory })
+    }
+
+    /// The directories of the n-th persistent overlay, from 0.
+    pub(super) fn slot(&self, index: usize) -> Slot {
+        let named = |what: &str| match index {
+            0 => self.directory.join(what),
+            _ => self.directory.join(format!("{what}-{index}")),
+        };
+        Slot {
+            upper: named(MARK),
+            work: named("work"),
+        }
+    }
+
+    /// Bytes on the disk.
+    pub(super) fn bytes(&self) -> u64 {
+        bytes(&self.directory)
+    }
+
+    /// Removes it with all that is in it.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        remove(&self.directory)
+    }
+}
+
+impl Slot {
+    /// Makes them ready to be mounted over a directory. What was written before stays.
+    pub(super) fn prepare(&self, lower: &Path, owner: Owner) -> io::Result<()> {
+        // The kernel's own, and only for one mount.
+        remove(&self.work)?;
+        fs::DirBuilder::new().mode(0o700).create(&self.work)?;
+        match fs::create_dir(&self.upper) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            made => made?,
+        }
+        // The root of the session's view has the owner and mode of this directory.
+        let mode = fs::metadata(lower)?.mode() & 0o7777;
+        fs::set_permissions(&self.upper, fs::Permissions::from_mode(mode))?;
+        match owner.userns {
+            true => Ok(()),
+            false => chown(&self.upper, Some(owner.uid), Some(owner.gid)),
+        }
+    }
+
+    /// Forgets what was written.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        remove(&self.upper)
+    }
+}
+
+/// Bytes on the disk of everything in a directory. What vanishes meanwhile does not count.
+fn bytes(directory: &Path) -> u64 {
+    let entries = WalkDir::new(directory).follow_root_links(false).into_iter();
+    let sizes = entries.flatten().filter_map(|entry| entry.metadata().ok());
+    sizes.map(|meta| meta.blocks() * 512).sum()
+}
+
+/// Removes a directory; what is absent is fine.
+fn remove(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // Directories that nobody may read, not even we unless we are root.
+            for entry in WalkDir::new(directory).follow_root_links(false) {
+                let Ok(entry) = entry else { continue };
+                if entry.file_type().is_dir() {
+                    let open = fs::Permissions::from_mode(0o700);
+                    let _refused = fs::set_permissions(entry.path(), open);
+                }
+            }
+            fs::remove_dir_all(directory)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// What earlier daemons left.
+pub(super) fn stale(root: &Path) -> Vec<PathBuf> {
+    let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    let entries = entries.map(|entry| entry.path());
+    entries
+        .filter(|path| is_directory(path) && is_directory(&path.join(MARK)))
+        .collect()
+}
+
+/// Removes what earlier daemons left.
+pub(super) fn sweep(stale: &[PathBuf]) {
+    for directory in stale {
+        if let Err(error) = remove(directory) {
+            warn!(directory = %directory.display(), %error, "a stale upper was not removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = Owner {
+        uid: 0,
+        gid: 0,
+        userns: true,
+    };
+
+    #[test]
+    fn only_what_is_ours_is_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        let old = Upper::new(&root).unwrap();
+        old.slot(0).prepare(place.path(), OWNER).unwrap();
+        fs::write(old.slot(0).upper.join("f"), "x").unwrap();
+        fs::create_dir(root.join("other")).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        fs::create_dir_all(place.path().join("elsewhere/upper")).unwrap();
+        std::os::unix::fs::symlink("../elsewhere", root.join("link")).unwrap();
+        sweep(&stale(&root));
+        let mut left: Vec<_> = fs::read_dir(&root)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["file", "link", "other"]);
+        assert!(place.path().join("elsewhere/upper").is_dir());
+        assert!(stale(Path::new("/nonexistent")).is_empty());
+    }
+
+    #[test]
+    fn slots_are_named_as_the_contract_says_and_keep_what_was_written() {
+        let place = tempfile::tempdir().unwrap();
+        let upper = Upper::new(place.path()).unwrap();
+        assert!(upper.slot(0).upper.ends_with("upper") && upper.slot(0).work.ends_with("work"));
+        let slot = upper.slot(1);
+        assert!(slot.upper.ends_with("upper-1") && slot.work.ends_with("work-1"));
+        slot.prepare(Path::new("/tmp"), OWNER).unwrap();
+        let mode = fs::metadata(&slot.upper).unwrap().mode() & 0o7777;
+        assert_eq!(mode, fs::metadata("/tmp").unwrap().mode() & 0o7777);
+        fs::write(slot.upper.join("f"), vec![1; 10_000]).unwrap();
+        fs::write(slot.work.join("f"), "").unwrap();
+        slot.prepare(Path::new("/tmp"), OWNER).unwrap();
+        assert!(slot.upper.join("f").exists() && !slot.work.join("f").exists());
+        assert!(upper.bytes() >= 10_000);
+        upper.remove().unwrap();
+        assert_eq!(upper.bytes(), 0);
+    }
+}

@@ -1,0 +1,180 @@
+//! Which paths requests for files in a session may name (contract: execd A5). The kernel decides
+//! what the session's user may do; this decides what the request is about.
+
+use std::{
+    io,
+    path::{Component, Path, PathBuf},
+};
+
+use http::StatusCode;
+use osb_protocol::execd::code;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ApiError, ApiResult};
+
+/// The overlays of a session, for one kind of request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct View {
+    pub(super) overlays: Vec<Part>,
+    /// Whether the request changes something.
+    pub(super) writes: bool,
+    /// Whether it follows a link at the end of a path.
+    pub(super) follows: bool,
+}
+
+/// One overlay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    pub(super) readonly: bool,
+}
+
+impl View {
+    /// The overlay that a path belongs to, by its names only, and the path made absolute and clean.
+    /// A relative one lies in the first overlay.
+    ///
+    /// # Errors
+    /// 400 when it belongs to none.
+    pub(super) fn locate(&self, text: &str) -> ApiResult<(usize, PathBuf)> {
+        if text.is_empty() {
+            return Err(ApiError::invalid("path must not be empty"));
+        }
+        if text.contains('\0') {
+            return Err(ApiError::invalid("path must not contain NUL"));
+        }
+        let mut clean = match self.overlays.first() {
+            Some(first) if !text.starts_with('/') => first.path.clone(),
+            _ => PathBuf::from("/"),
+        };
+        for component in Path::new(text).components() {
+            match component {
+                Component::Normal(name) => clean.push(name),
+                Component::ParentDir => {
+                    clean.pop();
+                }
+                _ => {}
+            }
+        }
+        let within = |(_, part): &(usize, &Part)| clean.starts_with(&part.path);
+        let deepest = |(_, part): &(usize, &Part)| part.path.components().count();
+        let found = self
+            .overlays
+            .iter()
+            .enumerate()
+            .filter(within)
+            .max_by_key(deepest);
+        let (index, _) = found.ok_or_else(|| outside(text))?;
+        Ok((index, clean))
+    }
+
+    /// The path that a request means, inside the session.
+    ///
+    /// # Errors
+    /// 400 when it leads out of the overlays, also by way of a link; 403 when it shall be changed
+    /// and must not be.
+    pub(crate) fn resolve(&self, text: &str) -> ApiResult<PathBuf> {
+        let (index, path) = self.locate(text)?;
+        let part = &self.overlays[index];
+        if self.writes && part.readonly {
+            let message = format!("workspace is read-only: {}", part.path.display());
+            let code = code::RUNTIME_ERROR;
+            return Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
+        }
+        let unreadable = |error: io::Error| ApiError::file(&path, &error);
+        let root = part.path.canonicalize().map_err(unreadable)?;
+        let inside = |real: &Path| real.starts_with(&root);
+        if path == part.path {
+            return Ok(path);
+        }
+        // What is not there cannot lead anywhere; what is above it can.
+        let above = path.ancestors().skip(1);
+        let real = above
+            .map(Path::canonicalize)
+            .find(|real| !matches!(real, Err(error) if error.kind() == io::ErrorKind::NotFound));
+        if !real
+            .transpose()
+            .map_err(unreadable)?
+            .is_some_and(|real| inside(&real))
+        {
+            return Err(outside(text));
+        }
+        let link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+        if self.follows && link && !path.canonicalize().is_ok_and(|real| inside(&real)) {
+            return Err(outside(text));
+        }
+        Ok(path)
+    }
+}
+
+fn outside(text: &str) -> ApiError {
+    ApiError::invalid(format!("path is outside all overlay mounts: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    fn view(paths: &[(&Path, bool)], writes: bool) -> View {
+        let part = |(path, readonly): &(&Path, bool)| Part {
+            path: path.to_path_buf(),
+            readonly: *readonly,
+        };
+        View {
+            overlays: paths.iter().map(part).collect(),
+            writes,
+            follows: true,
+        }
+    }
+
+    #[test]
+    fn paths_belong_to_the_deepest_overlay() {
+        let view = view(
+            &[(Path::new("/w"), false), (Path::new("/w/data"), true)],
+            false,
+        );
+        let locate = |text: &str| view.locate(text).map_err(|error| error.status().as_u16());
+        assert_eq!(locate("/w/a"), Ok((0, "/w/a".into())));
+        assert_eq!(locate("a/../b"), Ok((0, "/w/b".into())));
+        assert_eq!(locate("/w/data/x"), Ok((1, "/w/data/x".into())));
+        assert_eq!(locate("/w/data/../x"), Ok((0, "/w/x".into())));
+        for bad in ["", "/", "/wx", "../x", "/w/../etc/passwd", "a\0"] {
+            assert_eq!(locate(bad), Err(400), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn links_lead_nowhere_else() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("w/dir")).unwrap();
+        fs::write(at("w/file"), "").unwrap();
+        fs::write(at("secret"), "").unwrap();
+        symlink("../secret", at("w/out")).unwrap();
+        symlink("..", at("w/up")).unwrap();
+        symlink("file", at("w/in")).unwrap();
+        let root = at("w");
+        let status = |view: &View, text: &str| match view.resolve(text) {
+            Ok(_) => 200,
+            Err(error) => error.status().as_u16(),
+        };
+        let mut writable = view(&[(&root, false)], true);
+        for (path, want) in [
+            ("file", 200),
+            ("in", 200),
+            ("new/er/file", 200),
+            ("out", 400),
+            ("up/secret", 400),
+            ("up/w/file", 200),
+            (".", 200),
+        ] {
+            assert_eq!(status(&writable, path), want, "{path}");
+        }
+        writable.follows = false;
+        assert_eq!(status(&writable, "out"), 200, "the link itself is inside");
+        let readonly = view(&[(&root, true)], true);
+        assert_eq!(status(&readonly, "file"), 403);
+        assert_eq!(status(&view(&[(&root, true)], false), "file"), 200);
+    }
+}

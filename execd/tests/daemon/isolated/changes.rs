@@ -1,0 +1,213 @@
+//! Telling, applying and throwing away what a session changed.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::Path,
+};
+
+use serde_json::{Value, json};
+
+use super::Isolated;
+
+impl Isolated {
+    /// Changes, as lines of what happened to which path below the directory to work in.
+    async fn diff(&self, id: &str) -> Vec<String> {
+        let answer = self
+            .daemon
+            .get(&format!("/v1/isolated/session/{id}/diff"))
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let diff = answer.json();
+        assert_eq!(diff["truncated"], json!(false));
+        let work = format!("{}/", self.work().display());
+        let line = |change: &Value| {
+            let path = change["path"].as_str().unwrap().replacen(&work, "", 1);
+            format!(
+                "{} {path} {}",
+                change["change"].as_str().unwrap(),
+                change["type"].as_str().unwrap_or("-")
+            )
+        };
+        diff["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(line)
+            .collect()
+    }
+
+    async fn settle(&self, id: &str, what: &str) -> u64 {
+        let answer = self
+            .daemon
+            .post(&format!("/v1/isolated/session/{id}/{what}"), json!({}))
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["changes"].as_u64().unwrap()
+    }
+}
+
+/// A tree to be changed.
+fn tree(work: &Path) {
+    for directory in ["gone/deep", "replaced/deep", "kept", "turned"] {
+        fs::create_dir_all(work.join(directory)).unwrap();
+        fs::write(work.join(directory).join("f"), directory).unwrap();
+    }
+    fs::write(work.join("file"), "old").unwrap();
+    fs::write(work.join("mode"), "mode").unwrap();
+    fs::set_permissions(work.join("mode"), fs::Permissions::from_mode(0o644)).unwrap();
+    symlink("file", work.join("link")).unwrap();
+}
+
+const CHANGE: &str = "rm -r gone; rm -r replaced; mkdir replaced; echo r > replaced/new; echo k >> kept/f; \
+    rm -r turned; echo t > turned; echo new > file; chmod 600 mode; ln -sfn kept link; mkdir -p added/deep; \
+    echo a > added/deep/f; mkfifo pipe";
+
+#[tokio::test]
+async fn changes_are_told_and_applied() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let work = isolated.work();
+    tree(&work);
+    let before = fs::metadata(&work).unwrap();
+    let id = isolated.session(json!({ "uid": 0 })).await;
+    assert!(isolated.diff(&id).await.is_empty());
+    isolated.told(&id, "A=state; cd kept").await;
+    isolated
+        .told(
+            &id,
+            &format!("cd ..; {CHANGE}; touch -d 2001-02-03 file; cd kept"),
+        )
+        .await;
+    let told = isolated.diff(&id).await;
+    let want = [
+        "added added directory",
+        "added added/deep directory",
+        "added added/deep/f file",
+        "modified file file",
+        "deleted gone -",
+        "modified kept/f file",
+        "modified link symlink",
+        "modified mode file",
+        "added pipe other",
+        "deleted replaced/deep -",
+        "added replaced/new file",
+        "modified turned file",
+    ];
+    assert_eq!(told, want);
+    assert_eq!(fs::read_to_string(work.join("file")).unwrap(), "old");
+    assert_eq!(isolated.settle(&id, "commit").await, 12);
+    let read = |name: &str| fs::read_to_string(work.join(name)).unwrap();
+    assert_eq!(
+        [read("file"), read("turned"), read("replaced/new")],
+        ["new\n", "t\n", "r\n"]
+    );
+    assert_eq!([read("kept/f"), read("added/deep/f")], ["keptk\n", "a\n"]);
+    assert!(!work.join("gone").exists() && !work.join("replaced/deep").exists());
+    assert_eq!(
+        fs::metadata(work.join("mode")).unwrap().mode() & 0o777,
+        0o600
+    );
+    assert_eq!(
+        fs::metadata(work.join("file")).unwrap().mtime(),
+        981_158_400
+    );
+    assert_eq!(fs::read_link(work.join("link")).unwrap(), Path::new("kept"));
+    let after = fs::metadata(&work).unwrap();
+    assert_eq!((after.mode(), after.uid()), (before.mode(), before.uid()));
+    // The session goes on with the same state, and has changed nothing now.
+    assert_eq!(
+        isolated.told(&id, "echo $A; pwd; cat ../file").await,
+        format!("state|{}|new", work.join("kept").display())
+    );
+    assert!(isolated.diff(&id).await.is_empty());
+    assert_eq!(isolated.settle(&id, "commit").await, 0);
+    isolated.told(&id, "echo second > ../file").await;
+    assert_eq!(isolated.diff(&id).await, ["modified file file"]);
+}
+
+#[tokio::test]
+async fn changes_are_thrown_away() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let work = isolated.work();
+    tree(&work);
+    let id = isolated.session(json!({ "uid": 4242, "gid": 4242 })).await;
+    isolated.told(&id, "A=state; echo new > new; rm file").await;
+    assert_eq!(
+        isolated.diff(&id).await,
+        ["deleted file -", "added new file"]
+    );
+    assert_eq!(isolated.settle(&id, "discard").await, 2);
+    assert_eq!(
+        isolated
+            .told(
+                &id,
+                "echo $A; cat file; echo; ls new 2>/dev/null; echo > mine"
+            )
+            .await,
+        "state|old"
+    );
+    assert!(!work.join("mine").exists() && work.join("file").exists());
+}
+
+#[tokio::test]
+async fn links_do_not_lead_a_commit_astray() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let (work, outside) = (isolated.work(), isolated.place.path().join("outside"));
+    fs::create_dir(&outside).unwrap();
+    fs::create_dir(work.join("dir")).unwrap();
+    fs::write(work.join("dir/f"), "").unwrap();
+    let id = isolated.session(json!({})).await;
+    isolated.told(&id, "echo x > dir/f").await;
+    // Somebody outside exchanges the directory for a link.
+    fs::remove_dir_all(work.join("dir")).unwrap();
+    symlink(&outside, work.join("dir")).unwrap();
+    isolated.settle(&id, "commit").await;
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert_eq!(fs::read_to_string(work.join("dir/f")).unwrap(), "x\n");
+}
+
+#[tokio::test]
+async fn what_cannot_be_settled_is_refused() {
+    let Some(isolated) = Isolated::with("diff_max_bytes = 10", |_| {}).await else {
+        return;
+    };
+    let body = json!({ "workspace": { "path": isolated.work(), "mode": "rw" } });
+    let id = isolated.created(&body).await;
+    for (path, status) in [("diff", 400), ("commit", 400), ("discard", 400)] {
+        let path = format!("/v1/isolated/session/{id}/{path}");
+        let answer = match status == 400 && path.ends_with("diff") {
+            true => isolated.daemon.get(&path).await,
+            false => isolated.daemon.post(&path, json!({})).await,
+        };
+        assert_eq!(answer.status, status);
+        assert!(answer.text().contains("no upper directory"));
+    }
+    let id = isolated.session(json!({})).await;
+    isolated.told(&id, "echo 'more than ten bytes' > f").await;
+    let answer = isolated
+        .daemon
+        .post(&format!("/v1/isolated/session/{id}/commit"), json!({}))
+        .await;
+    assert!(
+        answer.status == 400 && answer.text().contains("diff_max_bytes"),
+        "{}",
+        answer.text()
+    );
+    let body = json!({ "code": "sleep 1000", "background": true });
+    let run = isolated
+        .daemon
+        .post(&format!("/v1/isolated/session/{id}/run"), body)
+        .await;
+    assert_eq!(run.status, 202);
+    let answer = isolated
+        .daemon
+        .post(&format!("/v1/isolated/session/{id}/discard"), json!({}))
+        .await;
+    assert_eq!(answer.status, 409, "{}", answer.text());
+}

@@ -1,0 +1,750 @@
+//! Isolated sessions (contract: execd A4 to A8).
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::PathBuf,
+    process::Command,
+};
+
+use http::Method;
+use osb_protocol::execd::event::{Event, EventKind};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Daemon, alive, events, eventually, texts};
+
+mod background;
+mod changes;
+mod files;
+mod limits;
+
+/// A daemon with a directory for uppers and one to work in.
+struct Isolated {
+    daemon: Daemon,
+    place: tempfile::TempDir,
+}
+
+impl Isolated {
+    /// Skips loudly where the kernel or our rights have no namespaces.
+    async fn new() -> Option<Self> {
+        Self::with("", |_| {}).await
+    }
+
+    async fn with(config: &str, prepare: impl FnOnce(&mut Command)) -> Option<Self> {
+        let place = tempfile::tempdir().unwrap();
+        let config_file = place.path().join("isolation.toml");
+        let (uppers, work) = (place.path().join("uppers"), place.path().join("work"));
+        fs::create_dir(&work).unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!(
+            "upper_root = {:?}\nallowed_writable = [{:?}]\n{config}",
+            uppers,
+            place.path().join("allowed")
+        );
+        fs::write(&config_file, text).unwrap();
+        let daemon = Daemon::start(&["--port", "0"], |command| {
+            command.env("EXECD_ISOLATION_CONFIG", &config_file);
+            prepare(command);
+        });
+        let told = daemon.get("/v1/isolated/capabilities").await.json();
+        if told["setpriv_available"] != json!(true) {
+            eprintln!("SKIPPED: no isolated sessions here: {told}");
+            return None;
+        }
+        Some(Self { daemon, place })
+    }
+
+    fn work(&self) -> PathBuf {
+        self.place.path().join("work")
+    }
+
+    fn uppers(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.place.path().join("uppers"));
+        let entries = entries.into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// A session whose workspace is the directory to work in.
+    async fn session(&self, more: Value) -> String {
+        self.created(&self.body(more)).await
+    }
+
+    fn body(&self, more: Value) -> Value {
+        let mut body = json!({ "workspace": { "path": self.work() } });
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        body
+    }
+
+    async fn created(&self, body: &Value) -> String {
+        let answer = self.daemon.post("/v1/isolated/session", body.clone()).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let created = answer.json();
+        assert!(created["created_at"].as_str().unwrap().ends_with('Z'));
+        created["session_id"].as_str().unwrap().to_owned()
+    }
+
+    async fn run_with(&self, id: &str, body: Value) -> Vec<Event> {
+        let answer = self
+            .daemon
+            .post(&format!("/v1/isolated/session/{id}/run"), body)
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(answer.headers["content-type"], "text/event-stream");
+        let events = events(&answer.body);
+        assert_eq!(events[0].kind, EventKind::Init);
+        assert_ne!(events[0].text, id);
+        events
+    }
+
+    async fn run(&self, id: &str, code: &str) -> Vec<Event> {
+        self.run_with(id, json!({ "code": code })).await
+    }
+
+    /// Output of a run that must end well.
+    async fn told(&self, id: &str, code: &str) -> String {
+        let events = self.run(id, code).await;
+        assert_eq!(
+            events.last().unwrap().exit_code(),
+            Some(0),
+            "{code}: {events:?}"
+        );
+        texts(&events, EventKind::Stdout).join("|")
+    }
+
+    async fn delete(&self, id: &str) {
+        let answer = self
+            .daemon
+            .delete(&format!("/v1/isolated/session/{id}"))
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(answer.body.is_empty());
+    }
+}
+
+/// Class and value of the error that ends a run.
+fn failure(events: &[Event]) -> (String, String) {
+    let error = events.last().unwrap().error.clone();
+    let error = error.unwrap_or_else(|| panic!("no error: {events:?}"));
+    (error.ename, error.evalue)
+}
+
+fn exit(code: &str) -> (String, String) {
+    ("ExitError".to_owned(), code.to_owned())
+}
+
+#[tokio::test]
+async fn a_session_is_made_told_listed_and_removed() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let daemon = &isolated.daemon;
+    assert_eq!(
+        daemon.get("/v1/isolated/sessions").await.json(),
+        json!({ "sessions": [] })
+    );
+    let id = isolated
+        .session(json!({ "idle_timeout_seconds": 300 }))
+        .await;
+    let other = isolated.session(json!({})).await;
+    let told = daemon
+        .get(&format!("/v1/isolated/session/{id}"))
+        .await
+        .json();
+    assert_eq!(told["status"], "active");
+    assert_eq!(told["created_at"], told["last_run_at"]);
+    assert!(
+        (290..=300).contains(&told["idle_remaining_seconds"].as_u64().unwrap()),
+        "{told}"
+    );
+    let work = json!(isolated.work());
+    assert_eq!(
+        told["workspace"],
+        json!({ "path": work, "mode": "overlay" })
+    );
+    assert_eq!(
+        told["overlays"],
+        json!([{ "path": work, "mode": "overlay", "persist": true }])
+    );
+    assert_eq!(told["profile"], "strict");
+    assert_eq!(told["idle_timeout_seconds"], 300);
+    assert!(told.get("share_net").is_none());
+    isolated.told(&id, "sleep 0.01").await;
+    let told = daemon
+        .get(&format!("/v1/isolated/session/{id}"))
+        .await
+        .json();
+    assert!(told["last_run_at"].as_str() > told["created_at"].as_str());
+    let list = daemon.get("/v1/isolated/sessions").await.json();
+    let ids = list["sessions"].as_array().unwrap().iter();
+    let ids: Vec<&str> = ids
+        .map(|entry| entry["session_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, [&id, &other]);
+    assert!(list["sessions"][1].get("idle_remaining_seconds").is_none());
+    assert_eq!(isolated.uppers().len(), 2);
+    isolated.delete(&id).await;
+    assert_eq!(isolated.uppers().len(), 1);
+    for (method, path) in [
+        (Method::GET, ""),
+        (Method::DELETE, ""),
+        (Method::GET, "/runs/x"),
+        (Method::GET, "/runs/x/logs"),
+        (Method::GET, "/files/info?path=a"),
+        (Method::DELETE, "/files?path=a"),
+        (Method::GET, "/directories/list?path=a"),
+    ] {
+        let path = format!("/v1/isolated/session/{id}{path}");
+        let answer = Answer::of(daemon.send(method, &path, &[], "").await).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (404, "SESSION_NOT_FOUND")
+        );
+    }
+    let answer = daemon
+        .post(
+            &format!("/v1/isolated/session/{id}/run"),
+            json!({ "code": "true" }),
+        )
+        .await;
+    assert_eq!(answer.code(), "SESSION_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn the_state_of_the_shell_outlives_runs_and_what_ends_them() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    assert_eq!(
+        isolated.told(&id, "pwd").await,
+        isolated.work().to_str().unwrap()
+    );
+    let set = "cd /usr; A=1; export B=\"two\nlines 'q'\"; f() { echo \"f $1\"; }; arr=(a 'b c'); set -u; umask 077";
+    assert_eq!(isolated.told(&id, set).await, "");
+    let ask = "pwd; f x; echo \"$A $B ${arr[1]}\"; umask; set -o | grep nounset; env | grep -c ^A=";
+    let events = isolated.run(&id, ask).await;
+    let told = texts(&events, EventKind::Stdout).join("|");
+    assert_eq!(
+        told,
+        "/usr|f x|1 two|lines 'q' b c|0077|nounset        \ton|0"
+    );
+    assert_eq!(
+        failure(&events),
+        exit("1"),
+        "the status of its last command"
+    );
+    // What does not come to its end leaves the state as it was.
+    for (code, end) in [
+        ("A=2; cd /; exit 7", exit("7")),
+        ("A=2; exec sh -c 'exit 4'", exit("4")),
+        ("A=2; kill -KILL $$", exit("-1")),
+        ("if then", exit("2")),
+    ] {
+        assert_eq!(failure(&isolated.run(&id, code).await), end, "{code}");
+        assert_eq!(isolated.told(&id, "echo $A $PWD").await, "1 /usr", "{code}");
+    }
+    assert_eq!(
+        failure(&isolated.run(&id, "bash -c 'exit 42'").await),
+        exit("42")
+    );
+    let other = isolated.session(json!({})).await;
+    assert_eq!(isolated.told(&other, "echo ${A-unset}").await, "unset");
+}
+
+#[tokio::test]
+async fn output_is_told_by_stream_and_line() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    let events = isolated
+        .run(&id, "echo a; echo; echo b >&2; printf c")
+        .await;
+    assert_eq!(texts(&events, EventKind::Stdout), ["a", "\n", "c"]);
+    assert_eq!(texts(&events, EventKind::Stderr), ["b"]);
+    let events = isolated.run(&id, "no-such-program").await;
+    assert!(
+        texts(&events, EventKind::Stderr)[0].contains("line 1: no-such-program"),
+        "{events:?}"
+    );
+    assert_eq!(failure(&events), exit("127"));
+    // What a run leaves behind holds nobody, and stays.
+    let started = isolated.told(&id, "sleep 1000 & echo $!").await;
+    assert_eq!(
+        isolated
+            .told(&id, &format!("kill -0 {started} && echo there"))
+            .await,
+        "there"
+    );
+}
+
+#[tokio::test]
+async fn variables_of_one_run_are_gone_and_everything_else_stays() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    isolated.told(&id, "export OLD='was'; PLAIN=p").await;
+    let body = json!({
+        "code": "echo \"$OLD $PLAIN $NEW\"; printenv odd.name; KEPT=$NEW; OLD=changed; PLAIN=changed",
+        "envs": { "OLD": "it's", "PLAIN": "q", "NEW": "n\nm", "odd.name": "o", "EMPTY": null },
+    });
+    let events = isolated.run_with(&id, body).await;
+    assert_eq!(texts(&events, EventKind::Stdout), ["it's q n", "m", "o"]);
+    let ask = "echo \"$OLD $PLAIN ${NEW-unset} ${EMPTY-unset} $KEPT\"; env | grep -c ^PLAIN=; true";
+    assert_eq!(isolated.told(&id, ask).await, "was p unset unset n|m|0");
+}
+
+#[tokio::test]
+async fn a_run_that_takes_too_long_is_ended_and_nothing_else() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    let pid = isolated.told(&id, "A=1; sleep 1000 & echo $!").await;
+    let code = "trap '' INT TERM; setsid sleep 1001 & A=2; sleep 1002; sleep 1003";
+    let body = json!({ "code": code, "timeout_seconds": 1 });
+    let (name, value) = failure(&isolated.run_with(&id, body).await);
+    assert_eq!(name, "TimeoutError");
+    assert!(value.parse::<i64>().is_err());
+    let ask = format!("echo $A; kill -0 {pid} && ps -e -o args= | grep -c '[s]leep 100'");
+    assert_eq!(
+        isolated.told(&id, &ask).await,
+        "1|1",
+        "only what was there before"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_its_run_and_not_its_session() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    isolated.told(&id, "A=1").await;
+    let body = json!({ "code": "A=2; echo running > there; sleep 1000" }).to_string();
+    let path = format!("/v1/isolated/session/{id}/run");
+    let response = isolated.daemon.send(Method::POST, &path, &[], body).await;
+    let there = format!("/v1/isolated/session/{id}/files/download?path=there");
+    eventually("the run is under way", async || {
+        (isolated.daemon.get(&there).await.text() == "running\n").then_some(())
+    })
+    .await;
+    drop(response);
+    assert_eq!(
+        isolated
+            .told(
+                &id,
+                "echo $A; ps -e -o args= | grep -c '[s]leep 1000'; true"
+            )
+            .await,
+        "1|0"
+    );
+}
+
+#[tokio::test]
+async fn runs_of_a_session_take_turns_and_sessions_do_not_wait() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    isolated.told(&id, "N=0").await;
+    let one = || isolated.run(&id, "n=$N; sleep 0.05; N=$((n+1))");
+    tokio::join!(one(), one(), one());
+    assert_eq!(isolated.told(&id, "echo $N").await, "3");
+    let other = isolated.session(json!({})).await;
+    let path = format!("/v1/isolated/session/{id}/run");
+    let body = json!({ "code": "sleep 1000" }).to_string();
+    let busy = isolated.daemon.send(Method::POST, &path, &[], body).await;
+    assert_eq!(isolated.told(&other, "echo free").await, "free");
+    isolated.delete(&id).await;
+    let (name, value) = failure(&events(&Answer::of(busy).await.body));
+    assert_eq!(
+        (name.as_str(), value.as_str()),
+        ("RuntimeError", "session terminated")
+    );
+}
+
+#[tokio::test]
+async fn a_session_sees_and_may_do_little() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let outside = isolated.place.path().join("outside");
+    fs::write(&outside, "secret").unwrap();
+    let id = isolated.session(json!({})).await;
+    for (code, want) in [
+        (
+            "echo $$ $(ps -e | wc -l) | awk '{print ($1<100), ($2<12)}'",
+            "1 1",
+        ),
+        ("hostname", "sandbox"),
+        ("id -u", "0"),
+        ("touch /etc/x 2>/dev/null || echo read-only", "read-only"),
+        (
+            "touch /usr/x /var/x 2>/dev/null || echo read-only",
+            "read-only",
+        ),
+        ("echo x > /tmp/mine && ls -A /tmp | wc -l", "2"),
+        (
+            "grep CapEff /proc/self/status; grep CapBnd /proc/self/status",
+            "CapEff:\t0000000000000000|CapBnd:\t0000000000000000",
+        ),
+        (
+            "grep NoNewPrivs /proc/self/status; grep Seccomp: /proc/self/status",
+            "NoNewPrivs:\t1|Seccomp:\t2",
+        ),
+        (
+            "echo x > /proc/sys/kernel/core_pattern 2>/dev/null || echo no",
+            "no",
+        ),
+        ("head -c 1 /proc/kcore 2>/dev/null | wc -c", "0"),
+        ("mount -t tmpfs x /mnt 2>/dev/null || echo no", "no"),
+        ("umount /tmp 2>/dev/null || echo no", "no"),
+        ("unshare -U true 2>/dev/null || echo no", "no"),
+        ("unshare -m true 2>/dev/null || echo no", "no"),
+        ("cat /proc/1/environ 2>/dev/null || echo no", "no"),
+        (
+            "ls /dev | tr '\\n' ' '",
+            "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero ",
+        ),
+        ("ls /run | grep -v mount; echo x > /run/x && echo ok", "ok"),
+        ("kill -KILL 1; echo survived", "survived"),
+        (
+            "head -c 4 /dev/zero | wc -c; echo > /dev/null && echo ok",
+            "4|ok",
+        ),
+    ] {
+        assert_eq!(isolated.told(&id, code).await, want, "{code}");
+    }
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "secret");
+    // The directories of uppers are covered, even where their parent is seen.
+    let body = json!({ "overlays": [{ "path": isolated.place.path(), "mode": "ro" }] });
+    let id = isolated.created(&body).await;
+    let code = format!(
+        "ls {} | wc -l",
+        isolated.place.path().join("uppers").display()
+    );
+    assert_eq!(isolated.told(&id, &code).await, "0");
+    let code = format!(
+        "cat {}; echo; echo x > {} || echo no",
+        outside.display(),
+        outside.display()
+    );
+    assert_eq!(isolated.told(&id, &code).await, "secret|no");
+}
+
+#[tokio::test]
+async fn overlays_of_every_mode() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let root = isolated.place.path().join("tree");
+    for name in ["over", "memory", "rw", "ro", "over/nested"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+        fs::write(root.join(name).join("f"), name).unwrap();
+    }
+    let at = |name: &str| root.join(name);
+    let body = json!({ "overlays": [
+        { "path": at("over/nested"), "mode": "rw" },
+        { "path": at("over") },
+        { "path": at("memory"), "mode": "overlay", "persist": false },
+        { "path": at("rw"), "mode": "rw" },
+        { "path": at("ro"), "mode": "ro" },
+    ]});
+    let id = isolated.created(&body).await;
+    let code = format!(
+        "cd {}; pwd; for d in over memory rw over/nested ro; do echo new > $d/f; rm -f $d/none; \
+         echo x > $d/new; cat $d/f; done 2>/dev/null; echo",
+        root.display()
+    );
+    let told = isolated.told(&id, &code).await;
+    assert_eq!(told, format!("{}|new|new|new|new|ro", root.display()));
+    let read = |name: &str| fs::read_to_string(at(name).join("f")).unwrap();
+    assert_eq!(
+        [read("over"), read("memory"), read("ro")],
+        ["over", "memory", "ro"]
+    );
+    assert_eq!([read("rw"), read("over/nested")], ["new\n", "new\n"]);
+    let body = json!({ "overlays": [{ "path": at("made/new") }] });
+    isolated.created(&body).await;
+    assert_eq!(fs::metadata(at("made/new")).unwrap().mode() & 0o777, 0o755);
+}
+
+#[tokio::test]
+async fn sessions_run_as_whom_they_are_asked_to() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    fs::write(isolated.work().join("roots"), "").unwrap();
+    let id = isolated.session(json!({ "uid": 4242, "gid": 4343 })).await;
+    let code = "id -u; id -g; id -G; echo x > own && stat -c '%u %g' own . roots";
+    assert_eq!(
+        isolated.told(&id, code).await,
+        "4242|4343|4343|4242 4343|4242 4343|0 0"
+    );
+    assert_eq!(
+        isolated
+            .told(&id, "echo x >> roots 2>/dev/null || echo no")
+            .await,
+        "no"
+    );
+    let told = isolated
+        .daemon
+        .get(&format!("/v1/isolated/session/{id}"))
+        .await
+        .json();
+    assert_eq!((&told["uid"], &told["gid"]), (&json!(4242), &json!(4343)));
+    let capabilities = isolated
+        .daemon
+        .get("/v1/isolated/capabilities")
+        .await
+        .json();
+    if capabilities["userns_available"] != json!(true) {
+        eprintln!("SKIPPED in part: no user namespaces here: {capabilities}");
+        return;
+    }
+    let body = json!({ "workspace": { "path": isolated.work(), "mode": "rw" }, "uid": 4242, "gid": 4343, "uid_mode": "userns" });
+    let id = isolated.created(&body).await;
+    assert_eq!(
+        isolated
+            .told(
+                &id,
+                "id -u; id -g; echo x > outside; cat /proc/sys/user/max_user_namespaces"
+            )
+            .await,
+        "4242|4343|0"
+    );
+    assert_eq!(
+        fs::metadata(isolated.work().join("outside")).unwrap().uid(),
+        0
+    );
+    let id = isolated
+        .session(json!({ "uid": 7, "gid": 8, "uid_mode": "userns" }))
+        .await;
+    assert_eq!(
+        isolated.told(&id, "echo x > up; stat -c '%u %g' up").await,
+        "7 8"
+    );
+}
+
+#[tokio::test]
+async fn profiles_binds_and_networks() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let allowed = isolated.place.path().join("allowed");
+    fs::create_dir_all(allowed.join("data")).unwrap();
+    fs::write(allowed.join("file"), "f").unwrap();
+    symlink("data", allowed.join("link")).unwrap();
+    let balanced = isolated.session(json!({ "profile": "balanced" })).await;
+    let shared = isolated.place.path().join("shared");
+    isolated
+        .told(&balanced, &format!("echo x > {}", shared.display()))
+        .await;
+    assert!(shared.exists(), "/tmp is the sandbox's");
+    let id = isolated
+        .session(json!({
+            "extra_writable": [allowed.join("link")],
+            "binds": [
+                { "source": allowed.join("file"), "dest": "/tmp/in/file", "readonly": true },
+                { "source": allowed.join("data"), "dest": "/run/data", "readonly": null },
+            ],
+            "share_net": false,
+        }))
+        .await;
+    let real = allowed.join("data").canonicalize().unwrap();
+    let told = isolated
+        .daemon
+        .get(&format!("/v1/isolated/session/{id}"))
+        .await
+        .json();
+    assert_eq!(told["extra_writable"], json!([real]));
+    assert_eq!(told["share_net"], json!(false));
+    let code = format!(
+        "cat /tmp/in/file; echo; echo x > /tmp/in/file || echo no; echo y > /run/data/y; echo z > {}/z; \
+         cat /proc/net/dev | grep -c :; echo > /dev/tcp/127.0.0.1/{} || echo apart",
+        real.display(),
+        isolated.daemon.port(),
+    );
+    assert_eq!(isolated.told(&id, &code).await, "f|no|1|apart");
+    assert_eq!(fs::read_to_string(real.join("y")).unwrap(), "y\n");
+    assert_eq!(fs::read_to_string(real.join("z")).unwrap(), "z\n");
+    let body = isolated
+        .body(json!({ "binds": [{ "source": allowed.join("data"), "dest": "/usr/none" }] }));
+    let answer = isolated.daemon.post("/v1/isolated/session", body).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (400, "RUNTIME_ERROR")
+    );
+    assert!(answer.text().contains("binds[0].dest"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn secrets_and_configuration_stay_outside() {
+    let prepare = |command: &mut Command| {
+        command
+            .env("MY_API_KEY", "k")
+            .env("PLAIN", "p")
+            .env("JUPYTER_TOKEN", "j");
+    };
+    let Some(isolated) = Isolated::with("", prepare).await else {
+        return;
+    };
+    let ask = "echo ${MY_API_KEY-none} ${PLAIN-none} ${JUPYTER_TOKEN-none} ${EXECD_ISOLATION_CONFIG-none}";
+    let allow = json!({ "mode": "allow", "keys": ["MY_API_KEY", "JUPYTER_TOKEN", "PATH"] });
+    for (rule, want) in [
+        (json!(null), "none p none none"),
+        (
+            json!({ "mode": "deny", "keys": ["PLAIN"] }),
+            "k none none none",
+        ),
+        (allow, "k none none none"),
+    ] {
+        let id = isolated.session(json!({ "env_passthrough": rule })).await;
+        assert_eq!(isolated.told(&id, ask).await, want);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_when_a_session_or_the_daemon_ends() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let marker = |name: &str| format!("sleep 1000 & exec -a {name} sleep 100000 &");
+    let dying = isolated.session(json!({})).await;
+    let staying = isolated.session(json!({})).await;
+    isolated.told(&dying, &marker("dying-marker")).await;
+    isolated.told(&staying, &marker("staying-marker")).await;
+    let found = |name: &str| -> Vec<i32> {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid: &i32| {
+            fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.starts_with(name.as_bytes()))
+        })
+        .collect()
+    };
+    let pids = found("dying-marker");
+    assert_eq!(pids.len(), 1);
+    // Its init is killed from outside.
+    let init = parent_of_namespace(pids[0]);
+    Command::new("kill")
+        .args(["-KILL", &init.to_string()])
+        .status()
+        .unwrap();
+    let path = format!("/v1/isolated/session/{dying}");
+    eventually("it is cleaned up", async || {
+        (isolated.daemon.get(&path).await.status == 404).then_some(())
+    })
+    .await;
+    assert!(found("dying-marker").is_empty());
+    assert_eq!(isolated.uppers().len(), 1);
+    let pid = found("staying-marker")[0];
+    let Isolated { daemon, place } = isolated;
+    daemon.signal(rustix::process::Signal::TERM);
+    assert!(daemon.wait().await.success());
+    assert!(!alive(pid));
+    assert_eq!(
+        fs::read_dir(place.path().join("uppers")).unwrap().count(),
+        0
+    );
+}
+
+/// The process that is the first in the namespace of another.
+fn parent_of_namespace(pid: i32) -> i32 {
+    let status = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |pid: i32, name: &str| {
+        let status = status(pid);
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap();
+        line.split_ascii_whitespace()
+            .last()
+            .unwrap()
+            .parse::<i32>()
+            .unwrap()
+    };
+    let mut at = pid;
+    while field(at, "NSpid:") != 1 {
+        at = field(at, "PPid:");
+    }
+    at
+}
+
+#[tokio::test]
+async fn what_earlier_daemons_left_is_removed_and_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    let uppers = place.path().join("uppers");
+    fs::create_dir_all(uppers.join("0123456789abcdef0123456789abcdef/upper/deep")).unwrap();
+    fs::create_dir_all(uppers.join("mine/data")).unwrap();
+    let config = place.path().join("isolation.toml");
+    fs::write(&config, format!("upper_root = {uppers:?}")).unwrap();
+    let config = config.to_str().unwrap();
+    let daemon = Daemon::start(&["--port", "0", "--isolation-config", config], |_| {});
+    eventually("it is swept", async || {
+        (fs::read_dir(&uppers).unwrap().count() == 1).then_some(())
+    })
+    .await;
+    assert!(uppers.join("mine/data").exists());
+    drop(daemon);
+    fs::write(config, "upper_max_bytes = \"many\"").unwrap();
+    let ended = Command::new(env!("CARGO_BIN_EXE_execd"))
+        .args(["--port", "0", "--isolation-config", config])
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("upper_max_bytes"));
+}
+
+#[tokio::test]
+async fn bad_requests_are_told_from_missing_rights() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    let run = format!("/v1/isolated/session/{id}/run");
+    for body in [
+        json!({}),
+        json!({ "code": "" }),
+        json!({ "code": "a\0" }),
+        json!({ "code": "true", "timeout_seconds": -1 }),
+        json!({ "code": "true", "envs": { "A=B": "" } }),
+    ] {
+        let answer = isolated.daemon.post(&run, body.clone()).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (400, "INVALID_REQUEST_BODY"),
+            "{body}"
+        );
+    }
+    let answer = isolated
+        .daemon
+        .post("/v1/isolated/session", json!({}))
+        .await;
+    assert_eq!(
+        answer.json()["message"],
+        "workspace or overlays is required"
+    );
+    let daemon = Daemon::without_capabilities("-sys_admin", &["--port", "0"]);
+    let told = daemon.get("/v1/isolated/capabilities").await;
+    assert_eq!(told.status, 200);
+    let told = told.json();
+    assert_eq!(told["setpriv_available"], json!(false));
+    if told["userns_available"] == json!(false) {
+        assert_eq!(told["available"], json!(false));
+        assert!(
+            told["message"].as_str().unwrap().contains("namespaces"),
+            "{told}"
+        );
+    }
+    let answer = daemon
+        .post("/v1/isolated/session", isolated.body(json!({})))
+        .await;
+    assert_eq!(answer.status, 503, "{}", answer.text());
+    let answer = daemon.delete("/v1/isolated/session/none").await;
+    assert_eq!(answer.code(), "SESSION_NOT_FOUND");
+}
