@@ -54,10 +54,10 @@ impl Stage {
         );
         let folder = tempfile::tempdir().unwrap();
         let engine = EngineProxy::down(folder.path());
-        let instance = format!(
-            "test-{}",
-            folder.path().file_name().unwrap().to_string_lossy()
-        );
+        // A run of all tests tells its things from other users' by this name.
+        let run = std::env::var("OPENSANDBOX_TEST_RUN").unwrap_or_default();
+        let folder_name = folder.path().file_name().unwrap().to_string_lossy();
+        let instance = format!("test-{run}{folder_name}");
         Self {
             folder,
             engine,
@@ -318,14 +318,14 @@ async fn a_sandbox_that_was_renamed_by_hand_is_removed() {
 async fn others_are_left_alone_and_leftovers_are_swept() {
     let mut stage = Stage::set();
     stage.engine.up().unwrap();
-    let foreign = "label=opensandbox.io/server=somebody-else";
+    let foreign = format!("opensandbox.io/server={}-not", stage.instance);
     let other = docker(&[
         "run",
         "--detach",
         "--label",
         "opensandbox.io/id=foreign-1",
         "--label",
-        "opensandbox.io/server=somebody-else",
+        &foreign,
         IMAGE,
         "sleep",
         "300",
@@ -347,7 +347,7 @@ async fn others_are_left_alone_and_leftovers_are_swept() {
     wait_until("the sweep", look, Vec::is_empty).await;
     let (_, list) = answer(server.request(Method::GET, "/v1/sandboxes")).await;
     assert_eq!(list["items"], json!([]));
-    let left = docker(&["ps", "--quiet", "--filter", foreign]);
+    let left = docker(&["ps", "--quiet", "--filter", &format!("label={foreign}")]);
     docker(&["rm", "--force", &other]);
     assert!(
         !left.is_empty(),
