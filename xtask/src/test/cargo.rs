@@ -66,6 +66,7 @@ fn cargo_test(context: &Context<'_>) -> Command {
             "OPENSANDBOX_EXECD_PATH",
             context.repo.dist_for_tests().join("execd"),
         )
+        .env("OPENSANDBOX_TEST_RUN", &context.run)
         .current_dir(context.repo.root());
     cargo
 }
@@ -125,7 +126,7 @@ fn of_line(line: &str) -> Option<Tally> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{host::Installer, repo::Repo, test::Options};
+    use crate::{repo::Repo, test::Options};
 
     #[test]
     fn without_an_engine_its_tests_are_left_out_and_counted() {
@@ -145,11 +146,8 @@ mod tests {
                 filter: filter.map(str::to_owned),
                 ..Options::default()
             };
-            let context = Context {
-                repo: &Repo::find().unwrap(),
-                installer: Installer::new(options.may_install()),
-                options: &options,
-            };
+            let repo = Repo::find().unwrap();
+            let context = Context::new(&repo, &options).unwrap();
             left_out(&context, &names, &anyhow::anyhow!("no engine"))
         };
         let skipped = |skipped| Tally {

@@ -1,110 +1,199 @@
-//! What a test run may not leave behind on the Docker engine.
+//! What a test run leaves behind on the Docker engine.
+//!
+//! Whatever a server makes there carries the id of its instance, so a run knows its own things, and
+//! everybody else may use the engine meanwhile. Rust tests give their instances names; other
+//! suites' servers make up an id, which lies as plain text in their stores below `target/reports`.
 
-use std::{collections::BTreeSet, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::Result;
 
-use crate::{process::ask, step::notice};
+use crate::process::ask;
 
-/// Our containers, networks and volumes at one moment.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Inventory {
-    containers: BTreeSet<String>,
-    networks: BTreeSet<String>,
-    volumes: BTreeSet<String>,
+/// Begins the names of all instances of Rust tests; the name of the run follows.
+const TEST: &str = "test-";
+/// The id of the instance, which is in another label when the container only helps a server.
+const INSTANCE: &str = r#"{{.Label "opensandbox.io/server"}}{{.Label "opensandbox.io/helper-of"}}"#;
+
+/// Kinds of things, how Docker lists them, and where their names are.
+const KINDS: [(&str, &[&str], &str); 3] = [
+    ("container", &["ps", "--all", "--no-trunc"], "{{.Names}}"),
+    ("network", &["network", "ls"], "{{.Name}}"),
+    ("volume", &["volume", "ls"], "{{.Name}}"),
+];
+/// Volumes with an execd, which outlive sandboxes so that the next one starts without a copy.
+const EXECD_VOLUMES: [&str; 4] = [
+    "volume",
+    "ls",
+    "--filter",
+    "label=opensandbox.io/execd-build",
+];
+/// The network of all servers on the engine, which they keep for the next sandbox.
+const NETWORKS: [&str; 4] = ["network", "ls", "--filter", "label=opensandbox.io/network"];
+
+/// The engine before a run.
+pub(super) struct Before {
+    run: String,
+    reports: PathBuf,
+    /// Things of earlier runs.
+    things: BTreeSet<String>,
+    networks: Vec<Thing>,
 }
 
-/// Label of everything that belongs to the platform.
-const LABEL_PREFIX: &str = "opensandbox.io/";
+/// Something on the engine.
+#[derive(Debug, PartialEq, Eq)]
+struct Thing {
+    name: String,
+    /// Empty when none is told.
+    instance: String,
+}
 
-impl Inventory {
-    /// What is there now.
-    pub(super) fn take() -> Result<Self> {
+impl Before {
+    /// Looks around, and removes the execd volumes of earlier runs.
+    pub(super) fn look(run: &str, reports: &Path) -> Result<Self> {
+        let earlier = Instances::of(None, reports);
+        remove_execd_volumes(&earlier)?;
         Ok(Self {
-            containers: list(&["ps", "--all", "--no-trunc"], "{{.Names}}\t{{.Labels}}")?,
-            networks: list(&["network", "ls"], "{{.Name}}\t{{.Labels}}")?,
-            volumes: list(&["volume", "ls"], "{{.Name}}\t{{.Labels}}")?,
+            run: run.to_owned(),
+            reports: reports.to_owned(),
+            things: things_of(&earlier)?,
+            networks: list(&NETWORKS, "{{.Name}}")?,
         })
     }
 
-    /// Removes networks of ours that `before` had not. The server keeps its network for the next
-    /// sandbox; after a test run there is none. One that something is attached to stays, and is
-    /// then told as left behind.
-    pub(super) fn release_networks(&self, before: &Self) {
-        for name in self.networks.difference(&before.networks) {
-            if let Err(error) = ask(Command::new("docker").args(["network", "rm", name])) {
-                notice(&format!("the network {name} cannot be removed: {error:#}"));
+    /// What the run left behind. The network and the execd volumes are kept for a next sandbox,
+    /// which there is not: they are removed, unless somebody else uses them by now.
+    pub(super) fn left(&self) -> Result<Vec<String>> {
+        let ours = Instances::of(Some(&self.run), &self.reports);
+        remove_execd_volumes(&ours)?;
+        for Thing { name, .. } in list(&NETWORKS, "{{.Name}}")? {
+            if self.networks.iter().all(|known| known.name != name) {
+                remove("network", &name);
             }
         }
-    }
-
-    /// What this has and `before` had not. One volume is allowed to appear: that of the execd
-    /// build, which outlives sandboxes so that the next one starts without a copy.
-    pub(super) fn beyond(&self, before: &Self) -> Vec<String> {
-        let new = |kind: &str, now: &BTreeSet<String>, then: &BTreeSet<String>| {
-            now.difference(then)
-                .map(|name| format!("{kind} {name}"))
-                .collect::<Vec<_>>()
-        };
-        let mut left = new("container", &self.containers, &before.containers);
-        left.extend(new("network", &self.networks, &before.networks));
-        let volumes = new("volume", &self.volumes, &before.volumes);
-        if volumes.len() > 1 {
-            left.extend(volumes);
-        }
-        left
+        Ok(things_of(&ours)?
+            .difference(&self.things)
+            .cloned()
+            .collect())
     }
 }
 
-fn list(arguments: &[&str], format: &str) -> Result<BTreeSet<String>> {
+/// Some servers.
+struct Instances {
+    /// Begins the names of those in Rust tests.
+    prefix: String,
+    /// Stores of the others.
+    stores: Vec<Vec<u8>>,
+}
+
+impl Instances {
+    /// Those of a run, or of any.
+    fn of(run: Option<&str>, reports: &Path) -> Self {
+        let mut stores = Vec::new();
+        collect(reports, &mut stores);
+        let prefix = match run {
+            Some(run) => format!("{TEST}{run}."),
+            None => TEST.to_owned(),
+        };
+        Self { prefix, stores }
+    }
+
+    fn made(&self, thing: &Thing) -> bool {
+        let id = thing.instance.as_bytes();
+        let is_in = |store: &Vec<u8>| store.windows(id.len()).any(|part| part == id);
+        !id.is_empty()
+            && (thing.instance.starts_with(&self.prefix) || self.stores.iter().any(is_in))
+    }
+}
+
+/// Reads the stores below a folder, with their write-ahead logs. One that vanishes has nobody who
+/// uses it.
+fn collect(folder: &Path, stores: &mut Vec<Vec<u8>>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, stores);
+        } else if entry.file_name().to_string_lossy().starts_with("store.db") {
+            stores.extend(fs::read(path));
+        }
+    }
+}
+
+/// What the servers made, but for execd volumes.
+fn things_of(instances: &Instances) -> Result<BTreeSet<String>> {
+    let kept = list(&EXECD_VOLUMES, "{{.Name}}")?;
+    let mut all = BTreeSet::new();
+    for (kind, arguments, name) in KINDS {
+        let things = list(arguments, name)?.into_iter();
+        all.extend(
+            things
+                .filter(|thing| instances.made(thing) && !kept.contains(thing))
+                .map(|thing| format!("{kind} {}", thing.name)),
+        );
+    }
+    Ok(all)
+}
+
+fn remove_execd_volumes(instances: &Instances) -> Result<()> {
+    for volume in list(&EXECD_VOLUMES, "{{.Name}}")? {
+        if instances.made(&volume) {
+            remove("volume", &volume.name);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a thing that may be in use, and stays then.
+fn remove(kind: &str, name: &str) {
+    let _ = ask(Command::new("docker").args([kind, "rm", name]));
+}
+
+fn list(arguments: &[&str], name: &str) -> Result<Vec<Thing>> {
+    let format = format!("{name}\t{INSTANCE}");
     let text = ask(Command::new("docker")
         .args(arguments)
-        .args(["--format", format]))?;
-    Ok(ours(&text))
+        .args(["--format", &format]))?;
+    Ok(text.lines().filter_map(of_line).collect())
 }
 
-/// Names of the lines with a label of ours.
-fn ours(text: &str) -> BTreeSet<String> {
-    text.lines()
-        .filter_map(|line| line.split_once('\t'))
-        .filter(|(_, labels)| {
-            labels
-                .split(',')
-                .any(|label| label.starts_with(LABEL_PREFIX))
-        })
-        .map(|(name, _)| name.to_owned())
-        .collect()
+/// Reads a name and, if any, an instance.
+fn of_line(line: &str) -> Option<Thing> {
+    let (name, instance) = line.split_once('\t').unwrap_or((line, ""));
+    (!name.is_empty()).then(|| Thing {
+        name: name.to_owned(),
+        instance: instance.to_owned(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn inventory(containers: &[&str], volumes: &[&str]) -> Inventory {
-        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Inventory {
-            containers: set(containers),
-            networks: BTreeSet::new(),
-            volumes: set(volumes),
+    #[test]
+    fn a_run_knows_its_own_things() {
+        let reports = std::env::temp_dir().join(format!("xtask-stores-{}", std::process::id()));
+        let folder = reports.join("pytest/test_kill0");
+        fs::create_dir_all(&folder).unwrap();
+        let id = "0b8e6a4e-6a9d-4c53-9d6f-2f6d1c0a7b11";
+        fs::write(folder.join("store.db-wal"), format!("\0\x01{id}\0")).unwrap();
+        fs::write(folder.join("server.log"), "up-1").unwrap();
+
+        let made = |run: Option<&str>, line: &str| {
+            Instances::of(run, &reports).made(&of_line(line).unwrap())
+        };
+        let ours = Some("abc");
+        assert!(made(ours, &format!("sandbox\t{id}")));
+        assert!(made(ours, "sandbox\ttest-abc.tmpXyz"));
+        assert!(!made(ours, "sandbox\ttest-abcd.tmpXyz"));
+        assert!(made(None, "sandbox\ttest-abcd.tmpXyz"));
+        for line in ["sandbox\tup-1", "sandbox\t", "sandbox"] {
+            assert!(!made(None, line), "{line}");
         }
-    }
-
-    #[test]
-    fn only_labelled_things_are_ours() {
-        let text =
-            "a\topensandbox.io/id=1,x=y\nb\tx=opensandbox.io/\nc\t\nd\tx=y,opensandbox.io/execd=z";
-        assert_eq!(ours(text), BTreeSet::from(["a".to_owned(), "d".to_owned()]));
-    }
-
-    #[test]
-    fn the_volume_of_the_current_execd_may_stay() {
-        let before = inventory(&["running"], &["old"]);
-        assert!(before.beyond(&before).is_empty());
-        assert!(inventory(&["running"], &["new"]).beyond(&before).is_empty());
-        let after = inventory(&["running", "left"], &["new", "other"]);
-        assert_eq!(
-            after.beyond(&before),
-            ["container left", "volume new", "volume other"]
-        );
+        fs::remove_dir_all(&reports).unwrap();
     }
 }

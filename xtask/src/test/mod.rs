@@ -2,6 +2,7 @@
 
 mod browser;
 mod cargo;
+mod js;
 mod leftovers;
 mod python;
 mod server;
@@ -10,17 +11,17 @@ pub(crate) mod tally;
 
 use std::{io::Write, process::ExitCode};
 
-use anyhow::Error;
+use anyhow::{Error, Result};
 use clap::Args;
 
-use self::{leftovers::Inventory, tally::Tally};
+use self::{leftovers::Before, tally::Tally};
 use crate::{
     build::{self, Profile},
-    host::{Installer, engine},
+    host::{self, Installer, engine},
     interrupt::{self, interrupted},
     repo::Repo,
-    step::{notice, step},
-    up::ensure_base_image,
+    step::notice,
+    up::{ensure_base_image, random_key},
 };
 
 /// Which tests run.
@@ -49,9 +50,20 @@ struct Context<'a> {
     repo: &'a Repo,
     installer: Installer,
     options: &'a Options,
+    /// Name of this run, which no other has.
+    run: String,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    fn new(repo: &'a Repo, options: &'a Options) -> Result<Self> {
+        Ok(Self {
+            repo,
+            installer: Installer::new(options.may_install()),
+            options,
+            run: random_key()?,
+        })
+    }
+
     /// Something a suite needs went wrong: where we may install, that is a failure; elsewhere the
     /// machine lacks it, and what could not run is counted as skipped.
     fn could_not(&self, what: &str, error: &Error) -> Tally {
@@ -87,30 +99,34 @@ pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
     if let Err(error) = interrupt::listen() {
         notice(&format!("Ctrl-C will leave things behind: {error:#}"));
     }
-    let installer = Installer::new(options.may_install());
-    let context = Context {
+    match Context::new(repo, options) {
+        Ok(context) => all(&context),
+        Err(error) => {
+            notice(&format!("FAILED: the run has no name: {error:#}"));
+            Tally::FAILED
+        }
+    }
+}
+
+fn all(context: &Context<'_>) -> Tally {
+    let Context {
         repo,
         installer,
         options,
-    };
+        run,
+    } = context;
     if options.full {
         notice("--full: there are no heavy parts yet; this is the plain run");
     }
+    let lacks = host::lacks_for_build(installer).into_iter();
+    if let Err(error) = host::complain(lacks.chain(host::lacks_for_tests(installer))) {
+        notice(&format!("{error:#}"));
+    }
     // The engine first: Rust tests use it as well.
-    let engine = step("the Docker engine answers", || {
-        engine::ensure(&context.installer)
-    });
-    let engine = engine.and_then(|()| Inventory::take());
-    let built = step("build what the suites drive", || {
-        build::all(
-            repo,
-            &context.installer,
-            Profile::Dev,
-            &repo.dist_for_tests(),
-        )
-    });
+    let engine = engine::ensure(installer).and_then(|()| Before::look(run, &repo.reports()));
+    let built = build::all(repo, installer, Profile::Dev, &repo.dist_for_tests());
     let image = match &engine {
-        Ok(_) => ensure_base_image(repo, &context.installer),
+        Ok(_) => ensure_base_image(repo, installer),
         Err(_) => Ok(()),
     };
 
@@ -121,13 +137,13 @@ pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
 
     let mut tally = Tally::default();
     if !interrupted() {
-        tally += cargo::run(&context, docker);
+        tally += cargo::run(context, docker);
     }
     match (built, docker) {
         (Ok(()), Ok(())) => {
-            for suite in [python::run, browser::run] {
+            for suite in [python::run, js::run, browser::run] {
                 if !interrupted() {
-                    tally += suite(&context);
+                    tally += suite(context);
                 }
             }
         }
@@ -135,10 +151,17 @@ pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
             notice(&format!("FAILED: the build: {error:#}"));
             tally += Tally::FAILED;
         }
-        (Ok(()), Err(error)) => tally += without_docker(&context, error),
+        (Ok(()), Err(error)) => tally += without_docker(context, error),
+    }
+    if let Some(filter) = &options.filter
+        && tally == Tally::default()
+        && !interrupted()
+    {
+        notice(&format!("FAILED: no test matches {filter:?}"));
+        tally += Tally::FAILED;
     }
     if let Ok(before) = &engine {
-        tally += clean(&context, before);
+        tally += clean(context, before);
     }
     if interrupted() {
         notice("FAILED: interrupted");
@@ -150,23 +173,16 @@ pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
 /// The suites that drive a server on a real engine, when there is none.
 fn without_docker(context: &Context<'_>, error: &Error) -> Tally {
     let mut tally = Tally::default();
-    for suite in python::NAMES.into_iter().chain([browser::NAME]) {
+    for suite in python::NAMES.into_iter().chain([js::NAME, browser::NAME]) {
         tally += context.could_not(&format!("run the suite {suite:?}"), error);
     }
     tally
 }
 
-fn clean(context: &Context<'_>, before: &Inventory) -> Tally {
-    let after = Inventory::take().and_then(|after| {
-        after.release_networks(before);
-        Inventory::take()
-    });
-    match after {
-        Ok(after) => {
-            let left = after.beyond(before);
-            if left.is_empty() {
-                return Tally::PASSED;
-            }
+fn clean(context: &Context<'_>, before: &Before) -> Tally {
+    match before.left() {
+        Ok(left) if left.is_empty() => Tally::PASSED,
+        Ok(left) => {
             notice(&format!(
                 "FAILED: the run left behind:\n{}",
                 left.join("\n")
