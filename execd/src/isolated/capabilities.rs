@@ -1,5 +1,7 @@
 //! What this sandbox can do (contract: execd A4.6), found out by doing it once.
 
+use std::path::Path;
+
 use osb_protocol::execd::isolated::{Hardening, IsolationCapabilities, Layer, LayerState};
 use rustix::process::getpid;
 
@@ -8,6 +10,10 @@ use super::{
     plan::{Mode, Overlay, Plan, Refusal},
 };
 use crate::{app::App, identity::Credentials, limits};
+
+/// Directories of which most images have one. Not `/etc`: engines mount files in it, and over a
+/// directory with mounts in it user namespaces may lay nothing.
+const PLACES: [&str; 4] = ["/usr", "/opt", "/home", "/srv"];
 
 /// Whether sessions of either kind can be made, or why not.
 #[derive(Clone, Debug)]
@@ -49,11 +55,15 @@ async fn attempt(app: &App, userns: bool) -> Result<(), String> {
     let own = Credentials::own();
     let config = app.isolated.config();
     let plan = Plan {
-        // Any directory that every image has.
-        overlays: vec![Overlay {
-            path: "/etc".into(),
-            mode: Mode::InMemory,
-        }],
+        overlays: PLACES
+            .iter()
+            .find(|place| Path::new(place).is_dir())
+            .map(|place| Overlay {
+                path: place.into(),
+                mode: Mode::InMemory,
+            })
+            .into_iter()
+            .collect(),
         binds: Vec::new(),
         own_tmp: true,
         share_net: true,

@@ -15,6 +15,7 @@ use osb_protocol::{
     execd::file::Move,
     headers::{API_KEY, EXECD_ACCESS_TOKEN},
 };
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -22,7 +23,7 @@ use super::{quota, session::Session, store::unavailable, view::View};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
-    json,
+    json, limits,
 };
 
 /// What concerns the connection to the client or proves who the client is.
@@ -37,6 +38,9 @@ static NOT_PASSED_ON: [HeaderName; 9] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
+
+/// Workers at once, of all sessions.
+static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
 
 /// Segments in front of the route: `v1`, `isolated`, `session` and the id.
 const SEGMENTS: usize = 4;
@@ -100,6 +104,8 @@ async fn forward(
         .link()
         .await
         .ok_or_else(|| over(&"the session is over"))?;
+    let slot = WORKERS.acquire().await;
+    let slot = slot.expect("the semaphore is never closed");
     let socket = link.files(view).map_err(|error| over(&error))?;
     let handshake = http1::handshake(TokioIo::new(socket)).await;
     let (mut sender, connection) = handshake.map_err(|error| over(&error))?;
@@ -112,6 +118,7 @@ async fn forward(
             _ended = connection => {}
             () = wanted.cancelled() => {}
         }
+        drop(slot);
     });
     let response = sender.send_request(request).await.map_err(|error| {
         warn!(id = session.id, %error, "a file worker ended without an answer");

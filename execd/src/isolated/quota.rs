@@ -55,6 +55,10 @@ pub(super) async fn measure(app: &App) -> bool {
 
 async fn measured(app: &App) -> Vec<(Arc<Session>, u64)> {
     let sessions = app.isolated.list();
+    if sessions.is_empty() {
+        // A daemon at rest needs no thread for this.
+        return Vec::new();
+    }
     let walked = tokio::task::spawn_blocking(move || {
         let sized = |session: Arc<Session>| {
             let bytes = session.upper_bytes();

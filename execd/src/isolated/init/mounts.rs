@@ -138,7 +138,9 @@ fn tree(path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
 }
 
 fn put(tree: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
-    move_mount(tree, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    // A path may end in a link, as a workspace sometimes does.
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
+    move_mount(tree, "", CWD, path, flags)
 }
 
 fn memory(path: impl AsRef<Path>, options: &str) -> rustix::io::Result<()> {
