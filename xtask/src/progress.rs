@@ -66,7 +66,8 @@ impl Progress {
         match line {
             Line::Passing(text) => {
                 self.has_bar = true;
-                self.note(text);
+                // The count says more than the bar, and in less room.
+                self.note(text.rsplit_once("] ").map_or(text, |(_, count)| count));
             }
             Line::Out(text) | Line::Err(text) => {
                 if !self.has_bar {
@@ -88,9 +89,9 @@ impl Progress {
         if is_live {
             let mut live = live();
             live.insert(self.step.clone(), status);
-            eprint!("{ERASE}{}", fit(live.values(), columns()));
+            eprint!("{ERASE}{}", fit(&live, columns()));
         } else {
-            say(&format!("    {status}"));
+            say(&format!("    {}, {status}", self.step));
         }
     }
 
@@ -101,8 +102,7 @@ impl Progress {
     }
 
     fn status(&self) -> String {
-        let Self { step, last, .. } = self;
-        format!("{step}, {}: {last}", readable(self.started.elapsed()))
+        format!("{}: {}", readable(self.started.elapsed()), self.last)
     }
 
     /// Shows what the program printed.
@@ -136,12 +136,17 @@ fn columns() -> usize {
     usize::from(if told == 0 { COLUMNS } else { told })
 }
 
-/// All of them side by side in one line that does not wrap.
-fn fit<'a>(statuses: impl ExactSizeIterator<Item = &'a String>, columns: usize) -> String {
+/// All of them side by side in one line that does not wrap. Names are cut before what is said.
+fn fit(live: &BTreeMap<String, String>, columns: usize) -> String {
     const BETWEEN: &str = " | ";
-    let room = (columns / statuses.len().max(1)).saturating_sub(BETWEEN.len());
-    let cut = |status: &String| status.chars().take(room).collect::<String>();
-    statuses.map(cut).collect::<Vec<_>>().join(BETWEEN)
+    let cut = |text: &str, room: usize| text.chars().take(room).collect::<String>();
+    let room = (columns / live.len().max(1)).saturating_sub(BETWEEN.len());
+    let each = |(step, status): (&String, &String)| {
+        let rest = room.saturating_sub(status.chars().count() + ", ".len());
+        let step = cut(step, rest.max(room / 3));
+        cut(&format!("{step}, {status}"), room)
+    };
+    live.iter().map(each).collect::<Vec<_>>().join(BETWEEN)
 }
 
 #[cfg(test)]
@@ -155,11 +160,11 @@ mod tests {
             progress.hear(&Line::Out(number.to_string()));
         }
         assert!(progress.status().ends_with(": 406"));
-        progress.hear(&Line::Passing("  Building 3/9: tokio".to_owned()));
+        progress.hear(&Line::Passing("  Building [=>  ] 3/9: tokio".to_owned()));
         progress.hear(&Line::Err("warning: unused".to_owned()));
         progress.hear(&Line::Passing(String::new()));
         progress.hear(&Line::Nothing);
-        assert!(progress.status().ends_with(": Building 3/9: tokio"));
+        assert!(progress.status().ends_with(" s: 3/9: tokio"));
         assert_eq!(progress.output.len(), KEPT);
         assert_eq!(progress.output.front().unwrap(), "8");
         assert_eq!(progress.output.back().unwrap(), "warning: unused");
@@ -167,9 +172,16 @@ mod tests {
 
     #[test]
     fn the_live_line_has_room_for_all_steps() {
-        let statuses = ["build execd, 3 s: tokio", "prepare the image"].map(str::to_owned);
-        assert_eq!(fit(statuses.iter(), 26), "build exec | prepare th");
-        assert_eq!(fit(statuses[..1].iter(), 80), statuses[0]);
-        assert_eq!(fit([].iter(), 80), "");
+        let live = |all: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let owned = |(step, status): &(&str, &str)| ((*step).to_owned(), (*status).to_owned());
+            all.iter().map(owned).collect()
+        };
+        let execd = ("build execd", "3.1 s: 12/60: tokio, hyper");
+        let packages = ("install packages", "4.0 s: Unpacking");
+        let both = "build exe, 3.1 s: 12/60: to | install p, 4.0 s: Unpacking";
+        assert_eq!(fit(&live(&[execd, packages]), 60), both);
+        let alone = "build execd, 3.1 s: 12/60: tokio, hyper";
+        assert_eq!(fit(&live(&[execd]), 80), alone);
+        assert_eq!(fit(&live(&[]), 80), "");
     }
 }
