@@ -20,6 +20,8 @@ const DRAW: Duration = Duration::from_millis(200);
 const TELL: Duration = Duration::from_secs(15);
 /// Lines of a program that are shown when it fails.
 const KEPT: usize = 400;
+/// Characters of a line that are told of it.
+const TOLD: usize = 120;
 /// Goes to the start of the line and erases it.
 const ERASE: &str = "\r\x1b[K";
 /// Columns of a terminal that does not tell.
@@ -64,11 +66,14 @@ impl Progress {
     /// Takes note of a line of the program, and tells of it when it is time to.
     pub(crate) fn hear(&mut self, line: &Line) {
         match line {
-            Line::Passing(text) => {
-                self.has_bar = true;
+            Line::Passing(text) => match text.rsplit_once("] ") {
                 // The count says more than the bar, and in less room.
-                self.note(text.rsplit_once("] ").map_or(text, |(_, count)| count));
-            }
+                Some((_bar, count)) => {
+                    self.has_bar = true;
+                    self.note(count);
+                }
+                None => self.note(text),
+            },
             Line::Out(text) | Line::Err(text) => {
                 if !self.has_bar {
                     self.note(text);
@@ -97,7 +102,7 @@ impl Progress {
 
     fn note(&mut self, text: &str) {
         if !text.trim().is_empty() {
-            text.trim().clone_into(&mut self.last);
+            self.last = text.trim().chars().take(TOLD).collect();
         }
     }
 
@@ -160,13 +165,17 @@ mod tests {
             progress.hear(&Line::Out(number.to_string()));
         }
         assert!(progress.status().ends_with(": 406"));
+        progress.hear(&Line::Passing("Reading ... 100%".to_owned()));
+        assert!(progress.status().ends_with(": Reading ... 100%"));
+        progress.hear(&Line::Out("Unpacking".to_owned()));
+        assert!(progress.status().ends_with(": Unpacking"));
         progress.hear(&Line::Passing("  Building [=>  ] 3/9: tokio".to_owned()));
         progress.hear(&Line::Err("warning: unused".to_owned()));
         progress.hear(&Line::Passing(String::new()));
         progress.hear(&Line::Nothing);
         assert!(progress.status().ends_with(" s: 3/9: tokio"));
         assert_eq!(progress.output.len(), KEPT);
-        assert_eq!(progress.output.front().unwrap(), "8");
+        assert_eq!(progress.output.front().unwrap(), "9");
         assert_eq!(progress.output.back().unwrap(), "warning: unused");
     }
 
