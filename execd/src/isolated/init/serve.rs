@@ -84,7 +84,7 @@ fn apart(socket: &UnixStream, children: &SignalFd, work: impl FnOnce() -> io::Re
     #[expect(unsafe_code, reason = "a child without an exec is the point of this")]
     // SAFETY: this process has one thread, so the child has everything that it could need.
     if let Ok(ForkResult::Child) = unsafe { fork() } {
-        // The daemon must be the only one that this session hangs on.
+        // Only the daemon may keep this open: its end is the end of everything here.
         close(socket.as_fd());
         close(children.as_fd());
         let code = i32::from(work().is_err());
