@@ -266,7 +266,7 @@ async fn output_is_told_by_stream_and_line() {
     assert_eq!(texts(&events, EventKind::Stderr), ["b"]);
     let events = isolated.run(&id, "no-such-program").await;
     assert!(
-        texts(&events, EventKind::Stderr)[0].contains("no-such-program: command not found"),
+        texts(&events, EventKind::Stderr)[0].contains("line 1: no-such-program"),
         "{events:?}"
     );
     assert_eq!(failure(&events), exit("127"));
