@@ -43,12 +43,13 @@ impl App {
     #[must_use]
     pub fn new(environment: Environment, tasks: Supervisor) -> Self {
         let meter = Meter::default();
+        let outputs = Outputs::new(meter.memory());
         Self {
             environment: Arc::new(environment),
             accounts: Arc::default(),
             processes: Processes::default(),
-            commands: Commands::default(),
-            outputs: Outputs::new(meter.memory()),
+            commands: Commands::new(outputs.memory_of_ended()),
+            outputs,
             ptys: Ptys::default(),
             sessions: Sessions::default(),
             isolated: IsolatedSessions::default(),

@@ -22,18 +22,36 @@ pub const REQUEST_ID: usize = 128;
 
 /// One read from a pipe.
 pub const READ_CHUNK: usize = 64 << 10;
-/// Output of one foreground command that waits in memory for its reader; the rest waits on disk.
-pub const WINDOW: usize = 2 << 20;
-/// What a chunk in the window costs besides its bytes.
-pub const CHUNK_COST: usize = 96;
-/// Output of one command on disk. What does not fit is dropped, and the stream says so.
+/// Events of one run in memory; older ones are on disk.
+pub const WINDOW: u64 = 512 << 10;
+/// What a piece in the window costs besides its bytes.
+pub const BLOCK_COST: u64 = 96;
+/// Events of all runs in memory; beyond it every further one goes to disk.
+pub const JOURNALS: u64 = 64 << 20;
+/// And no more than this part (one in so many) of the sandbox's memory.
+pub const JOURNALS_PART: u64 = 8;
+/// Events of one command that every client has seen, for those that come again: more than what the
+/// sockets and proxies on the way to a client hold when its connection breaks.
+pub const REPLAY: u64 = 64 << 20;
+/// Between two places of a journal where a client that comes again can begin.
+pub const JOURNAL_MARK: u64 = 256 << 10;
+/// Old events are freed on disk in such pieces.
+pub const JOURNAL_FREE: u64 = 4 << 20;
+/// A journal up to this length becomes one piece of memory at its end.
+pub const JOURNAL_COMPACT: u64 = 64 << 10;
+/// A shorter piece is joined with those behind it when it is read.
+pub const JOIN: usize = 16 << 10;
+/// Output of one command on disk that is still to be read. What does not fit is dropped, and the
+/// stream says so.
 pub const SPILL: u64 = 4 << 30;
 /// One read from disk.
 pub const SPILL_READ: usize = 256 << 10;
 /// Output of a background command in memory before it moves to disk.
 pub const LOG_MEMORY: usize = 64 << 10;
-/// Output kept for finished background commands altogether; the oldest goes first.
-pub const FINISHED_LOGS: u64 = 8 << 30;
+/// Output kept for finished commands altogether, on disk; the oldest goes first.
+pub const FINISHED_OUTPUT: u64 = 8 << 30;
+/// The same in files, each of which is open.
+pub const FINISHED_FILES: usize = 256;
 /// Bytes of a stream handed to the connection at once.
 pub const STREAM_WRITE: usize = 256 << 10;
 /// A line up to this length is one event; a longer one is cut.
@@ -48,6 +66,12 @@ pub const ESCAPED_AT_ONCE: usize = 32 << 10;
 pub const PING: Duration = Duration::from_secs(3);
 /// Commands whose pipes are still read after their end, because a child of theirs holds them open.
 pub const LINGERING: usize = 1024;
+/// How long a request with the same `Idempotency-Key` joins the first run.
+pub const IDEMPOTENCY: Duration = Duration::from_secs(600);
+/// Characters of such a key.
+pub const IDEMPOTENCY_KEY: usize = 255;
+/// Such keys in memory.
+pub const IDEMPOTENCY_KEYS: usize = 10_000;
 /// Commands that run at once.
 pub const RUNNING: usize = 4096;
 /// Records of finished commands.
@@ -89,6 +113,9 @@ pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
 pub const FILE_THREADS: usize = BLOCKING_THREADS / 4 * 3;
 /// Threads that may block.
 pub const BLOCKING_THREADS: usize = 32;
+/// How long one of these without work stays: for ever, because commands may leave no process to be
+/// had for another when it is needed.
+pub const BLOCKING_THREAD_LIFE: Duration = Duration::from_secs(u32::MAX as u64);
 /// Requests for files as somebody else at once. Each is a process of about a mebibyte, and lives as
 /// long as its client takes to read.
 pub const FILE_WORKERS: usize = 256;

@@ -69,10 +69,13 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
         .worker_threads(WORKERS)
         .thread_stack_size(STACK)
         .max_blocking_threads(limits::BLOCKING_THREADS)
+        .thread_keep_alive(limits::BLOCKING_THREAD_LIFE)
         .thread_name("execd")
         .enable_all()
         .build()
         .context("cannot start threads")?;
+    // One that is there works off what blocks, should no more be had later.
+    runtime.spawn_blocking(|| {});
     let ended = runtime.block_on(daemon::run(config, BUILD));
     // Work on files that still blocks is not waited for.
     runtime.shutdown_background();

@@ -23,3 +23,5 @@ pub const ORIGIN: &str = "open-sandbox-origin";
 pub const COMMAND_TAIL_CURSOR: &str = "execd-commands-tail-cursor";
 /// Next byte offset of an isolated background run's log.
 pub const ISOLATED_TAIL_CURSOR: &str = "execd-isolated-tail-cursor";
+/// The same request sent again joins the first run (`POST /command`).
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";

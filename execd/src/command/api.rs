@@ -15,32 +15,84 @@ use osb_protocol::{
     headers::COMMAND_TAIL_CURSOR,
 };
 
-use super::{interrupt::interrupt, plan::Plan, run, store::Record};
+use super::{
+    interrupt::interrupt,
+    once,
+    plan::Plan,
+    run::{self, NotStarted},
+    store::Record,
+};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
     json,
-    output::{Log, response},
+    output::{EventReader, Log, Unavailable, response},
     server::Query,
 };
 
 /// `POST /command`.
 pub(crate) async fn start(State(app): State<App>, request: Request) -> ApiResult<Response> {
+    let key = once::key(request.headers())?;
     let body = json::bytes(request.into_body()).await?;
-    let request: RunCommand = json::object(&body)?;
-    let run = run::start(&app, Plan::new(request, &app)?)?;
-    Ok(response(run, &app.outputs))
+    let run = |not_started| {
+        let request: RunCommand = json::object(&body)?;
+        run::start(&app, Plan::new(request, &app)?, not_started)
+    };
+    let reader = match key {
+        None => run(NotStarted::Forget)?.reader,
+        Some(key) => {
+            let start = || run(NotStarted::Keep).map(|run| (run.id, run.reader));
+            let join = |id: &str| reader(app.commands.get(id).as_deref(), id, 0);
+            app.commands.keys().once(key, &body, start, join)?
+        }
+    };
+    Ok(response(reader))
+}
+
+/// `GET /command/{id}/events?since=`: what the answer to its start carries, from the event after
+/// that number on.
+pub(crate) async fn events(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    query: Query,
+) -> ApiResult<Response> {
+    let since = match query.get("since") {
+        None => 0,
+        Some(since) => since.parse().map_err(|_| {
+            ApiError::invalid("since must be the number of an event, or 0 for all of them")
+        })?,
+    };
+    let record = app.commands.get(&id).ok_or_else(|| not_found(&id))?;
+    Ok(response(reader(Some(&record), &id, since)?))
+}
+
+fn reader(record: Option<&Record>, id: &str, since: u64) -> ApiResult<EventReader> {
+    let gone = |what: &str| {
+        let message = format!("{what} of command {id} are no longer kept");
+        ApiError::new(StatusCode::GONE, code::INVALID_REQUEST_BODY, message)
+    };
+    let events = record.and_then(|record| record.output().events);
+    let events = events.ok_or_else(|| gone("the events"))?;
+    events
+        .reader(since)
+        .map_err(|unavailable| match unavailable {
+            Unavailable::Forgotten { first } => gone(&format!("the events before number {first}")),
+            Unavailable::Ahead { last } => ApiError::invalid(format!(
+                "since must not be above {last}, the number of the last event so far"
+            )),
+        })
+}
+
+fn not_found(id: &str) -> ApiError {
+    let message = format!("command not found: {id}");
+    ApiError::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST_BODY, message)
 }
 
 /// `GET /command/status/{id}`.
 pub(crate) async fn status(State(app): State<App>, Path(id): Path<String>) -> ApiResult<Response> {
     match app.commands.get(&id) {
         Some(record) => Ok(Json(record.status()).into_response()),
-        None => Err(ApiError::new(
-            StatusCode::NOT_FOUND,
-            code::INVALID_REQUEST_BODY,
-            format!("command not found: {id}"),
-        )),
+        None => Err(not_found(&id)),
     }
 }
 
@@ -85,8 +137,14 @@ pub(crate) async fn logs(
 
 fn log_of(record: Option<&Record>, id: &str) -> ApiResult<Arc<Log>> {
     let record = record.ok_or_else(|| ApiError::invalid(format!("command not found: {id}")))?;
-    let log = record.log().cloned();
-    log.ok_or_else(|| ApiError::invalid(format!("command {id} is not running in background")))
+    if !record.is_background() {
+        let message = format!("command {id} is not running in background");
+        return Err(ApiError::invalid(message));
+    }
+    record.output().log.ok_or_else(|| {
+        let message = format!("the output of command {id} is no longer kept");
+        ApiError::new(StatusCode::GONE, code::INVALID_REQUEST_BODY, message)
+    })
 }
 
 /// `DELETE /command?id=` and `DELETE /code?id=`.

@@ -4,26 +4,52 @@ use std::{io, os::unix::process::CommandExt, process::Stdio, sync::Arc, time::In
 
 use tracing::{debug, info};
 
-use super::{plan::Plan, store::Record};
+use super::{
+    plan::Plan,
+    store::{Kept, Record},
+};
 use crate::{
     app::App,
     error::ApiResult,
-    output::{End, Outcome, Output, Pipes, Pump, Run, Sink, Spool},
+    output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
     process::{Exit, run_as},
     redact,
 };
 
+/// A run on its way.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) id: String,
+    /// Of its events.
+    pub(super) reader: EventReader,
+}
+
+/// What becomes of the record of a foreground command that did not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotStarted {
+    /// There was none (contract: execd §5.5).
+    Forget,
+    /// It stays, for those who ask again.
+    Keep,
+}
+
 /// Starts a command. From here on it runs whatever the client does.
 ///
 /// # Errors
-/// When too many run, or pipes cannot be made.
-pub(super) fn start(app: &App, plan: Plan) -> ApiResult<Run> {
+/// When too many run.
+pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult<Run> {
     let id = uuid::Uuid::new_v4().simple().to_string();
     let background = plan.background;
     debug!(id, command = redact::shown(&plan.content), "command wanted");
+    let (writer, reader) = Writer::new(&id, Replay::Recent, &app.outputs);
+    let kept = Kept {
+        events: Some(Arc::clone(writer.journal())),
+        log: background.then(Arc::default),
+    };
+    let log = kept.log.clone();
     let record = app
         .commands
-        .admit(Record::new(&id, plan.content, background))?;
+        .admit(Record::new(&id, plan.content, background, kept))?;
     let began = Instant::now();
     let pipes = Pipes::new(background);
     let started = match (plan.program, pipes) {
@@ -48,7 +74,7 @@ pub(super) fn start(app: &App, plan: Plan) -> ApiResult<Run> {
         }
         (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
     };
-    match started {
+    let ended = match started {
         Ok((process, pipes)) => {
             info!(
                 id,
@@ -57,15 +83,12 @@ pub(super) fn start(app: &App, plan: Plan) -> ApiResult<Run> {
                 "command started"
             );
             record.started(process.clone());
-            let (sink, output) = match record.log() {
+            let (sink, ended) = match log {
                 Some(log) => {
                     let launched = Outcome::ended(Exit::Code(0), None);
-                    (Sink::Log(Arc::clone(log)), Output::Background(launched))
+                    (Sink::Log(log), Some((writer, launched)))
                 }
-                None => {
-                    let spool = Arc::new(Spool::new());
-                    (Sink::Spool(Arc::clone(&spool)), Output::Foreground(spool))
-                }
+                None => (Sink::Events(writer), None),
             };
             let pump = Pump {
                 process,
@@ -76,23 +99,23 @@ pub(super) fn start(app: &App, plan: Plan) -> ApiResult<Run> {
             };
             app.tasks
                 .spawn("command", attend(pump, record, app.clone()));
-            Ok(Run { id, output })
+            ended
         }
         Err(reason) => {
             info!(id, reason, "command not started");
             let outcome = Outcome::now(End::NotStarted(reason), began.elapsed());
-            let output = if background {
+            if background || not_started == NotStarted::Keep {
                 app.commands.finish(&record, &outcome);
-                Output::Background(outcome)
             } else {
                 app.commands.forget(&id);
-                let spool = Arc::new(Spool::new());
-                spool.finish(outcome);
-                Output::Foreground(spool)
-            };
-            Ok(Run { id, output })
+            }
+            Some((writer, outcome))
         }
+    };
+    if let Some((writer, outcome)) = ended {
+        writer.end(&outcome);
     }
+    Ok(Run { id, reader })
 }
 
 /// The task of one command.
@@ -100,9 +123,7 @@ async fn attend(mut pump: Pump, record: Arc<Record>, app: App) {
     let outcome = pump.until_end().await;
     info!(id = record.id(), end = ?outcome.end, "command ended");
     app.commands.finish(&record, &outcome);
-    if let Sink::Spool(spool) = &pump.sink {
-        spool.finish(outcome);
-    }
+    pump.sink.finish(&outcome).await;
     pump.linger(&app.outputs, app.tasks.stopping()).await;
 }
 

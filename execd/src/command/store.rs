@@ -1,19 +1,21 @@
-//! Records of commands: what status, logs and interrupt know. Running ones are never forgotten;
-//! finished ones are, oldest first, when they are too old or too many (contract: execd A2.4).
+//! Records of commands: what status, logs, events and interrupt know. Running ones are never
+//! forgotten; finished ones are, oldest first, when they are too old or too many, and their output
+//! before them when all of it takes too much (contract: execd A2.4).
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::Instant,
 };
 
 use jiff::Timestamp;
 use osb_protocol::execd::command::CommandStatus;
 
+use super::once::Keys;
 use crate::{
     error::{ApiError, ApiResult},
     limits,
-    output::{End, Log, Outcome},
+    output::{End, Held, Journal, Log, Outcome},
     process::{Exit, Process},
 };
 
@@ -22,11 +24,28 @@ use crate::{
 pub(super) struct Record {
     id: String,
     content: String,
+    background: bool,
     started_at: Timestamp,
-    /// Output of a background command.
-    log: Option<Arc<Log>>,
+    output: Mutex<Kept>,
     process: OnceLock<Process>,
     ended: OnceLock<Ended>,
+}
+
+/// What is kept of its output.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    /// What the answer to its start carries.
+    pub(super) events: Option<Arc<Journal>>,
+    /// Output of a background command.
+    pub(super) log: Option<Arc<Log>>,
+}
+
+impl Kept {
+    fn held(&self) -> Held {
+        let events = self.events.as_ref().map(|events| events.held());
+        let log = self.log.as_ref().map(|log| log.held());
+        events.unwrap_or_default() + log.unwrap_or_default()
+    }
 }
 
 #[derive(Debug)]
@@ -37,12 +56,13 @@ struct Ended {
 }
 
 impl Record {
-    pub(super) fn new(id: &str, content: String, background: bool) -> Self {
+    pub(super) fn new(id: &str, content: String, background: bool, output: Kept) -> Self {
         Self {
             id: id.to_owned(),
             content,
+            background,
             started_at: Timestamp::now(),
-            log: background.then(Arc::default),
+            output: Mutex::new(output),
             process: OnceLock::new(),
             ended: OnceLock::new(),
         }
@@ -52,8 +72,18 @@ impl Record {
         &self.id
     }
 
-    pub(super) fn log(&self) -> Option<&Arc<Log>> {
-        self.log.as_ref()
+    /// Whether its output goes to a log.
+    pub(super) fn is_background(&self) -> bool {
+        self.background
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.output.lock().expect("no holder of this lock panics")
+    }
+
+    /// What is left of its output.
+    pub(super) fn output(&self) -> Kept {
+        self.kept().clone()
     }
 
     /// Called once, right after the start.
@@ -82,22 +112,62 @@ impl Record {
 }
 
 /// All commands. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Commands {
     state: Arc<Mutex<State>>,
+    keys: Arc<Keys>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     records: HashMap<String, Arc<Record>>,
     running: usize,
     /// In the order in which they ended.
-    finished: VecDeque<(Instant, Arc<Record>)>,
+    finished: VecDeque<Finished>,
+    /// So many of the oldest of these have lost their output.
+    without_output: usize,
+    /// Text of all of these.
+    content: usize,
+    /// Output of all of these.
+    held: Held,
+    /// Output in memory that they may have.
+    memory: u64,
+}
+
+#[derive(Debug)]
+struct Finished {
+    at: Instant,
+    record: Arc<Record>,
+    /// Its output, as far as it is counted.
+    held: Held,
 }
 
 impl Commands {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    /// None yet. Output of finished ones may take so many bytes of memory.
+    #[must_use]
+    pub(crate) fn new(memory: u64) -> Self {
+        let state = State {
+            records: HashMap::new(),
+            running: 0,
+            finished: VecDeque::new(),
+            without_output: 0,
+            content: 0,
+            held: Held::default(),
+            memory,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            keys: Arc::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
+    }
+
+    /// Keys of requests that must not run twice.
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// Registers a command that is about to start, so that a client can ask for it as soon as it
@@ -139,11 +209,16 @@ impl Commands {
         };
         let set = record.ended.set(ended);
         debug_assert!(set.is_ok(), "a command ends once");
+        let finished = Finished {
+            at: Instant::now(),
+            record: Arc::clone(record),
+            held: record.kept().held(),
+        };
         let mut state = self.state();
         state.running -= 1;
-        state
-            .finished
-            .push_back((Instant::now(), Arc::clone(record)));
+        state.content += record.content.len();
+        state.held += finished.held;
+        state.finished.push_back(finished);
         state.evict();
     }
 
@@ -154,38 +229,52 @@ impl Commands {
 
     /// Forgets what is past its time. Called now and then, and whenever a command ends.
     pub fn sweep(&self) {
-        self.state().evict();
+        let mut state = self.state();
+        state.count();
+        state.evict();
     }
 }
 
 impl State {
-    fn evict(&mut self) {
-        let sizes = |record: &Record| {
-            let log = record.log.as_ref().map_or(0, |log| log.len());
-            (record.content.len(), log)
-        };
-        let (mut content, mut logs) = (0, 0);
-        // From the newest to the oldest: the first that does not fit ends what is kept.
-        let kept = self
-            .finished
-            .iter()
-            .rev()
-            .take(limits::FINISHED)
-            .take_while(|(at, record)| {
-                let (text, log) = sizes(record);
-                content += text;
-                logs += log;
-                at.elapsed() < limits::RETENTION
-                    && content <= limits::FINISHED_CONTENT
-                    && logs <= limits::FINISHED_LOGS
-            })
-            .count()
-            // The newest stays whatever its size: its client has not seen it yet.
-            .max(self.finished.len().min(1));
-        let evicted = self.finished.len() - kept;
-        for (_, record) in self.finished.drain(..evicted) {
-            self.records.remove(&record.id);
+    /// Counts output again: logs grow after the end, while children hold the pipes.
+    fn count(&mut self) {
+        self.held = Held::default();
+        for finished in self.finished.iter_mut().skip(self.without_output) {
+            finished.held = finished.record.kept().held();
+            self.held += finished.held;
         }
+    }
+
+    /// The newest stays whatever its size: its client has not seen it yet.
+    fn evict(&mut self) {
+        while self.finished.len() > 1 && self.is_past(&self.finished[0]) {
+            if let Some(oldest) = self.finished.pop_front() {
+                self.records.remove(&oldest.record.id);
+                self.content -= oldest.record.content.len();
+                match self.without_output.checked_sub(1) {
+                    Some(left) => self.without_output = left,
+                    None => self.held -= oldest.held,
+                }
+            }
+        }
+        while self.without_output + 1 < self.finished.len() && self.is_full() {
+            let oldest = &mut self.finished[self.without_output];
+            self.held -= std::mem::take(&mut oldest.held);
+            *oldest.record.kept() = Kept::default();
+            self.without_output += 1;
+        }
+    }
+
+    fn is_past(&self, oldest: &Finished) -> bool {
+        self.finished.len() > limits::FINISHED
+            || self.content > limits::FINISHED_CONTENT
+            || oldest.at.elapsed() >= limits::RETENTION
+    }
+
+    fn is_full(&self) -> bool {
+        self.held.memory > self.memory
+            || self.held.disk > limits::FINISHED_OUTPUT
+            || self.held.files > limits::FINISHED_FILES
     }
 }
 
@@ -193,15 +282,23 @@ impl State {
 mod tests {
     use super::*;
 
+    fn commands() -> Commands {
+        Commands::new(1 << 20)
+    }
+
+    fn record(id: &str, content: String) -> Record {
+        Record::new(id, content, false, Kept::default())
+    }
+
     fn finish(commands: &Commands, id: &str, content: String) {
-        let record = commands.admit(Record::new(id, content, true)).unwrap();
+        let record = commands.admit(record(id, content)).unwrap();
         commands.finish(&record, &Outcome::ended(Exit::Code(3), None));
     }
 
     #[test]
     fn status_tells_the_end() {
-        let commands = Commands::default();
-        let record = commands.admit(Record::new("a", "x".into(), false)).unwrap();
+        let commands = commands();
+        let record = commands.admit(record("a", "x".into())).unwrap();
         assert!(record.status().running);
         commands.finish(&record, &Outcome::ended(Exit::Code(3), None));
         let status = commands.get("a").unwrap().status();
@@ -212,8 +309,8 @@ mod tests {
 
     #[test]
     fn finished_records_are_bounded_and_the_oldest_goes_first() {
-        let commands = Commands::default();
-        let running = commands.admit(Record::new("r", String::new(), false));
+        let commands = commands();
+        let running = commands.admit(record("r", String::new()));
         for index in 0..limits::FINISHED + 5 {
             finish(&commands, &index.to_string(), String::new());
         }
@@ -229,11 +326,39 @@ mod tests {
 
     #[test]
     fn too_many_at_once_are_refused() {
-        let commands = Commands::default();
-        let admit = |id: usize| commands.admit(Record::new(&id.to_string(), String::new(), false));
+        let commands = commands();
+        let admit = |id: usize| commands.admit(record(&id.to_string(), String::new()));
         assert!((0..limits::RUNNING).all(|id| admit(id).is_ok()));
         assert!(admit(limits::RUNNING).is_err());
         commands.forget("0");
         assert!(admit(limits::RUNNING).is_ok());
+    }
+
+    #[tokio::test]
+    async fn output_is_bounded_and_the_oldest_goes_first() {
+        let commands = commands();
+        let log = async |id: &str, bytes: usize| {
+            let log = Arc::new(Log::default());
+            log.append(vec![0; bytes].into()).await;
+            let kept = Kept {
+                log: Some(log),
+                events: None,
+            };
+            let record = Record::new(id, String::new(), true, kept);
+            let record = commands.admit(record).unwrap();
+            commands.finish(&record, &Outcome::ended(Exit::Code(0), None));
+        };
+        let has_log = |id: &str| commands.get(id).unwrap().output().log.is_some();
+        for index in 0..17 {
+            log(&index.to_string(), limits::LOG_MEMORY).await;
+        }
+        assert!(!has_log("0") && has_log("1") && has_log("16"));
+        // In a file each.
+        for index in 0..=limits::FINISHED_FILES {
+            log(&format!("f{index}"), limits::LOG_MEMORY + 1).await;
+        }
+        assert!(!has_log("16") && !has_log("f0") && has_log("f1"));
+        commands.sweep();
+        assert!(!has_log("f0") && has_log("f1"));
     }
 }

@@ -35,8 +35,7 @@ use crate::{
     error::{ApiError, ApiResult},
     file::blocking,
     identity::Credentials,
-    json,
-    output::{self, Output, Run},
+    json, output,
     request::no_nul,
     server::Query,
 };
@@ -181,10 +180,7 @@ async fn run_in(
         let started = background::start(&app, session, code).await?;
         return Ok((StatusCode::ACCEPTED, Json(started)).into_response());
     }
-    let id = uuid::Uuid::new_v4().to_string();
-    let spool = run::start(&app, session, code);
-    let output = Output::Foreground(spool);
-    Ok(output::response(Run { id, output }, &app.outputs))
+    Ok(output::response(run::start(&app, session, code)))
 }
 
 fn code(wanted: RunIsolated) -> ApiResult<Code> {

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     app::App,
-    output::{End, Outcome, Pipe, Pump, Sink, Spool, Subject},
+    output::{End, EventReader, Outcome, Pipe, Pump, Replay, Sink, Subject, Writer},
     process::Exit,
 };
 
@@ -59,13 +60,14 @@ impl Code {
     }
 }
 
-/// Runs the code when its turn comes. The events come from the spool.
-pub(super) fn start(app: &App, session: Arc<Session>, code: Code) -> Arc<Spool> {
-    let spool = Arc::new(Spool::new());
+/// Runs the code when its turn comes. The events are for the one reader: without it the run ends.
+pub(super) fn start(app: &App, session: Arc<Session>, code: Code) -> EventReader {
+    let id = uuid::Uuid::new_v4().to_string();
+    let (writer, reader) = Writer::new(&id, Replay::Never, &app.outputs);
     let busy = session.busy();
-    let run = attend(app.clone(), session, code, Arc::clone(&spool), busy);
+    let run = attend(app.clone(), session, code, writer, busy);
     app.tasks.spawn("isolated run", run);
-    spool
+    reader
 }
 
 fn failed(reason: impl Into<String>) -> End {
@@ -77,37 +79,42 @@ fn failed(reason: impl Into<String>) -> End {
     }
 }
 
-async fn attend(app: App, session: Arc<Session>, code: Code, spool: Arc<Spool>, busy: Busy) {
-    let not_run = |end: End| spool.finish(Outcome::now(end, Duration::ZERO));
+async fn attend(app: App, session: Arc<Session>, code: Code, writer: Writer, busy: Busy) {
+    let not_run = async |writer: Writer, reason: &str| {
+        writer
+            .finish(&Outcome::now(failed(reason), Duration::ZERO))
+            .await;
+    };
+    let left = writer.journal().left();
     let turn = tokio::select! {
         turn = session.turn.lock() => turn,
-        () = session.deleted.cancelled() => return not_run(failed("session terminated")),
-        () = spool.left() => return,
-        () = app.tasks.stopping().cancelled() => return not_run(failed("execd is stopping")),
+        () = session.deleted.cancelled() => return not_run(writer, "session terminated").await,
+        () = left.cancelled() => return,
+        () = app.tasks.stopping().cancelled() => return not_run(writer, "execd is stopping").await,
     };
     if let Err(error) = quota::check(&app).await {
-        return not_run(failed(error.to_string()));
+        return not_run(writer, &error.to_string()).await;
     }
     let began = Instant::now();
     let (guest, pipes, state) = match begin(&app, &session, &code).await {
         Ok(started) => started,
-        Err(error) => return not_run(failed(error.to_string())),
+        Err(error) => return not_run(writer, &error.to_string()).await,
     };
     let mut pump = Pump {
         process: guest.clone(),
-        sink: Sink::Spool(Arc::clone(&spool)),
+        sink: Sink::Events(writer),
         pipes,
         began,
         timeout: code.timeout,
     };
     let mut outcome = tokio::select! {
         outcome = pump.until_end() => outcome,
-        never = end_when_left(&spool, &guest) => match never {},
+        never = end_when_left(&left, &guest) => match never {},
     };
     outcome.end = named(outcome.end, guest.how().await, &app);
     info!(id = session.id, end = ?outcome.end, "isolated run ended");
     session.adopt(state);
-    spool.finish(outcome);
+    pump.sink.finish(&outcome).await;
     drop(turn);
     drop(busy);
     pump.linger(&app.outputs, app.tasks.stopping()).await;
@@ -131,8 +138,8 @@ async fn begin(
 }
 
 /// Ends the run when nobody reads any more; the session stays.
-async fn end_when_left(spool: &Spool, guest: &Guest) -> Infallible {
-    spool.left().await;
+async fn end_when_left(left: &CancellationToken, guest: &Guest) -> Infallible {
+    left.cancelled().await;
     guest.end();
     std::future::pending().await
 }

@@ -3,16 +3,59 @@
 //! Written by hand because a stream may carry a million events a second: no intermediate values, no
 //! text copied twice, and the escapes that clients need beyond JSON's own.
 
-use std::io::Write;
-
 use crate::limits;
 
+/// What every event ends with: when it happened, in Unix milliseconds, and its number in its
+/// journal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    at: i64,
+    /// Zero is none.
+    seq: u64,
+}
+
+impl Stamp {
+    pub(crate) const fn new(at: i64, seq: u64) -> Self {
+        Self { at, seq }
+    }
+
+    /// Of an event that is in no journal.
+    pub(crate) const fn unnumbered(at: i64) -> Self {
+        Self::new(at, 0)
+    }
+
+    pub(crate) fn next(&mut self) {
+        self.seq += 1;
+    }
+
+    pub(crate) fn seq(self) -> u64 {
+        self.seq
+    }
+
+    fn write_time(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\"timestamp\":");
+        if self.at < 0 {
+            out.push(b'-');
+        }
+        number(out, self.at.unsigned_abs());
+    }
+
+    /// Writes the number and the end of the event.
+    fn end(self, out: &mut Vec<u8>) {
+        if self.seq > 0 {
+            out.extend_from_slice(b",\"seq\":");
+            number(out, self.seq);
+        }
+        out.extend_from_slice(b"}\n\n");
+    }
+}
+
 /// Event of output. `text` may be any bytes.
-pub(crate) fn text(out: &mut Vec<u8>, kind: &str, text: &[u8], at: i64) {
-    out.reserve(text.len() + 64);
+pub(crate) fn text(out: &mut Vec<u8>, kind: &str, text: &[u8], stamp: Stamp) {
+    out.reserve(text.len() + 96);
     begin_text(out, kind);
     escape(out, text);
-    end_text(out, at);
+    end_text(out, stamp);
 }
 
 fn begin_text(out: &mut Vec<u8>, kind: &str) {
@@ -21,9 +64,10 @@ fn begin_text(out: &mut Vec<u8>, kind: &str) {
     out.extend_from_slice(b"\",\"text\":\"");
 }
 
-fn end_text(out: &mut Vec<u8>, at: i64) {
-    out.extend_from_slice(b"\",\"timestamp\":");
-    end(out, at);
+fn end_text(out: &mut Vec<u8>, stamp: Stamp) {
+    out.extend_from_slice(b"\",");
+    stamp.write_time(out);
+    stamp.end(out);
 }
 
 /// Event of output that may be long: it is written in pieces, so that it is never in memory a
@@ -32,15 +76,18 @@ fn end_text(out: &mut Vec<u8>, at: i64) {
 pub(crate) struct Long<T> {
     text: T,
     written: usize,
-    at: i64,
+    stamp: Stamp,
 }
 
 impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
     /// Writes the beginning.
-    pub(crate) fn begin(out: &mut Vec<u8>, kind: &str, text: T, at: i64) -> Self {
+    pub(crate) fn begin(out: &mut Vec<u8>, kind: &str, text: T, stamp: Stamp) -> Self {
         begin_text(out, kind);
-        let written = 0;
-        Self { text, written, at }
+        Self {
+            text,
+            written: 0,
+            stamp,
+        }
     }
 
     /// Writes the next piece, and the end after the last. Says whether that was it.
@@ -50,7 +97,7 @@ impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
         self.written = end;
         let whole = end == self.text.len();
         if whole {
-            end_text(out, self.at);
+            end_text(out, self.stamp);
         }
         whole
     }
@@ -68,20 +115,27 @@ fn boundary(text: &[u8], at: usize) -> usize {
 }
 
 /// Event of a good end, with the wall time in milliseconds.
-pub(crate) fn complete(out: &mut Vec<u8>, millis: u128, at: i64) {
-    out.extend_from_slice(b"{\"type\":\"execution_complete\"");
+pub(crate) fn complete(out: &mut Vec<u8>, millis: u128, stamp: Stamp) {
+    out.extend_from_slice(b"{\"type\":\"execution_complete\",");
     if millis > 0 {
-        out.extend_from_slice(b",\"execution_time\":");
-        number(out, i64::try_from(millis).unwrap_or(i64::MAX));
+        out.extend_from_slice(b"\"execution_time\":");
+        number(out, u64::try_from(millis).unwrap_or(u64::MAX));
+        out.push(b',');
     }
-    out.extend_from_slice(b",\"timestamp\":");
-    end(out, at);
+    stamp.write_time(out);
+    stamp.end(out);
 }
 
 /// Event of a failure.
-pub(crate) fn error(out: &mut Vec<u8>, name: &str, value: &str, traceback: &[String], at: i64) {
-    out.extend_from_slice(b"{\"type\":\"error\",\"timestamp\":");
-    number(out, at);
+pub(crate) fn error(
+    out: &mut Vec<u8>,
+    name: &str,
+    value: &str,
+    traceback: &[String],
+    stamp: Stamp,
+) {
+    out.extend_from_slice(b"{\"type\":\"error\",");
+    stamp.write_time(out);
     out.extend_from_slice(b",\"error\":{\"ename\":\"");
     escape(out, name.as_bytes());
     out.extend_from_slice(b"\",\"evalue\":\"");
@@ -92,16 +146,23 @@ pub(crate) fn error(out: &mut Vec<u8>, name: &str, value: &str, traceback: &[Str
         escape(out, line.as_bytes());
         out.push(b'"');
     }
-    out.extend_from_slice(b"]}}\n\n");
+    out.extend_from_slice(b"]}");
+    stamp.end(out);
 }
 
-fn end(out: &mut Vec<u8>, at: i64) {
-    number(out, at);
-    out.extend_from_slice(b"}\n\n");
-}
-
-fn number(out: &mut Vec<u8>, number: i64) {
-    write!(out, "{number}").expect("writing to memory succeeds");
+/// In decimal, without the machinery of formatting: every line of output carries two of them.
+fn number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// Writes text inside a JSON string. Bytes that are no UTF-8 become U+FFFD; U+0085, U+2028 and
@@ -176,21 +237,22 @@ mod tests {
 
     #[test]
     fn frames_are_those_of_the_contract() {
+        let stamp = Stamp::unnumbered(5);
         assert_eq!(
-            shown(|out| text(out, "stdout", b"hello", 1_767_225_600_102)),
-            "{\"type\":\"stdout\",\"text\":\"hello\",\"timestamp\":1767225600102}\n\n"
+            shown(|out| text(out, "stdout", b"hello", Stamp::new(1_767_225_600_102, 30))),
+            "{\"type\":\"stdout\",\"text\":\"hello\",\"timestamp\":1767225600102,\"seq\":30}\n\n"
         );
         assert_eq!(
-            shown(|out| complete(out, 104, 5)),
+            shown(|out| complete(out, 104, stamp)),
             "{\"type\":\"execution_complete\",\"execution_time\":104,\"timestamp\":5}\n\n"
         );
         assert_eq!(
-            shown(|out| complete(out, 0, 5)),
+            shown(|out| complete(out, 0, stamp)),
             "{\"type\":\"execution_complete\",\"timestamp\":5}\n\n"
         );
         let traceback = ["exit status 3".to_owned(), "more".to_owned()];
         assert_eq!(
-            shown(|out| error(out, "CommandExecError", "3", &traceback, 5)),
+            shown(|out| error(out, "CommandExecError", "3", &traceback, stamp)),
             "{\"type\":\"error\",\"timestamp\":5,\"error\":{\"ename\":\"CommandExecError\",\"evalue\":\"3\",\"traceback\":[\"exit status 3\",\"more\"]}}\n\n"
         );
     }
@@ -202,24 +264,24 @@ mod tests {
                 out,
                 "stdout",
                 "\u{85}\u{2028}\u{2029}\u{c}é€\u{7f}".as_bytes(),
-                1,
+                Stamp::new(1, 1),
             )
         });
         assert!(
             frame.contains("\"\\u0085\\u2028\\u2029\\u000cé€\u{7f}\""),
             "{frame}"
         );
-        let frame = shown(|out| text(out, "stdout", b"a\xffb\xe2\x80", 1));
+        let frame = shown(|out| text(out, "stdout", b"a\xffb\xe2\x80", Stamp::new(1, 1)));
         assert!(frame.contains("\"a\u{FFFD}b\u{FFFD}\""), "{frame}");
     }
 
     #[test]
     fn a_long_text_is_the_same_in_pieces() {
         let value = "é\0\u{2028}".repeat(limits::ESCAPED_AT_ONCE);
-        let whole = shown(|out| text(out, "stdout", value.as_bytes(), 5));
+        let whole = shown(|out| text(out, "stdout", value.as_bytes(), Stamp::new(5, 9)));
         let mut rounds = 0;
         let pieces = shown(|out| {
-            let mut long = Long::begin(out, "stdout", value.as_bytes(), 5);
+            let mut long = Long::begin(out, "stdout", value.as_bytes(), Stamp::new(5, 9));
             while !long.write(out) {
                 rounds += 1;
             }
@@ -230,7 +292,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_text_survives(value in "[ -~]{0,80}[\0-\u{2030}]{0,20}") {
-            let frame = shown(|out| text(out, "stderr", value.as_bytes(), -7));
+            let frame = shown(|out| text(out, "stderr", value.as_bytes(), Stamp::new(-7, u64::MAX)));
             let json = frame.strip_suffix("\n\n").unwrap();
             let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
             prop_assert!(!json.contains(breaks));

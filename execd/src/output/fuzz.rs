@@ -22,20 +22,24 @@ pub fn stream(data: &[u8]) {
     assert!(whole.iter().all(|event| !event.text.is_empty()));
 }
 
+const STAMP: frame::Stamp = frame::Stamp::unnumbered(1);
+
 fn events(output: &[u8], step: usize) -> Vec<Event> {
     let mut lines = Lines::new(Arc::new(Budget::new(None)));
     let mut out = Vec::new();
     for piece in output.chunks(step.max(1)) {
         let mut piece = Bytes::copy_from_slice(piece);
         while !piece.is_empty() {
-            let held = lines.feed(&mut piece, |text| frame::text(&mut out, "stdout", text, 1));
+            let held = lines.feed(&mut piece, |text| {
+                frame::text(&mut out, "stdout", text, STAMP)
+            });
             if let Some(text) = held {
-                frame::text(&mut out, "stdout", &text, 1);
+                frame::text(&mut out, "stdout", &text, STAMP);
             }
         }
     }
     if let Some(text) = lines.flush() {
-        frame::text(&mut out, "stdout", &text, 1);
+        frame::text(&mut out, "stdout", &text, STAMP);
     }
     let text = String::from_utf8(out).expect("frames are text");
     let breaks = ['\r', '\u{85}', '\u{2028}', '\u{2029}'];

@@ -5,6 +5,7 @@ use std::{fs::File, os::unix::fs::FileExt, sync::Arc, sync::Mutex};
 use bytes::Bytes;
 use tracing::warn;
 
+use super::Held;
 use crate::{limits, scratch};
 
 /// Standard output and error of one command, merged. Small ones stay in memory.
@@ -61,6 +62,17 @@ impl Log {
     /// Bytes it holds.
     pub(crate) fn len(&self) -> u64 {
         self.state().len
+    }
+
+    /// What it takes.
+    pub(crate) fn held(&self) -> Held {
+        let state = self.state();
+        let memory = state.memory.len() as u64;
+        Held {
+            memory,
+            disk: state.len - memory.min(state.len),
+            files: usize::from(state.file.is_some()),
+        }
     }
 
     /// Appends output. One caller at a time.

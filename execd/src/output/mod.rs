@@ -2,45 +2,66 @@
 //! (contract: execd §4, §5.5).
 //!
 //! ```text
-//!   process ─pipes─▶ pump ──▶ spool ──▶ stream ─▶ client     one reader, now
-//!                      └────▶ log                            read at any offset, later
+//!   process ─pipes─▶ pump ─▶ writer ─▶ journal ─▶ stream ─▶ client    events, from any number on
+//!                      └───▶ log                                      bytes, from any offset on
 //! ```
 //!
-//! A process never waits for a client: the pump moves its output into memory, and beyond a window
-//! to disk. A client that leaves ends the stream; what that means for the process is the caller's
-//! affair.
+//! A process never waits for a client: its output is made into events at once, and they are kept in
+//! memory, and beyond a window on disk. A client that leaves ends its stream; what that means for
+//! the process is the caller's affair.
 
 mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod journal;
 mod lines;
 mod log;
+mod memory;
 mod outcome;
 mod pipe;
 mod pump;
-mod spool;
 mod stream;
+mod writer;
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::lines::Budget;
 pub(crate) use self::{
+    journal::{EventReader, Held, Journal, Unavailable},
     log::Log,
     outcome::{End, Outcome},
     pipe::{Pipe, Pipes},
     pump::{Pump, Sink, Subject},
-    spool::Spool,
-    stream::{Output, Run, response},
+    stream::response,
+    writer::{Replay, Writer},
 };
+use self::{lines::Budget, memory::Memory};
 use crate::limits;
+
+/// Which output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Stdout,
+    Stderr,
+}
+
+impl Source {
+    /// Name of its events.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
 
 /// What all streams together may take. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Outputs {
     lingering: Arc<Semaphore>,
     partial_lines: Arc<Budget>,
+    journals: Arc<Memory>,
 }
 
 impl Outputs {
@@ -50,7 +71,13 @@ impl Outputs {
         Self {
             lingering: Arc::new(Semaphore::new(limits::LINGERING)),
             partial_lines: Arc::new(Budget::new(memory)),
+            journals: Arc::new(Memory::new(memory)),
         }
+    }
+
+    /// Bytes of memory for the output of ended runs.
+    pub(crate) fn memory_of_ended(&self) -> u64 {
+        self.journals.for_ended()
     }
 
     fn may_linger(&self) -> Option<OwnedSemaphorePermit> {

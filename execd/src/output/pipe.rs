@@ -10,7 +10,7 @@ use rustix::{
 use tokio::net::unix::pipe::Receiver;
 use tracing::warn;
 
-use super::spool::Source;
+use super::Source;
 use crate::limits;
 
 /// The daemon's end of a pipe.

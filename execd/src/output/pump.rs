@@ -8,34 +8,39 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::join_all;
-use jiff::Timestamp;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{
-    End, Log, Outcome, Outputs, Pipe,
-    spool::{Chunk, Source, Spool},
-};
+use super::{End, Log, Outcome, Outputs, Pipe, Source, Writer};
 use crate::process::{Exit, Process};
 
 /// Where the output goes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Sink {
-    /// To the one reader of a foreground run.
-    Spool(Arc<Spool>),
+    /// To the events of a foreground run.
+    Events(Writer),
     /// To the log of a background run.
     Log(Arc<Log>),
+    /// To nobody: the stream has ended.
+    Nowhere,
 }
 
 impl Sink {
-    async fn take(&self, source: Source, bytes: Bytes) {
+    async fn take(&mut self, source: Source, bytes: Bytes) {
         match self {
-            Self::Spool(spool) => {
-                let at = Timestamp::now().as_millisecond();
-                spool.push(Chunk { source, at, bytes }).await;
-            }
+            Self::Events(writer) => writer.write(source, bytes).await,
             Self::Log(log) => log.append(bytes).await,
+            Self::Nowhere => {}
+        }
+    }
+
+    /// Ends the stream of events with how the run ended.
+    pub(crate) async fn finish(&mut self, outcome: &Outcome) {
+        if let Self::Events(_) = self
+            && let Self::Events(writer) = std::mem::replace(self, Self::Nowhere)
+        {
+            writer.finish(outcome).await;
         }
     }
 }
@@ -132,7 +137,7 @@ impl<S: Subject> Pump<S> {
         };
         let log = match &self.sink {
             Sink::Log(log) => Some(log),
-            Sink::Spool(_) => None,
+            Sink::Events(_) | Sink::Nowhere => None,
         };
         let drains = self.pipes.iter_mut().map(|pipe| async move {
             while let Some(bytes) = pipe.read().await {

@@ -21,6 +21,7 @@ pub fn router(app: App, token: Token) -> Router {
         .route("/code", delete(command::stop))
         .route("/command/status/{id}", get(command::status))
         .route("/command/{id}/logs", get(command::logs))
+        .route("/command/{id}/events", get(command::events))
         .merge(file::routes())
         .merge(file_worker::routes())
         .merge(isolated::routes())

@@ -13,9 +13,7 @@ use crate::{
     app::App,
     error::{ApiError, ApiResult},
     file::blocking,
-    json, limits,
-    output::{self, Output, Run},
-    request,
+    json, limits, output, request,
 };
 
 /// All of them.
@@ -69,9 +67,7 @@ async fn run_in(
         cwd: request::working_directory(wanted.cwd.as_deref(), &variables, &app)?,
         timeout: request::timeout(wanted.timeout)?.unwrap_or(limits::SESSION_RUN),
     };
-    let spool = run::start(&app, session, order);
-    let output = Output::Foreground(spool);
-    Ok(output::response(Run { id, output }, &app.outputs))
+    Ok(output::response(run::start(&app, session, order)))
 }
 
 async fn remove(State(app): State<App>, Path(id): Path<String>) -> ApiResult<()> {

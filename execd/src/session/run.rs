@@ -11,13 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::store::Session;
 use crate::{
     app::App,
     env::report::Reader,
-    output::{End, Outcome, Pipe, Pipes, Pump, Sink, Spool},
+    output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Writer},
     process::{Process, Program, inherit},
     redact,
 };
@@ -35,24 +36,25 @@ pub(super) struct Order {
     pub(super) timeout: Duration,
 }
 
-/// Runs the order when its turn comes. The events come from the spool.
-pub(super) fn start(app: &App, session: Arc<Session>, order: Order) -> Arc<Spool> {
-    let spool = Arc::new(Spool::new());
-    let run = attend(app.clone(), session, order, Arc::clone(&spool));
+/// Runs the order when its turn comes. The events are for the one reader: without it the run ends.
+pub(super) fn start(app: &App, session: Arc<Session>, order: Order) -> EventReader {
+    let (writer, reader) = Writer::new(&session.id, Replay::Never, &app.outputs);
+    let run = attend(app.clone(), session, order, writer);
     app.tasks.spawn("session run", run);
-    spool
+    reader
 }
 
-async fn attend(app: App, session: Arc<Session>, order: Order, spool: Arc<Spool>) {
-    let not_started = |reason: &str| {
+async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
+    let not_started = async |writer: Writer, reason: &str| {
         let end = End::NotStarted(reason.to_owned());
-        spool.finish(Outcome::now(end, Duration::ZERO));
+        writer.finish(&Outcome::now(end, Duration::ZERO)).await;
     };
+    let left = writer.journal().left();
     let turn = tokio::select! {
         turn = session.turn.lock() => turn,
-        () = session.deleted.cancelled() => return not_started("the session was deleted"),
-        () = spool.left() => return,
-        () = app.tasks.stopping().cancelled() => return not_started("execd is stopping"),
+        () = session.deleted.cancelled() => return not_started(writer, "the session was deleted").await,
+        () = left.cancelled() => return,
+        () = app.tasks.stopping().cancelled() => return not_started(writer, "execd is stopping").await,
     };
     let command = &order.command;
     debug!(
@@ -63,7 +65,7 @@ async fn attend(app: App, session: Arc<Session>, order: Order, spool: Arc<Spool>
     let began = Instant::now();
     let (process, pipes, mut report) = match spawn(&app, &session, &order) {
         Ok(started) => started,
-        Err(error) => return not_started(&error.to_string()),
+        Err(error) => return not_started(writer, &error.to_string()).await,
     };
     info!(
         id = session.id,
@@ -72,30 +74,34 @@ async fn attend(app: App, session: Arc<Session>, order: Order, spool: Arc<Spool>
     );
     let mut pump = Pump {
         process: process.clone(),
-        sink: Sink::Spool(Arc::clone(&spool)),
+        sink: Sink::Events(writer),
         pipes,
         began,
         timeout: Some(order.timeout),
     };
     let outcome = tokio::select! {
         outcome = pump.until_end() => outcome,
-        never = end_when_unwanted(&session, &spool, &process) => match never {},
+        never = end_when_unwanted(&session, &left, &process) => match never {},
         never = report.read() => match never {},
     };
     info!(id = session.id, end = ?outcome.end, "session run ended");
     if let Some(reported) = report.finish() {
         session.adopt(reported);
     }
-    spool.finish(outcome);
+    pump.sink.finish(&outcome).await;
     drop(turn);
     pump.linger(&app.outputs, app.tasks.stopping()).await;
 }
 
 /// Kills the run when its session was deleted or its client left.
-async fn end_when_unwanted(session: &Session, spool: &Spool, process: &Process) -> Infallible {
+async fn end_when_unwanted(
+    session: &Session,
+    left: &CancellationToken,
+    process: &Process,
+) -> Infallible {
     tokio::select! {
         () = session.deleted.cancelled() => {}
-        () = spool.left() => {}
+        () = left.cancelled() => {}
     }
     process.kill_tree();
     std::future::pending().await

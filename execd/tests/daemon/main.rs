@@ -6,6 +6,8 @@
 
 mod clone3;
 mod command;
+mod events;
+mod fault;
 mod file;
 mod hook;
 mod identity;

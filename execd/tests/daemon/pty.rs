@@ -12,7 +12,7 @@ use tokio_tungstenite::{
 use crate::support::{Daemon, LONG, daemon, eventually};
 
 /// A client of a session.
-struct Terminal {
+pub(crate) struct Terminal {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     /// Live output and replays, without offsets.
     seen: Vec<u8>,
@@ -42,7 +42,7 @@ impl Terminal {
     }
 
     /// Opens and reads up to `connected`.
-    async fn attach(daemon: &Daemon, id: &str, query: &str) -> Self {
+    pub(crate) async fn attach(daemon: &Daemon, id: &str, query: &str) -> Self {
         let mut terminal = Self::open(daemon, id, query).await.unwrap();
         loop {
             match terminal.next().await {
@@ -96,7 +96,7 @@ impl Terminal {
         }
     }
 
-    async fn until(&mut self, text: &str) {
+    pub(crate) async fn until(&mut self, text: &str) {
         let deadline = tokio::time::Instant::now() + LONG;
         while !String::from_utf8_lossy(&self.seen).contains(text) {
             let step = tokio::time::timeout_at(deadline, self.step()).await;
@@ -107,7 +107,7 @@ impl Terminal {
         }
     }
 
-    async fn type_in(&mut self, text: &str) {
+    pub(crate) async fn type_in(&mut self, text: &str) {
         let frame = [&[STDIN], text.as_bytes()].concat();
         self.socket
             .send(Message::Binary(frame.into()))
@@ -123,7 +123,7 @@ impl Terminal {
     }
 }
 
-async fn session(daemon: &Daemon, body: serde_json::Value) -> String {
+pub(crate) async fn session(daemon: &Daemon, body: serde_json::Value) -> String {
     let made = daemon.post("/pty", body).await;
     assert_eq!(made.status, 201);
     made.json()["session_id"].as_str().unwrap().to_owned()

@@ -68,7 +68,7 @@ impl Daemon {
         Self::launch(command, |_| {})
     }
 
-    fn launch(mut command: Command, prepare: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn launch(mut command: Command, prepare: impl FnOnce(&mut Command)) -> Self {
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         command
             .env_remove("EXECD_ACCESS_TOKEN")

@@ -1,8 +1,15 @@
 //! Static files, embedded by build.rs. Their path names their content, so they never go stale.
 
-use axum::Router;
+use std::sync::OnceLock;
+
+use axum::{
+    Router,
+    extract::Request,
+    response::Response,
+};
 use memory_serve::{CacheControl, MemoryServe};
 use osb_app::ui::AssetRoot;
+use tower::ServiceExt;
 
 /// Whether this build has the wasm that makes pages live.
 pub(super) const HYDRATES: bool = matches!(env!("OSB_SITE_HYDRATES").as_bytes(), b"true");
@@ -14,6 +21,35 @@ pub(super) fn root() -> AssetRoot {
 
 /// Serves them.
 pub(super) fn router() -> Router {
+    let AssetRoot(path) = root();
+    Router::new().nest(&path, Router::new().fallback(serve))
+}
+
+async fn serve(request: Request) -> Response {
+    let files = match FILES.get() {
+        Some(files) => files.clone(),
+        None => prepare().await,
+    };
+    match files.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// Their routes, once they are prepared.
+static FILES: OnceLock<Router> = OnceLock::new();
+
+/// Prepares every file for every encoding that browsers ask for, which takes as long as everything
+/// else at the start of a server together: hence beside it.
+pub(super) async fn prepare() -> Router {
+    let prepared = tokio::task::spawn_blocking(|| FILES.get_or_init(files).clone());
+    prepared.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the console's files cannot be served");
+        Router::new()
+    })
+}
+
+fn files() -> Router {
     let assets: &[(&str, &[memory_serve::Asset])] =
         include!(concat!(env!("OUT_DIR"), "/memory_serve_assets.rs"));
     let files = assets.first().map_or(&[][..], |(_, files)| files);
@@ -23,9 +59,8 @@ pub(super) fn router() -> Router {
     } else {
         CacheControl::Long
     };
-    let AssetRoot(path) = root();
-    let files = MemoryServe::new(files)
+    MemoryServe::new(files)
         .index_file(None)
-        .cache_control(cache);
-    Router::new().nest(&path, files.into_router())
+        .cache_control(cache)
+        .into_router()
 }

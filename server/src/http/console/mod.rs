@@ -120,6 +120,9 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         tasks,
         https,
     } = parts;
+    tasks.spawn("console files", async {
+        assets::prepare().await;
+    });
     let state = ConsoleState::new(service, keys, tasks)?;
     let inside = pages::router(&state)
         .merge(forms::router())

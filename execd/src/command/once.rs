@@ -1,0 +1,159 @@
+//! Requests that must not run twice: the same `Idempotency-Key` joins the first run.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Mutex,
+    time::Instant,
+};
+
+use http::{HeaderMap, StatusCode};
+use osb_protocol::{execd::code, headers::IDEMPOTENCY_KEY};
+
+use crate::{
+    error::{ApiError, ApiResult},
+    limits,
+};
+
+/// Keys of the last ten minutes, and the runs that they belong to.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    runs: HashMap<String, First>,
+    /// In the order in which they came.
+    order: VecDeque<(Instant, String)>,
+}
+
+#[derive(Clone, Debug)]
+struct First {
+    /// Of the body: the key of a request is not to be used for another.
+    fingerprint: u64,
+    id: String,
+}
+
+/// The key of a request, if it has one.
+///
+/// # Errors
+/// 400 when it cannot be one.
+pub(super) fn key(headers: &HeaderMap) -> ApiResult<Option<String>> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default();
+    if text.is_empty() || text.len() > limits::IDEMPOTENCY_KEY {
+        let message = format!(
+            "Idempotency-Key must be 1 to {} printable ASCII characters",
+            limits::IDEMPOTENCY_KEY
+        );
+        return Err(ApiError::invalid(message));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+impl Keys {
+    /// Starts a run with `start`, which gives its id, unless the key has one already: that is
+    /// joined. Two requests at once wait for each other.
+    ///
+    /// # Errors
+    /// 422 when the body is not the one that the key came with first, and those of both functions;
+    /// a key whose start failed is free again.
+    pub(super) fn once<T>(
+        &self,
+        key: String,
+        body: &[u8],
+        start: impl FnOnce() -> ApiResult<(String, T)>,
+        join: impl FnOnce(&str) -> ApiResult<T>,
+    ) -> ApiResult<T> {
+        let mut hasher = DefaultHasher::new();
+        body.hash(&mut hasher);
+        let fingerprint = hasher.finish();
+        let mut state = self.state.lock().expect("no holder of this lock panics");
+        state.expire();
+        match state.runs.get(&key) {
+            Some(first) if first.fingerprint != fingerprint => Err(ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                code::INVALID_REQUEST_BODY,
+                "Idempotency-Key was used for another request",
+            )),
+            Some(first) => join(&first.id),
+            None => {
+                let (id, run) = start()?;
+                state.order.push_back((Instant::now(), key.clone()));
+                state.runs.insert(key, First { fingerprint, id });
+                Ok(run)
+            }
+        }
+    }
+}
+
+impl State {
+    fn expire(&mut self) {
+        while self.order.front().is_some_and(|(at, _)| {
+            at.elapsed() >= limits::IDEMPOTENCY || self.order.len() > limits::IDEMPOTENCY_KEYS
+        }) {
+            if let Some((_, key)) = self.order.pop_front() {
+                self.runs.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(key: &[u8]) -> HeaderMap {
+        let value = http::HeaderValue::from_bytes(key).unwrap();
+        HeaderMap::from_iter([(http::HeaderName::from_static(IDEMPOTENCY_KEY), value)])
+    }
+
+    #[test]
+    fn keys_are_short_and_printable() {
+        assert_eq!(key(&HeaderMap::new()).unwrap(), None);
+        assert_eq!(key(&headers(b"a-1")).unwrap().as_deref(), Some("a-1"));
+        let long = vec![b'a'; limits::IDEMPOTENCY_KEY + 1];
+        for bad in [b"".as_slice(), "é".as_bytes(), &long] {
+            let error = key(&headers(bad)).unwrap_err();
+            assert_eq!(error.status(), 400);
+            assert!(error.to_string().starts_with("Idempotency-Key"), "{error}");
+        }
+        assert!(key(&headers(&long[1..])).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_key_starts_one_run() {
+        let keys = Keys::default();
+        let never = || panic!("a second run");
+        let start = |id: &'static str| move || Ok((id.to_owned(), id.to_owned()));
+        let join = |id: &str| Ok(format!("again {id}"));
+        let once = |key: &str, id| keys.once(key.to_owned(), b"x", start(id), join).unwrap();
+        assert_eq!(once("k", "1"), "1");
+        assert_eq!(once("l", "2"), "2");
+        let again = keys.once("k".to_owned(), b"x", never, join);
+        assert_eq!(again.unwrap(), "again 1");
+        let other = keys.once("k".to_owned(), b"y", never, join).unwrap_err();
+        assert_eq!(other.status(), 422);
+        let fails = || Err(ApiError::invalid("no"));
+        assert!(keys.once("m".to_owned(), b"x", fails, join).is_err());
+        assert_eq!(once("m", "3"), "3");
+    }
+
+    #[test]
+    fn the_oldest_keys_make_room() {
+        let keys = Keys::default();
+        for index in 0..limits::IDEMPOTENCY_KEYS + 2 {
+            let start = || Ok((String::new(), true));
+            assert!(
+                keys.once(index.to_string(), b"", start, |_| Ok(false))
+                    .unwrap()
+            );
+        }
+        let state = keys.state.lock().unwrap();
+        assert_eq!(state.runs.len(), limits::IDEMPOTENCY_KEYS + 1);
+        assert!(!state.runs.contains_key("0") && state.runs.contains_key("1"));
+    }
+}

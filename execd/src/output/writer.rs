@@ -1,0 +1,201 @@
+//! From output to events in a journal (contract: execd §4, §5.5).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use osb_protocol::execd::event::COMMAND_ERROR;
+
+use super::{
+    End, Outcome, Outputs, Source,
+    frame::{self, Long, Stamp},
+    journal::{EventReader, Journal, Keep, Numbers},
+    lines::{Held, Lines},
+};
+use crate::limits;
+
+/// The one that writes a journal. One that is dropped before the end leaves a stream that ends
+/// without its last event.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    journal: Arc<Journal>,
+    stdout: Lines,
+    stderr: Lines,
+    /// Number of the last event.
+    seq: u64,
+    /// Bytes of output for which there was no room.
+    dropped: u64,
+    /// Bytes of events for sixteen bytes of output, as it was last.
+    growth: usize,
+}
+
+/// Whose events may be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replay {
+    /// Nobody's: what was read is gone.
+    Never,
+    /// The last ones can be.
+    Recent,
+}
+
+impl Writer {
+    /// The events of a run, which begin with its id, by which clients interrupt it.
+    pub(crate) fn new(id: &str, replay: Replay, outputs: &Outputs) -> (Self, EventReader) {
+        let keep = Keep {
+            window: limits::WINDOW,
+            replay: match replay {
+                Replay::Never => 0,
+                Replay::Recent => limits::REPLAY,
+            },
+            unread: limits::SPILL,
+        };
+        let (journal, reader) = Journal::new(keep, &outputs.journals);
+        let writer = Self {
+            journal,
+            stdout: Lines::new(Arc::clone(&outputs.partial_lines)),
+            stderr: Lines::new(Arc::clone(&outputs.partial_lines)),
+            seq: 2,
+            dropped: 0,
+            growth: 16,
+        };
+        let now = Timestamp::now().as_millisecond();
+        let mut opening = Vec::with_capacity(192);
+        frame::text(&mut opening, "init", id.as_bytes(), Stamp::new(now, 1));
+        frame::text(&mut opening, "ping", b"pong", Stamp::new(now, 2));
+        writer.journal.extend(Bytes::from(opening), 2);
+        (writer, reader)
+    }
+
+    /// What it writes to.
+    pub(crate) fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// Writes the events that output completes. Waits at most for the disk.
+    pub(crate) async fn write(&mut self, source: Source, mut output: Bytes) {
+        if !self.journal.has_room() {
+            self.dropped += output.len() as u64;
+            return;
+        }
+        let at = Timestamp::now().as_millisecond();
+        let len = output.len();
+        let room = len / 16 * self.growth + 256;
+        let mut out = Vec::with_capacity(room);
+        let mut first = Some(self.seq + 1);
+        while !output.is_empty() {
+            let lines = match source {
+                Source::Stdout => &mut self.stdout,
+                Source::Stderr => &mut self.stderr,
+            };
+            let mut stamp = Stamp::new(at, self.seq);
+            let held = lines.feed(&mut output, |text| {
+                stamp.next();
+                frame::text(&mut out, source.kind(), text, stamp);
+            });
+            self.seq = stamp.seq();
+            if let Some(text) = held {
+                self.long(&mut out, &mut first, source, text, at).await;
+            }
+        }
+        if out.capacity() > 2 * room.max(out.len()) {
+            out.shrink_to_fit();
+        }
+        if len >= limits::READ_CHUNK / 16 {
+            self.growth = (out.len() * 16).div_ceil(len) + 1;
+        }
+        self.append(&mut out, &mut first).await;
+    }
+
+    /// Writes an event that may be long, in pieces, so that it is never in memory a second time.
+    async fn long(
+        &mut self,
+        out: &mut Vec<u8>,
+        first: &mut Option<u64>,
+        source: Source,
+        text: Held,
+        at: i64,
+    ) {
+        self.seq += 1;
+        let stamp = Stamp::new(at, self.seq);
+        let mut long = Long::begin(out, source.kind(), text, stamp);
+        while !long.write(out) {
+            if out.len() >= limits::STREAM_WRITE {
+                self.append(out, first).await;
+            }
+        }
+        // What follows begins with an event.
+        if out.len() >= limits::STREAM_WRITE {
+            self.append(out, first).await;
+            *first = Some(self.seq + 1);
+        }
+    }
+
+    async fn append(&self, out: &mut Vec<u8>, first: &mut Option<u64>) {
+        if out.is_empty() {
+            return;
+        }
+        let numbers = Numbers {
+            first: first.take(),
+            last: self.seq,
+        };
+        let bytes = Bytes::from(std::mem::take(out));
+        self.journal.append(bytes, numbers).await;
+    }
+
+    /// Ends a stream that had no output.
+    pub(crate) fn end(mut self, outcome: &Outcome) {
+        let mut out = Vec::with_capacity(192);
+        self.seq += 1;
+        last_event(&mut out, outcome, Stamp::new(outcome.at, self.seq));
+        self.journal.extend(Bytes::from(out), self.seq);
+    }
+
+    /// Writes what was not finished of each stream, then the last events.
+    pub(crate) async fn finish(mut self, outcome: &Outcome) {
+        let mut out = Vec::with_capacity(192);
+        let mut first = Some(self.seq + 1);
+        for source in [Source::Stdout, Source::Stderr] {
+            let lines = match source {
+                Source::Stdout => &mut self.stdout,
+                Source::Stderr => &mut self.stderr,
+            };
+            if let Some(text) = lines.flush() {
+                self.long(&mut out, &mut first, source, text, outcome.at)
+                    .await;
+            }
+        }
+        if self.dropped > 0 {
+            self.seq += 1;
+            let text = format!(
+                "[execd: {} bytes of output did not fit on the disk and are missing]",
+                self.dropped
+            );
+            let stamp = Stamp::new(outcome.at, self.seq);
+            frame::text(&mut out, Source::Stderr.kind(), text.as_bytes(), stamp);
+        }
+        self.seq += 1;
+        last_event(&mut out, outcome, Stamp::new(outcome.at, self.seq));
+        self.append(&mut out, &mut first).await;
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.journal.finish();
+    }
+}
+
+/// Exactly one of `error` and `execution_complete` ends a stream.
+fn last_event(out: &mut Vec<u8>, outcome: &Outcome, stamp: Stamp) {
+    let reasons = outcome.end.reasons();
+    if reasons.is_empty() {
+        frame::complete(out, outcome.took.as_millis(), stamp);
+        return;
+    }
+    let (name, value) = match &outcome.end {
+        End::Exited { exit, .. } => (COMMAND_ERROR, exit.wire_code().to_string()),
+        End::NotStarted(reason) => (COMMAND_ERROR, reason.clone()),
+        End::Failed { name, value, .. } => (*name, value.clone()),
+    };
+    frame::error(out, name, &value, &reasons, stamp);
+}

@@ -1,0 +1,226 @@
+//! Events that are read again: numbers, coming back for the rest, and requests sent twice.
+
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use osb_protocol::execd::event::{Event, EventKind};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Daemon, daemon, events, eventually, texts};
+
+/// The numbers that events carry; pings between them carry none.
+fn numbers(body: &[u8]) -> Vec<u64> {
+    let text = std::str::from_utf8(body).unwrap();
+    text.split_terminator("\n\n")
+        .filter_map(|frame| {
+            let event: Value = serde_json::from_str(frame).unwrap();
+            event.get("seq").map(|seq| seq.as_u64().unwrap())
+        })
+        .collect()
+}
+
+async fn since(daemon: &Daemon, id: &str, since: u64) -> Answer {
+    let path = format!("/command/{id}/events?since={since}");
+    Answer::of(daemon.send(Method::GET, &path, &[], "").await).await
+}
+
+fn id_of(events: &[Event]) -> &str {
+    assert_eq!(events[0].kind, EventKind::Init);
+    &events[0].text
+}
+
+#[tokio::test]
+async fn events_are_numbered_and_can_be_read_again() {
+    let daemon = daemon();
+    let body = json!({ "command": "seq 1 5000; echo x >&2; exit 3" }).to_string();
+    let answer = Answer::of(daemon.send(Method::POST, "/command", &[], body).await).await;
+    let first = events(&answer.body);
+    let count = 2 + 5000 + 1 + 1;
+    assert_eq!(numbers(&answer.body), (1..=count).collect::<Vec<_>>());
+    let id = id_of(&first);
+    let again = since(&daemon, id, 0).await;
+    assert_eq!(again.headers["content-type"], "text/event-stream");
+    assert_eq!(again.body, answer.body);
+    for from in [1, 2, 3, 2500, count - 1, count] {
+        let rest = since(&daemon, id, from).await;
+        assert_eq!(
+            numbers(&rest.body),
+            (from + 1..=count).collect::<Vec<_>>(),
+            "{from}"
+        );
+        assert!(answer.body.ends_with(&rest.body));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_lost_its_stream_comes_back_for_the_rest() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let go = place.path().join("go");
+    let text = "echo one; while ! test -e \"$GO\"; do sleep 0.05; done; echo two";
+    let body = json!({ "command": text, "envs": { "GO": &go } }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    let mut seen = Vec::new();
+    while !seen.windows(3).any(|part| part == b"one") {
+        let frame = response.body_mut().frame().await.unwrap().unwrap();
+        seen.extend_from_slice(&frame.into_data().unwrap());
+    }
+    drop(response);
+    let id = id_of(&events(&seen)).to_owned();
+    let last = *numbers(&seen).last().unwrap();
+    // It waits for what comes, whether the command has ended by then or not.
+    let rest = since(&daemon, &id, last);
+    let (rest, written) = tokio::join!(rest, tokio::fs::write(&go, ""));
+    written.unwrap();
+    assert_eq!(numbers(&rest.body), [4, 5]);
+    let rest = events(&rest.body);
+    assert_eq!(texts(&rest, EventKind::Stdout), ["two"]);
+    assert_eq!(rest.last().unwrap().exit_code(), Some(0));
+}
+
+#[tokio::test]
+async fn several_clients_follow_one_command() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let go = place.path().join("go");
+    let text = "while ! test -e \"$GO\"; do sleep 0.05; done; seq 1 200000";
+    let body = json!({ "command": text, "envs": { "GO": &go } }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    let opening = frame.into_data().unwrap().to_vec();
+    let id = id_of(&events(&opening)).to_owned();
+    let followers = (0..3).map(|_| since(&daemon, &id, 0));
+    let followers = futures::future::join_all(followers);
+    let (followers, (), rest) = tokio::join!(
+        followers,
+        async { tokio::fs::write(&go, "").await.unwrap() },
+        Answer::of(response)
+    );
+    let mut whole = opening;
+    whole.extend_from_slice(&rest.body);
+    let numbered = numbers(&whole);
+    assert_eq!(numbered.len(), 200_003);
+    for follower in followers {
+        assert_eq!(numbers(&follower.body), numbered);
+        let events = events(&follower.body);
+        let lines = texts(&events, EventKind::Stdout);
+        assert!(
+            lines
+                .iter()
+                .zip(1..)
+                .all(|(line, n)| *line == n.to_string())
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_again_is_told() {
+    let daemon = daemon();
+    let run = daemon.run(json!({ "command": "true" })).await;
+    let id = id_of(&run);
+    for (path, status, why) in [
+        (format!("/command/{id}/events?since=x"), 400, "since"),
+        (format!("/command/{id}/events?since=-1"), 400, "since"),
+        (format!("/command/{id}/events?since=4"), 400, "3"),
+        ("/command/none/events".to_owned(), 404, "none"),
+    ] {
+        let answer = Answer::of(daemon.send(Method::GET, &path, &[], "").await).await;
+        assert_eq!(answer.status, status, "{path}");
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        let message = body["message"].as_str().unwrap();
+        assert!(message.contains(why), "{message}");
+    }
+    let background = json!({ "command": "echo x", "background": true });
+    let events_of_start = daemon.run(background).await;
+    let again = since(&daemon, id_of(&events_of_start), 0).await;
+    assert_eq!(events(&again.body), events_of_start);
+}
+
+#[tokio::test]
+async fn a_request_sent_twice_runs_once() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let count = place.path().join("count");
+    let text = "echo x >> \"$COUNT\"; sleep 0.2; echo done";
+    let body = json!({ "command": text, "envs": { "COUNT": &count } }).to_string();
+    let key = [("idempotency-key", "k1")];
+    let send = async |key: &[(&str, &str)], body: String| {
+        Answer::of(daemon.send(Method::POST, "/command", key, body).await).await
+    };
+    let (first, second) = tokio::join!(send(&key, body.clone()), send(&key, body.clone()));
+    let third = send(&key, body.clone()).await;
+    assert_eq!(first.body, second.body);
+    assert_eq!(first.body, third.body);
+    assert_eq!(texts(&events(&first.body), EventKind::Stdout), ["done"]);
+    assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\n");
+    send(&[("idempotency-key", "k2")], body).await;
+    assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\nx\n");
+    let other = send(&key, json!({ "command": "true" }).to_string()).await;
+    assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let empty = send(
+        &[("idempotency-key", "")],
+        json!({ "command": "true" }).to_string(),
+    )
+    .await;
+    assert_eq!(empty.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_background_command_or_a_failed_start_is_joined_too() {
+    let daemon = daemon();
+    for (key, body) in [
+        ("b", json!({ "command": "echo x", "background": true })),
+        ("f", json!({ "argv": ["no-such-program"] })),
+        (
+            "n",
+            json!({ "argv": ["no-such-program"], "background": true }),
+        ),
+    ] {
+        let key = [("idempotency-key", key)];
+        let send = async || {
+            let body = body.to_string();
+            Answer::of(daemon.send(Method::POST, "/command", &key, body).await).await
+        };
+        let (first, second) = (send().await, send().await);
+        assert_eq!(first.status, StatusCode::OK);
+        assert_eq!(first.body, second.body);
+    }
+    // Refused requests keep no key.
+    let key = [("idempotency-key", "r")];
+    let bad = json!({ "command": "true", "cwd": "/nowhere" }).to_string();
+    let bad = Answer::of(daemon.send(Method::POST, "/command", &key, bad).await).await;
+    assert_eq!(bad.status, StatusCode::BAD_REQUEST);
+    let good = json!({ "command": "true" }).to_string();
+    let good = Answer::of(daemon.send(Method::POST, "/command", &key, good).await).await;
+    assert_eq!(good.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_command_nobody_reads_keeps_its_last_output() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let mark = place.path().join("mark");
+    // More than what is kept for those that come again.
+    let text = "yes 0123456789012345678901234567890123456789 | head -n 1500000; echo x > \"$MARK\"";
+    let body = json!({ "command": text, "envs": { "MARK": &mark } }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    let opening = frame.into_data().unwrap();
+    drop(response);
+    let opening = events(&opening);
+    let id = id_of(&opening);
+    eventually("the command ended", async || mark.exists().then_some(())).await;
+    let refused = eventually("the end is told", async || {
+        let answer = since(&daemon, id, 2).await;
+        (answer.status == StatusCode::GONE).then_some(answer)
+    })
+    .await;
+    let body: Value = serde_json::from_slice(&refused.body).unwrap();
+    let message = body["message"].as_str().unwrap();
+    let first: u64 = message
+        .split_whitespace()
+        .find_map(|word| word.parse().ok())
+        .expect("the message names the first event that is kept");
+    let rest = since(&daemon, id, first - 1).await;
+    assert_eq!(rest.status, StatusCode::OK);
+    assert_eq!(numbers(&rest.body), (first..=1_500_003).collect::<Vec<_>>());
+}

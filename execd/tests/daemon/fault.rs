@@ -1,0 +1,232 @@
+//! What goes wrong around the daemon: no room, no processes, too much of everything.
+
+use std::process::Command;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{Method, StatusCode};
+use http_body_util::BodyExt;
+use osb_protocol::execd::event::EventKind;
+use serde_json::json;
+
+use crate::{
+    file::form,
+    pty::{Terminal, session},
+    support::{Answer, Daemon, daemon, events, eventually, texts},
+};
+
+/// Whether this is the long run (`cargo xtask test --full`).
+fn full() -> bool {
+    std::env::var_os("OPENSANDBOX_TEST_FULL").is_some()
+}
+
+/// Memory of the daemon in KiB: what it takes now, and the most it took.
+fn memory(daemon: &Daemon) -> (u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.unwrap().trim().trim_end_matches(" kB");
+        value.parse().unwrap()
+    };
+    (field("VmRSS:"), field("VmHWM:"))
+}
+
+#[tokio::test]
+async fn a_thousand_commands_at_once() {
+    let daemon = daemon();
+    let runs = (0..1000).map(|index| {
+        let daemon = &daemon;
+        async move {
+            let text = format!("echo {index}; echo e{index} >&2; exit {}", index % 7);
+            let events = daemon.run(json!({ "command": text })).await;
+            assert_eq!(texts(&events, EventKind::Stdout), [index.to_string()]);
+            assert_eq!(texts(&events, EventKind::Stderr), [format!("e{index}")]);
+            assert_eq!(events.last().unwrap().exit_code(), Some(index % 7));
+        }
+    });
+    join_all(runs).await;
+    assert!(memory(&daemon).1 < 192 << 10, "{:?} KiB", memory(&daemon));
+}
+
+#[tokio::test]
+async fn output_of_a_gigabyte_is_complete_and_takes_no_memory() {
+    let daemon = daemon();
+    // A line of 64 KiB, so many times.
+    let lines: usize = if full() { 16 << 10 } else { 2 << 10 };
+    let line = "line=$(head -c 65535 /dev/zero | tr '\\0' z); i=0; while [ $i -lt $N ]; do echo $line; i=$((i+1)); done";
+    let body = json!({ "command": line, "envs": { "N": lines.to_string() } }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let (mut zs, mut last) = (0, Bytes::new());
+    while let Some(frame) = response.body_mut().frame().await {
+        let bytes = frame.unwrap().into_data().unwrap();
+        zs += memchr::memchr_iter(b'z', &bytes).count();
+        last = bytes;
+    }
+    let last = String::from_utf8_lossy(&last);
+    assert!(last.contains("\"execution_complete\""), "{last}");
+    // There is none in anything else that events say.
+    assert_eq!(zs, lines * 65535);
+    assert!(memory(&daemon).1 < 40 << 10, "{:?} KiB", memory(&daemon));
+}
+
+#[tokio::test]
+async fn a_terminal_outlives_its_clients() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    let rounds = if full() { 10_000 } else { 300 };
+    let mut first = Terminal::attach(&daemon, &id, "").await;
+    first.type_in("echo be''gun\n").await;
+    first.until("begun").await;
+    drop(first);
+    let (before, _) = memory(&daemon);
+    for round in 0..rounds {
+        let mut terminal = Terminal::attach(&daemon, &id, "takeover=1").await;
+        if round % 100 == 0 {
+            terminal.type_in(&format!("echo rou''nd {round}\n")).await;
+            terminal.until(&format!("round {round}\r\n")).await;
+        }
+    }
+    let mut last = Terminal::attach(&daemon, &id, "takeover=1&since=0").await;
+    last.until("begun").await;
+    last.type_in("echo do''ne\n").await;
+    last.until("done").await;
+    let (after, _) = memory(&daemon);
+    // The ring itself is a mebibyte.
+    assert!(after < before + (6 << 10), "{before} KiB, {after} KiB");
+}
+
+/// A daemon in a mount namespace where `place` is a filesystem of two mebibytes. Needs root.
+fn daemon_with_little_room(place: &std::path::Path) -> Daemon {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-ec"])
+        .arg("mount -t tmpfs -o size=2m tmpfs \"$PLACE\"; exec \"$EXECD\" --port 0")
+        .env("PLACE", place)
+        .env("EXECD", env!("CARGO_BIN_EXE_execd"));
+    Daemon::launch(command, |_| {})
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_an_upload_and_leaves_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to make a small filesystem");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let daemon = daemon_with_little_room(place.path());
+    let path = place.path().join("big");
+    let metadata = |path: &std::path::Path| json!({ "path": path }).to_string().into_bytes();
+    let kind = [("content-type", "multipart/form-data; boundary=xyz")];
+    let upload = async |content: &[u8]| {
+        let body = form(&[("metadata", &metadata(&path)), ("file", content)]);
+        Answer::of(
+            daemon
+                .send(Method::POST, "/files/upload", &kind, body)
+                .await,
+        )
+        .await
+    };
+    let list = async || {
+        let request = json!({ "command": "ls -A", "cwd": place.path() });
+        let events = daemon.run(request).await;
+        texts(&events, EventKind::Stdout).join(" ")
+    };
+    let answer = upload(&vec![b'x'; 8 << 20]).await;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(answer.text().contains("No space left"), "{}", answer.text());
+    assert_eq!(list().await, "");
+    // What was there before stays as it was.
+    assert_eq!(upload(b"old").await.status, StatusCode::OK);
+    let answer = upload(&vec![b'x'; 8 << 20]).await;
+    assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(list().await, "big");
+    let query = format!("/files/download?path={}", path.display());
+    assert_eq!(daemon.get(&query).await.text(), "old");
+}
+
+#[tokio::test]
+async fn output_that_fits_nowhere_is_dropped_and_told() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to make a small filesystem");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    // No other place for output than the small one.
+    command
+        .args(["--mount", "sh", "-ec"])
+        .arg(
+            "mount -t tmpfs -o size=2m tmpfs \"$TMPDIR\"; \
+             for place in /tmp /var/tmp /dev/shm; do \
+               test \"$place\" = /tmp || mount -t tmpfs -o size=4k,nr_inodes=1 tmpfs $place; \
+             done; exec \"$EXECD\" --port 0",
+        )
+        .env("TMPDIR", place.path())
+        .env("EXECD", env!("CARGO_BIN_EXE_execd"));
+    let daemon = Daemon::launch(command, |_| {});
+    let body = json!({ "command": "seq 1 2000000" }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    let id = events(&frame.into_data().unwrap())[0].text.clone();
+    // Nothing more is read until the command has ended.
+    eventually("the command ended", async || {
+        let status = daemon.get(&format!("/command/status/{id}")).await.json();
+        (status["running"] == false).then_some(())
+    })
+    .await;
+    assert!(memory(&daemon).1 < 40 << 10, "{:?} KiB", memory(&daemon));
+    let answer = Answer::of(response).await;
+    let events = events(&answer.body);
+    let told = texts(&events, EventKind::Stderr).join("\n");
+    assert!(told.contains("bytes of output did not fit"), "{told}");
+    let lines = texts(&events, EventKind::Stdout);
+    assert!(lines.len() > 10_000, "{}", lines.len());
+    assert_eq!(events.last().unwrap().exit_code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_fork_bomb_does_not_take_the_daemon_along() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to limit the processes of another user");
+        return;
+    }
+    // An identity that nobody else has, so that the limit counts these processes alone.
+    const USER: &str = "54321";
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
+        .args(["prlimit", "--nproc=80:80"])
+        .arg(env!("CARGO_BIN_EXE_execd"))
+        .args(["--port", "0"])
+        .current_dir("/");
+    let daemon = Daemon::launch(command, |_| {});
+    let bomb = "bomb() { sleep 1000 & bomb; }; trap '' TERM; while :; do bomb; done";
+    let body = json!({ "command": bomb }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    let id = events(&frame.into_data().unwrap())[0].text.clone();
+    // Others are told why they cannot start; nothing hangs.
+    let told = eventually("there is no process left", async || {
+        let events = daemon.run(json!({ "command": "true" })).await;
+        let last = events.into_iter().next_back().unwrap();
+        (last.exit_code() != Some(0)).then_some(last)
+    });
+    let told = told.await;
+    assert!(told.error.is_some(), "{told:?}");
+    assert_eq!(daemon.get("/ping").await.status, StatusCode::OK);
+    // Work that blocks still gets a thread.
+    assert_eq!(
+        daemon.get("/files/info?path=/etc/passwd").await.status,
+        StatusCode::OK
+    );
+    let path = format!("/command?id={id}");
+    eventually("the bomb is gone", async || {
+        daemon.delete(&path).await;
+        let events = daemon.run(json!({ "command": "true" })).await;
+        (events.last().unwrap().exit_code() == Some(0)).then_some(())
+    })
+    .await;
+    let status = daemon.get(&format!("/command/status/{id}")).await.json();
+    assert_eq!(status["running"], false);
+}
