@@ -20,6 +20,7 @@ use crate::{
     cli::{self, Config},
     clone3,
     env::{Environment, Variables},
+    hardening::Floor,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Signals},
     isolated::{
@@ -103,6 +104,8 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     }
     let tasks = Supervisor::new();
     let app = App::new(Environment::new(own), tasks.clone());
+    app.processes
+        .harden(Floor::new(&isolation, &app.environment));
     app.isolated.configure(isolation);
     tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.clone()));

@@ -26,6 +26,7 @@
 //! | [`metrics`] | the sandbox's resources |
 //! | [`proxy`] | the user's own servers |
 //! | [`process`] | spawning, signalling and reaping every child |
+//! | [`hardening`] | what every process of the user has to do without |
 //! | [`init`] | the user's entry point |
 //! | [`hook`] | programs before it, and at times |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
@@ -45,6 +46,7 @@ pub mod file;
 pub mod file_worker;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod hardening;
 pub mod hook;
 pub mod identity;
 pub mod init;

@@ -12,7 +12,7 @@ use crate::{
     app::App,
     error::ApiResult,
     output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
-    process::{Exit, run_as},
+    process::Exit,
     redact,
 };
 
@@ -63,11 +63,9 @@ pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult
             if let Some(cwd) = &plan.cwd {
                 command.current_dir(cwd);
             }
-            if let Some(credentials) = &plan.credentials {
-                run_as(&mut command, credentials);
-            }
             let hint = plan.credentials.is_some();
-            let spawned = app.processes.spawn(&mut command);
+            let credentials = plan.credentials.as_ref();
+            let spawned = app.processes.spawn_as(&mut command, credentials);
             spawned
                 .map(|process| (process, ours))
                 .map_err(|error| explain(&error, hint))

@@ -130,7 +130,7 @@ fn start(app: &App, identity: FileIdentity) -> io::Result<(Process, UnixStream)>
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         .process_group(0);
-    let process = app.processes.spawn(&mut command)?;
+    let process = app.processes.spawn_own(&mut command)?;
     ours.set_nonblocking(true)?;
     Ok((process, UnixStream::from_std(ours)?))
 }

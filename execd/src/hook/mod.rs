@@ -137,7 +137,7 @@ impl Hooks {
 }
 
 /// Starts the program of a hook with the user's variables, in a group of its own. Its output goes
-/// where the daemon's goes.
+/// where the daemon's goes. Hooks set the sandbox up, so they are not hardened.
 fn start(app: &App, argv: &[String]) -> io::Result<Process> {
     use std::{os::unix::process::CommandExt, process::Stdio};
 
@@ -147,7 +147,7 @@ fn start(app: &App, argv: &[String]) -> io::Result<Process> {
     let program = Program::direct(argv, &variables, cwd.as_deref())?;
     let mut command = program.command(&variables);
     command.stdin(Stdio::null()).process_group(0);
-    app.processes.spawn(&mut command)
+    app.processes.spawn_own(&mut command)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ async fn run(
     let mut command = program.command(own);
     command.args([OsString::from("sh"), script.into(), this.into()]);
     command.stdout(Stdio::from(stdout)).process_group(0);
-    let process = app.processes.spawn(&mut command).map_err(told)?;
+    let process = app.processes.spawn_own(&mut command).map_err(told)?;
     // Our copy of the pipe's other end would keep it open for ever.
     drop(command);
     let stood = tokio::select! {

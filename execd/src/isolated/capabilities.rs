@@ -91,7 +91,12 @@ pub(super) async fn told(app: &App) -> IsolationCapabilities {
         state,
         message: message.map(str::to_owned),
     };
-    let off = || layer(LayerState::Disabled, Some("not in this release"));
+    let layers = app.processes.floor().layers().clone();
+    // Without a floor for commands it is the sessions whose filter is meant.
+    let of_sessions = || match probed.any() {
+        true => layer(LayerState::Active, None),
+        false => layer(LayerState::Unsupported, Some("no sessions, no filter")),
+    };
     IsolationCapabilities {
         available: probed.any(),
         isolator: "execd".to_owned(),
@@ -104,13 +109,10 @@ pub(super) async fn told(app: &App) -> IsolationCapabilities {
         hardening: Hardening {
             init_mode: init_mode().to_owned(),
             signal_shield: false,
-            cap_drop: off(),
-            seccomp: match probed.any() {
-                true => layer(LayerState::Active, None),
-                false => layer(LayerState::Unsupported, Some("no sessions, no filter")),
-            },
-            landlock: off(),
-            ebpf: off(),
+            cap_drop: layers.cap_drop,
+            seccomp: layers.seccomp.unwrap_or_else(of_sessions),
+            landlock: layers.landlock,
+            ebpf: layers.ebpf,
         },
     }
 }

@@ -1,4 +1,5 @@
-//! How sessions are made (contract: execd A8): a TOML file, every key of which has a default.
+//! How sessions are made, and what other processes of the user have to do without (contract: execd
+//! A8): a TOML file, every key of which has a default.
 
 use std::{
     io,
@@ -7,12 +8,14 @@ use std::{
 
 use serde::Deserialize;
 
+use crate::hardening::config::{Ebpf, Hardening, Landlock};
+
 /// Variable that names the file.
 pub const ENV_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
 
 /// System calls that are refused unless the file says otherwise (contract: execd A6.5). From
 /// `fsopen` on they are ours: newer ways to do what `mount` does.
-pub(super) const DENIED: &[&str] = &[
+pub(crate) const DENIED: &[&str] = &[
     "mount",
     "umount2",
     "chroot",
@@ -86,15 +89,18 @@ pub struct Config {
     /// Bytes that one commit may apply.
     pub(super) diff_max_bytes: u64,
     /// What may be made writable or bound, with all that is below.
-    pub(super) allowed_writable: Vec<PathBuf>,
-    pub(super) seccomp: Seccomp,
+    pub(crate) allowed_writable: Vec<PathBuf>,
+    pub(crate) seccomp: Seccomp,
+    pub(crate) hardening: Hardening,
+    pub(crate) landlock: Landlock,
+    pub(crate) ebpf: Ebpf,
 }
 
 /// The filter of system calls.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(super) struct Seccomp {
-    pub(super) deny: Vec<String>,
+pub(crate) struct Seccomp {
+    pub(crate) deny: Vec<String>,
 }
 
 impl Default for Seccomp {
@@ -114,12 +120,12 @@ impl Default for Config {
                 .map(PathBuf::from)
                 .into(),
             seccomp: Seccomp::default(),
+            hardening: Hardening::default(),
+            landlock: Landlock::default(),
+            ebpf: Ebpf::default(),
         }
     }
 }
-
-/// Keys of layers that this release does not have (contract: execd A8).
-const LATER: [&str; 3] = ["hardening", "landlock", "ebpf"];
 
 impl Config {
     /// Reads the file, if there is one. Says which of its keys mean nothing here.
@@ -152,18 +158,6 @@ impl Config {
             unknown.push(path.to_string());
         })
         .map_err(told)?;
-        // They protect, so a request for them must not pass unnoticed.
-        let table: toml::Table = text.parse().map_err(told)?;
-        for layer in LATER {
-            let enabled = table.get(layer).and_then(|layer| layer.get("enabled"));
-            match enabled {
-                None | Some(toml::Value::Boolean(false)) => {}
-                Some(toml::Value::Boolean(true)) => {
-                    return Err(format!("{layer}.enabled: this release has no {layer}"));
-                }
-                Some(_) => return Err(format!("{layer}.enabled: expected true or false")),
-            }
-        }
         config.check()?;
         Ok((config, unknown))
     }
@@ -180,13 +174,18 @@ impl Config {
         self.allowed_writable
             .iter()
             .try_for_each(|path| absolute("allowed_writable", path))?;
+        self.hardening.check()?;
+        self.landlock.check()?;
+        self.ebpf.check()?;
         match self
             .seccomp
             .deny
             .iter()
             .find(|name| NEEDED.contains(&name.as_str()))
         {
-            Some(name) => Err(format!("seccomp.deny: no session works without {name}")),
+            Some(name) => Err(format!(
+                "seccomp.deny: nothing can be started without {name}"
+            )),
             None => Ok(()),
         }
     }
@@ -204,12 +203,15 @@ mod tests {
         let (config, unknown) = Config::parse("").unwrap();
         assert_eq!((config, unknown.len()), (Config::default(), 0));
         let text = "upper_max_bytes = 1\nallowed_writable = []\ncolour = 1\n\
-                    [seccomp]\ndeny = [\"socket\"]\n[hardening]\nenabled = false\n";
+                    [seccomp]\ndeny = [\"socket\"]\n[hardening]\nenabled = true\n\
+                    keep_capabilities = [\"CAP_CHOWN\"]\n[landlock]\nreadable = []\n";
         let (config, unknown) = Config::parse(text).unwrap();
         assert_eq!(config.upper_max_bytes, 1);
         assert!(config.allowed_writable.is_empty());
         assert_eq!(config.seccomp.deny, ["socket"]);
-        assert_eq!(unknown, ["colour", "hardening"]);
+        assert!(config.hardening.enabled && !config.landlock.enabled);
+        assert_eq!(config.hardening.keep_capabilities, ["CAP_CHOWN"]);
+        assert_eq!(unknown, ["colour", "landlock.readable"]);
         assert_eq!(config.upper_root, Config::default().upper_root);
     }
 
@@ -222,8 +224,21 @@ mod tests {
             ("upper_max_bytes = -1", "upper_max_bytes"),
             ("allowed_writable = [\"a\"]", "allowed_writable"),
             ("[seccomp]\ndeny = [\"execve\"]", "seccomp.deny"),
-            ("[landlock]\nenabled = true", "landlock.enabled"),
-            ("[ebpf]\nenabled = 1", "ebpf.enabled"),
+            ("[hardening]\nenabled = 1", "enabled = 1"),
+            (
+                "[hardening]\nkeep_capabilities = [\"CAP_X\"]",
+                "hardening.keep_capabilities",
+            ),
+            (
+                "[landlock]\nextra_writable = [\"a\"]",
+                "landlock.extra_writable",
+            ),
+            (
+                "[landlock]\nextra_readable = [\"a\"]",
+                "landlock.extra_readable",
+            ),
+            ("[ebpf]\nobserve = [\"x\"]", "ebpf.observe"),
+            ("[ebpf]\naudit_file = \"a\"", "ebpf.audit_file"),
             ("= 1", "1"),
         ] {
             let error = Config::parse(text).unwrap_err();

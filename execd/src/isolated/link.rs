@@ -62,7 +62,7 @@ impl Link {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        let process = app.processes.spawn(&mut command)?;
+        let process = app.processes.spawn_own(&mut command)?;
         // It holds their end.
         drop(command);
         ours.set_nonblocking(true)?;

@@ -21,13 +21,15 @@ use std::{
     collections::HashMap,
     io,
     process::Command,
-    sync::{Arc, Mutex, RwLock},
+    sync::{Arc, Mutex, OnceLock, RwLock},
 };
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::watch;
 
-pub use credentials::run_as;
+use crate::{hardening::Floor, identity::Credentials};
+
+pub(crate) use credentials::{Identity, run_as};
 pub use inherit::inherit;
 pub use lookup::{find, shell};
 pub use program::Program;
@@ -116,6 +118,8 @@ struct Inner {
     table: Mutex<HashMap<Pid, watch::Sender<Option<Exit>>>>,
     /// Whether a child may exist. Children of children count when the daemon inherits orphans.
     populated: watch::Sender<bool>,
+    /// What the user's processes stand on; never set in processes that start none.
+    floor: OnceLock<Floor>,
 }
 
 impl Default for Inner {
@@ -124,6 +128,7 @@ impl Default for Inner {
             spawning: RwLock::default(),
             table: Mutex::default(),
             populated: watch::Sender::new(false),
+            floor: OnceLock::new(),
         }
     }
 }
@@ -137,11 +142,45 @@ pub struct Process {
 }
 
 impl Processes {
-    /// Starts a child.
+    /// Says what the user's processes have to do without; before the first of them. Otherwise
+    /// nothing.
+    pub fn harden(&self, floor: Floor) {
+        let set = self.inner.floor.set(floor);
+        debug_assert!(set.is_ok(), "there is one floor");
+    }
+
+    /// What the user's processes stand on.
+    pub(crate) fn floor(&self) -> &Floor {
+        self.inner.floor.get_or_init(Floor::default)
+    }
+
+    /// Starts a process of the user.
     ///
     /// # Errors
     /// What the system said; the command did not run then.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Process> {
+        self.spawn_as(command, None)
+    }
+
+    /// Starts a process of the user, as somebody else if so wanted.
+    ///
+    /// # Errors
+    /// See [`Self::spawn`].
+    pub(crate) fn spawn_as(
+        &self,
+        command: &mut Command,
+        identity: Option<&Credentials>,
+    ) -> io::Result<Process> {
+        self.floor().prepare(command, identity)?;
+        self.spawn_own(command)
+    }
+
+    /// Starts a process that does work of the daemon or of whoever made the sandbox, with all rights
+    /// of the daemon.
+    ///
+    /// # Errors
+    /// See [`Self::spawn`].
+    pub(crate) fn spawn_own(&self, command: &mut Command) -> io::Result<Process> {
         let spawning = self.inner.spawning.read();
         let _guard = spawning.expect("no holder of this lock panics");
         let child = command.spawn()?;

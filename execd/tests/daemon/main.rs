@@ -9,6 +9,7 @@ mod command;
 mod events;
 mod fault;
 mod file;
+mod hardening;
 mod hook;
 mod identity;
 mod init;

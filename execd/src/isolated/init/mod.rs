@@ -17,9 +17,7 @@ mod keeper;
 mod mounts;
 mod network;
 mod privileges;
-mod seccomp;
 mod serve;
-mod syscalls;
 
 use std::{
     fs, io,

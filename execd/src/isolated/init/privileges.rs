@@ -12,8 +12,7 @@ use rustix::{
     },
 };
 
-use super::seccomp;
-use crate::isolated::plan::Plan;
+use crate::{hardening::seccomp::Filter, isolated::plan::Plan};
 
 /// Becomes the user and group of the session. In a user namespace that has happened already.
 pub(super) fn assume(plan: &Plan) -> rustix::io::Result<()> {
@@ -69,5 +68,5 @@ pub(super) fn drop_all(plan: &Plan) -> io::Result<()> {
             maximum: processes,
         },
     )?;
-    seccomp::confine(&plan.deny)
+    Filter::new(&plan.deny).install()
 }

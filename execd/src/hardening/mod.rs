@@ -1,0 +1,302 @@
+//! What every process of the user has to do without (contract: execd A9.4;
+//! docs/adr/0006-hardening-between-fork-and-exec.md says why it is built like this).
+//!
+//! ```text
+//!  daemon ──fork──▶ capabilities ─▶ no_new_privs ─▶ identity ─▶ files ─▶ system calls ──exec──▶ program
+//!                   └─────────── in the child, with what was prepared before ────────┘
+//! ```
+//!
+//! Commands, shell sessions, terminals and the entry point stand on this floor. What the daemon does
+//! itself on behalf of clients does not, nor do the hooks of whoever made the sandbox; isolated
+//! sessions have their own.
+//!
+//! Every layer is tried once, at the start, in a child that does nothing else. One that cannot be had
+//! is told in the log and in the capabilities, and left out. One that can be had is never left out:
+//! if it fails later, the process is not started.
+
+mod capability;
+pub(crate) mod config;
+mod landlock;
+mod probe;
+pub(crate) mod seccomp;
+mod syscalls;
+
+use std::{
+    io,
+    os::{fd::AsFd, unix::process::CommandExt},
+    path::PathBuf,
+    process::Command,
+    sync::Arc,
+};
+
+use osb_protocol::execd::isolated::{Layer, LayerState};
+use rustix::thread::{CapabilitySet, capabilities, set_keep_capabilities, set_no_new_privs};
+use tracing::{info, warn};
+
+use self::{landlock::Policy, probe::Tried, seccomp::Filter};
+use crate::{env::Environment, identity::Credentials, isolated::config::Config, process::Identity};
+
+/// What is in force for the user's processes.
+#[derive(Debug, Default)]
+pub struct Floor {
+    layers: Layers,
+    steps: Option<Steps>,
+}
+
+/// The state of each layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layers {
+    pub(crate) cap_drop: Layer,
+    /// `None` without a floor: then only isolated sessions have a filter.
+    pub(crate) seccomp: Option<Layer>,
+    pub(crate) landlock: Layer,
+    pub(crate) ebpf: Layer,
+}
+
+impl Default for Layers {
+    fn default() -> Self {
+        let off = || layer(LayerState::Disabled, "hardening.enabled is off");
+        Self {
+            cap_drop: off(),
+            seccomp: None,
+            landlock: off(),
+            ebpf: layer(LayerState::Disabled, "ebpf.enabled is off"),
+        }
+    }
+}
+
+/// What a child does before it becomes the user's program.
+#[derive(Debug)]
+struct Steps {
+    keep: CapabilitySet,
+    /// Whether what programs may bring back can be given up, too.
+    cut_bounding: bool,
+    files: Option<Policy>,
+    calls: Option<Arc<Filter>>,
+}
+
+const ACTIVE: Layer = Layer {
+    state: LayerState::Active,
+    message: None,
+};
+
+fn layer(state: LayerState, message: impl Into<String>) -> Layer {
+    Layer {
+        state,
+        message: Some(message.into()),
+    }
+}
+
+impl Floor {
+    /// Finds out what of the configuration can be had, and says in the log what cannot. Runs a
+    /// child when hardening is on.
+    #[must_use]
+    pub fn new(config: &Config, environment: &Arc<Environment>) -> Self {
+        let mut floor = match config.hardening.enabled {
+            true => Self::enabled(config, environment),
+            false => Self::default(),
+        };
+        if config.landlock.enabled && !config.hardening.enabled {
+            warn!("landlock.enabled does nothing, because hardening.enabled is off");
+        }
+        if config.ebpf.enabled {
+            // It audits and protects nothing, so its absence endangers nobody.
+            let why = "this build cannot audit";
+            floor.layers.ebpf = layer(LayerState::Degraded, why);
+        }
+        floor.layers.warn();
+        floor
+    }
+
+    fn enabled(config: &Config, environment: &Arc<Environment>) -> Self {
+        let wanted = capability::set(&config.hardening.keep_capabilities);
+        let wanted = wanted.expect("the configuration was checked");
+        let own = capabilities(None).map_or(CapabilitySet::empty(), |own| own.permitted);
+        let keep = wanted & own;
+        if keep != wanted {
+            let missing = capability::names(wanted - keep);
+            warn!(missing, "capabilities to keep that execd itself lacks");
+        }
+        let calls = Filter::new(&config.seccomp.deny);
+        let (files, landlock) = match config.landlock.enabled {
+            true => files(config, environment),
+            false => (None, layer(LayerState::Disabled, "landlock.enabled is off")),
+        };
+        let steps = Steps {
+            keep,
+            cut_bounding: true,
+            files,
+            calls: Some(Arc::new(calls)),
+        };
+        let tried = probe::probe(&steps);
+        let (steps, layers) = steps.reduced(tried, landlock);
+        info!(?layers, "hardening is on");
+        Self { layers, steps }
+    }
+
+    /// The state of each layer.
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// Makes a command of the user start on this floor, and as somebody else if so wanted.
+    ///
+    /// # Errors
+    /// When there is no room for the rules.
+    pub(crate) fn prepare(
+        &self,
+        command: &mut Command,
+        identity: Option<&Credentials>,
+    ) -> io::Result<()> {
+        match (&self.steps, identity) {
+            (Some(steps), identity) => steps.prepare(command, identity),
+            (None, Some(identity)) => {
+                crate::process::run_as(command, identity);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// The rules for files, if the kernel has such a thing.
+fn files(config: &Config, environment: &Arc<Environment>) -> (Option<Policy>, Layer) {
+    let writable = config.allowed_writable.iter();
+    let writable: Vec<PathBuf> = writable
+        .chain(&config.landlock.extra_writable)
+        .cloned()
+        .collect();
+    let policy = landlock::version().and_then(|version| {
+        let readable = &config.landlock.extra_readable;
+        let policy = Policy::new(version, readable, writable, Arc::clone(environment))?;
+        Ok((version, policy))
+    });
+    match policy {
+        Ok((version, policy)) if version >= landlock::COMPLETE => (Some(policy), ACTIVE),
+        Ok((version, policy)) => {
+            let why = format!(
+                "the kernel has version {version} of Landlock, which keeps no file from being cut \
+                 short"
+            );
+            (Some(policy), layer(LayerState::Degraded, why))
+        }
+        Err(error) => {
+            use nix::libc::{ENOSYS, EOPNOTSUPP};
+            let (state, why) = match error.raw_os_error() {
+                Some(ENOSYS) => (LayerState::Unsupported, "the kernel has no Landlock".into()),
+                Some(EOPNOTSUPP) => {
+                    let why = "the kernel has Landlock switched off";
+                    (LayerState::Unsupported, why.to_owned())
+                }
+                _ => (LayerState::Degraded, format!("Landlock: {error}")),
+            };
+            (None, layer(state, why))
+        }
+    }
+}
+
+impl Steps {
+    /// What is left of them once they were tried, and what is told of each layer.
+    fn reduced(mut self, tried: io::Result<Tried>, landlock: Layer) -> (Option<Self>, Layers) {
+        let degraded = |why: String| layer(LayerState::Degraded, why);
+        let told = |cap_drop, seccomp, landlock| Layers {
+            cap_drop,
+            seccomp: Some(seccomp),
+            landlock,
+            ..Layers::default()
+        };
+        let tried = match tried {
+            Ok(tried) => tried,
+            Err(error) => {
+                let lost = || degraded(format!("rights cannot be given up: {error}"));
+                let landlock = match self.files {
+                    Some(_) => lost(),
+                    None => landlock,
+                };
+                return (None, told(lost(), lost(), landlock));
+            }
+        };
+        let cap_drop = match tried.cut_bounding {
+            Ok(()) => ACTIVE,
+            Err(error) => {
+                self.cut_bounding = false;
+                degraded(format!(
+                    "the bounding set cannot be cut, which takes the capability SETPCAP: {error}. \
+                     The other sets are, and no program brings anything back"
+                ))
+            }
+        };
+        let seccomp = match tried.calls {
+            Ok(()) => ACTIVE,
+            Err(error) => {
+                self.calls = None;
+                degraded(format!("the filter of system calls is refused: {error}"))
+            }
+        };
+        let landlock = match tried.files {
+            Err(error) if self.files.is_some() => {
+                self.files = None;
+                degraded(format!("Landlock is refused: {error}"))
+            }
+            _ => landlock,
+        };
+        (Some(self), told(cap_drop, seccomp, landlock))
+    }
+
+    fn prepare(&self, command: &mut Command, identity: Option<&Credentials>) -> io::Result<()> {
+        let rules = self.files.as_ref().map(Policy::rules).transpose()?;
+        let identity = identity.map(Identity::of);
+        let calls = self.calls.clone();
+        let (keep, cut_bounding) = (self.keep, self.cut_bounding);
+        let stand = move || -> io::Result<()> {
+            // Takes a right that the other steps take away.
+            if cut_bounding {
+                capability::cut_bounding(keep)?;
+            }
+            set_no_new_privs(true)?;
+            if let Some(identity) = &identity {
+                // Otherwise the capabilities would go with root's identity.
+                if !keep.is_empty() {
+                    set_keep_capabilities(true)?;
+                }
+                identity.assume()?;
+            }
+            capability::reduce_to(keep)?;
+            if let Some(rules) = &rules {
+                landlock::restrict(rules.as_fd())?;
+            }
+            // Last: it may refuse what was needed until here.
+            calls.as_ref().map_or(Ok(()), |calls| calls.install())
+        };
+        #[expect(
+            unsafe_code,
+            reason = "rights can only be given up between fork and exec"
+        )]
+        // SAFETY: the closure makes raw system calls on memory prepared before the fork; it neither
+        // allocates nor takes a lock. After the fork there is one thread, so what is a thread's is
+        // the process's.
+        unsafe {
+            command.pre_exec(stand);
+        }
+        Ok(())
+    }
+}
+
+impl Layers {
+    fn warn(&self) {
+        let layers = [
+            ("cap_drop", Some(&self.cap_drop)),
+            ("seccomp", self.seccomp.as_ref()),
+            ("landlock", Some(&self.landlock)),
+            ("ebpf", Some(&self.ebpf)),
+        ];
+        for (name, layer) in layers {
+            if let Some(Layer { state, message }) = layer
+                && matches!(state, LayerState::Degraded | LayerState::Unsupported)
+            {
+                let why = message.as_deref().unwrap_or_default();
+                warn!(layer = name, why, "a layer of the hardening is missing");
+            }
+        }
+    }
+}

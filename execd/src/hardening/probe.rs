@@ -1,0 +1,105 @@
+//! Trying each layer once, in a child that ends without starting a program.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::{fd::AsFd, unix::process::CommandExt},
+    process::Command,
+};
+
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, pipe_with},
+    thread::set_no_new_privs,
+};
+
+use super::{Steps, capability, landlock, landlock::Policy};
+
+/// What came of the layers that one can do without.
+#[derive(Debug)]
+pub(super) struct Tried {
+    pub(super) cut_bounding: io::Result<()>,
+    pub(super) files: io::Result<()>,
+    pub(super) calls: io::Result<()>,
+}
+
+/// The child tells an error number for each, or 0.
+const NUMBERS: usize = 4;
+const BYTES: usize = NUMBERS * size_of::<i32>();
+
+/// Tries the steps. A failed one keeps none of the others from being tried. The child is waited for
+/// here, so nobody else may wait for children yet.
+///
+/// # Errors
+/// When nothing at all can be given up.
+pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
+    let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
+    let rules = steps.files.as_ref().map(Policy::rules).transpose();
+    let rules = rules.map_err(|error| number(Err(error)));
+    let calls = steps.calls.clone();
+    let keep = steps.keep;
+    let attempt = move || -> io::Result<()> {
+        let cut_bounding = capability::cut_bounding(keep);
+        let dropped = set_no_new_privs(true).and_then(|()| capability::reduce_to(keep));
+        let files = match &rules {
+            Ok(Some(rules)) => number(landlock::restrict(rules.as_fd())),
+            Ok(None) => 0,
+            Err(number) => *number,
+        };
+        let calls = calls.as_ref().map_or(0, |calls| number(calls.install()));
+        let numbers = [
+            number(cut_bounding.map_err(io::Error::from)),
+            number(dropped.map_err(io::Error::from)),
+            files,
+            calls,
+        ];
+        let mut told = [0; BYTES];
+        for (place, number) in told.chunks_exact_mut(size_of::<i32>()).zip(numbers) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        rustix::io::write(&to, &told)?;
+        // There is no program that should be started.
+        Err(Errno::CANCELED.into())
+    };
+    let mut command = Command::new("/proc/self/exe");
+    #[expect(
+        unsafe_code,
+        reason = "rights can only be given up between fork and exec"
+    )]
+    // SAFETY: the closure makes raw system calls on memory prepared before the fork; it neither
+    // allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(attempt);
+    }
+    let Err(ended) = command.spawn() else {
+        return Err(io::Error::other("the child did not end"));
+    };
+    // It holds the other end of the pipe.
+    drop(command);
+    let mut told = [0; BYTES];
+    if File::from(from).read_exact(&mut told).is_err() {
+        return Err(ended);
+    }
+    let mut results = told.chunks_exact(size_of::<i32>()).map(|bytes| {
+        match i32::from_ne_bytes(bytes.try_into().expect("as many as a number has")) {
+            0 => Ok(()),
+            number => Err(io::Error::from_raw_os_error(number)),
+        }
+    });
+    let mut next = || results.next().expect("there are four");
+    let (cut_bounding, dropped) = (next(), next());
+    dropped?;
+    Ok(Tried {
+        cut_bounding,
+        files: next(),
+        calls: next(),
+    })
+}
+
+fn number(done: io::Result<()>) -> i32 {
+    const ODD: i32 = Errno::INVAL.raw_os_error();
+    match done {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(ODD),
+    }
+}

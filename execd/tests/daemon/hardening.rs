@@ -1,0 +1,458 @@
+//! What processes of the user have to do without (contract: execd A8, A9.4). Needs root, as in a
+//! sandbox.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use osb_protocol::execd::event::{Event, EventKind};
+use serde_json::{Value, json};
+use tokio_tungstenite::connect_async;
+
+use crate::support::{Daemon, events, eventually, texts};
+
+/// All sets of capabilities, in the order of the kernel.
+const SETS: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+const NONE: u64 = 0;
+const NET_RAW: u64 = 1 << 13;
+
+/// A daemon with a configuration, and a place to which everybody may write.
+struct Hardened {
+    daemon: Daemon,
+    place: tempfile::TempDir,
+}
+
+impl Hardened {
+    fn with(config: &str) -> Self {
+        Self::start(config, &["--port", "0"], |_| {})
+    }
+
+    fn start(config: &str, args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "these tests give up rights, so they need root"
+        );
+        let place = place();
+        let file = place.path().join("isolation.toml");
+        fs::write(&file, config).unwrap();
+        let daemon = Daemon::start(args, |command| {
+            command.env("EXECD_ISOLATION_CONFIG", file);
+            prepare(command);
+        });
+        Self { daemon, place }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// State and message of a layer.
+    async fn layer(&self, name: &str) -> (String, Option<String>) {
+        layer(&self.daemon, name).await
+    }
+
+    async fn run(&self, request: Value) -> Vec<Event> {
+        self.daemon.run(request).await
+    }
+
+    /// Output of a command that must end well.
+    async fn told(&self, command: &str) -> String {
+        told(&self.run(json!({ "command": command })).await)
+    }
+}
+
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    place
+}
+
+/// Away from the temporary directories, which Landlock leaves to everybody.
+fn outside() -> tempfile::TempDir {
+    tempfile::tempdir_in("/var/lib").unwrap()
+}
+
+async fn layer(daemon: &Daemon, name: &str) -> (String, Option<String>) {
+    let told = daemon.get("/v1/isolated/capabilities").await.json();
+    let layer = &told["hardening"][name];
+    let state = layer["state"].as_str().unwrap().to_owned();
+    (state, layer["message"].as_str().map(str::to_owned))
+}
+
+fn told(events: &[Event]) -> String {
+    assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
+    texts(events, EventKind::Stdout).join("\n")
+}
+
+fn active() -> (String, Option<String>) {
+    ("active".to_owned(), None)
+}
+
+/// A line of `/proc/self/status`.
+fn line<'a>(status: &'a str, name: &str) -> &'a str {
+    let found = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    found
+        .unwrap_or_else(|| panic!("no {name} in {status}"))
+        .trim()
+}
+
+fn set(status: &str, name: &str) -> u64 {
+    u64::from_str_radix(line(status, name), 16).unwrap()
+}
+
+#[track_caller]
+fn assert_hardened(status: &str, kept: u64) {
+    for name in SETS {
+        assert_eq!(set(status, name), kept, "{name} in {status}");
+    }
+    assert_eq!(line(status, "NoNewPrivs"), "1");
+    assert_eq!(line(status, "Seccomp"), "2");
+}
+
+async fn written(path: &Path) -> String {
+    eventually("the file was written", async || {
+        let text = fs::read_to_string(path).ok()?;
+        // Its last line.
+        text.contains("nonvoluntary_ctxt_switches").then_some(text)
+    })
+    .await
+}
+
+const ON: &str = "[hardening]\nenabled = true\n";
+const STATUS: &str = "cat /proc/self/status";
+
+#[tokio::test]
+async fn commands_sessions_terminals_and_the_entry_point_have_no_rights_left() {
+    let marker = place();
+    let entry = marker.path().join("entry");
+    let text = format!("{STATUS} > {}; sleep 1000", entry.display());
+    let args = ["init", "--port", "0", "--", "sh", "-c", &text];
+    let hardened = Hardened::start(ON, &args, |command| {
+        command.env("EXECD_ENVS", marker.path().join(".env"));
+    });
+    assert_hardened(&written(&entry).await, NONE);
+    for name in ["cap_drop", "seccomp"] {
+        assert_eq!(hardened.layer(name).await, active(), "{name}");
+    }
+    assert_eq!(hardened.layer("landlock").await.0, "disabled");
+
+    for request in [
+        json!({ "command": STATUS }),
+        json!({ "argv": ["cat", "/proc/self/status"], "cwd": "/" }),
+        json!({ "command": STATUS, "uid": 12345 }),
+        json!({ "command": STATUS, "uid": 0, "gid": 54321 }),
+    ] {
+        let status = told(&hardened.run(request.clone()).await);
+        assert_hardened(&status, NONE);
+        if let Some(uid) = request["uid"].as_u64() {
+            assert!(line(&status, "Uid").starts_with(&uid.to_string()));
+        }
+    }
+
+    let created = hardened.daemon.post("/session", json!({})).await.json();
+    let path = format!("/session/{}/run", created["session_id"].as_str().unwrap());
+    let run = async |command: &str| {
+        let answer = hardened.daemon.post(&path, json!({ "command": command }));
+        told(&events(&answer.await.body))
+    };
+    assert_hardened(&run(&format!("export KEPT=1; {STATUS}")).await, NONE);
+    assert_eq!(run("echo $KEPT").await, "1");
+
+    for mode in ["0", "1"] {
+        let out = hardened.at(&format!("pty{mode}"));
+        let command = format!("{STATUS} > {}; tty; sleep 1000", out.display());
+        let created = hardened.daemon.post("/pty", json!({ "command": command }));
+        let id = created.await.json()["session_id"].clone();
+        let address = format!(
+            "ws://127.0.0.1:{}/pty/{}/ws?pty={mode}",
+            hardened.daemon.port(),
+            id.as_str().unwrap()
+        );
+        let _client = connect_async(address).await.unwrap();
+        assert_hardened(&written(&out).await, NONE);
+    }
+}
+
+#[tokio::test]
+async fn without_hardening_nothing_changes() {
+    let plain = Hardened::with("");
+    let status = plain.told(STATUS).await;
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    for name in SETS.iter().chain(&["NoNewPrivs", "Seccomp"]) {
+        assert_eq!(line(&status, name), line(&own, name), "{name}");
+    }
+    for name in ["cap_drop", "landlock", "ebpf"] {
+        let (state, why) = plain.layer(name).await;
+        assert_eq!(state, "disabled", "{name}");
+        assert!(why.unwrap().contains("enabled"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn capabilities_are_kept_where_that_is_wanted() {
+    let hardened =
+        Hardened::with("[hardening]\nenabled = true\nkeep_capabilities = [\"CAP_NET_RAW\"]\n");
+    assert_eq!(hardened.layer("cap_drop").await, active());
+    assert_hardened(&hardened.told(STATUS).await, NET_RAW);
+    // Also by somebody who would have none otherwise, and by what that one starts.
+    let command = format!("sh -c '{STATUS}'");
+    let events = hardened.run(json!({ "command": command, "uid": 12345 }));
+    assert_hardened(&told(&events.await), NET_RAW);
+}
+
+#[tokio::test]
+async fn what_cannot_be_given_up_is_told_and_the_rest_is_given_up() {
+    let place = place();
+    let file = place.path().join("isolation.toml");
+    fs::write(&file, ON).unwrap();
+    let file = file.to_str().unwrap();
+    let args = ["--port", "0", "--isolation-config", file];
+    let daemon = Daemon::without_capabilities("-setpcap", &args);
+    let (state, why) = layer(&daemon, "cap_drop").await;
+    assert_eq!(state, "degraded");
+    assert!(why.unwrap().contains("SETPCAP"));
+    assert_eq!(layer(&daemon, "seccomp").await, active());
+    let status = told(&daemon.run(json!({ "command": STATUS })).await);
+    for name in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(set(&status, name), NONE, "{name}");
+    }
+    assert_ne!(set(&status, "CapBnd"), NONE);
+}
+
+#[tokio::test]
+async fn system_calls_on_the_list_are_refused() {
+    let hardened = Hardened::with(ON);
+    let failed = async |hardened: &Hardened, command: &str| {
+        let events = hardened.run(json!({ "command": command })).await;
+        assert_ne!(events.last().unwrap().exit_code(), Some(0), "{command}");
+        texts(&events, EventKind::Stderr).join("\n")
+    };
+    let refused = failed(&hardened, "unshare --user true").await;
+    assert!(refused.contains("Operation not permitted"), "{refused}");
+
+    let own = Hardened::with(&format!(
+        "{ON}[seccomp]\ndeny = [\"mkdir\", \"mkdirat\", \"no_such_call\"]\n"
+    ));
+    let directory = own.at("directory");
+    let refused = failed(&own, &format!("mkdir {}", directory.display())).await;
+    assert!(refused.contains("Operation not permitted"), "{refused}");
+    assert!(!directory.exists());
+    own.told(&format!("touch {}", own.at("file").display()))
+        .await;
+    // The daemon itself is not meant.
+    let body = json!({ directory.to_str().unwrap(): {} });
+    assert_eq!(own.daemon.post("/directories", body).await.status, 200);
+}
+
+#[tokio::test]
+async fn configuration_never_reaches_a_command() {
+    let hardened = Hardened::start(ON, &["--port", "0"], |command| {
+        command
+            .env("EXECD_ACCESS_TOKEN", "a-token")
+            .env("JUPYTER_TOKEN", "jupyter")
+            .env("EXECD_LIFECYCLE_CONFIG", "/nonexistent/hooks.toml")
+            .env("EXECD_RUNTIME_INIT", "false")
+            .env("EXECD_ENVS", "/nonexistent/.env")
+            .env("OTHER", "seen");
+    });
+    let Hardened { daemon, place } = hardened;
+    let daemon = daemon.with_header("x-execd-access-token", "a-token");
+    let variables = told(&daemon.run(json!({ "command": "env" })).await);
+    for absent in [
+        "EXECD_ACCESS_TOKEN",
+        "JUPYTER_TOKEN",
+        "EXECD_ISOLATION_CONFIG",
+        "EXECD_LIFECYCLE_CONFIG",
+        "EXECD_RUNTIME_INIT",
+    ] {
+        assert!(!variables.contains(absent), "{absent} in {variables}");
+    }
+    // `set_env` of the official clients needs this one.
+    for present in ["OTHER=seen", "EXECD_ENVS=/nonexistent/.env"] {
+        assert!(variables.contains(present), "no {present} in {variables}");
+    }
+    drop(place);
+}
+
+#[test]
+fn a_configuration_that_means_nothing_is_told_at_the_start() {
+    for (config, key) in [
+        (
+            "[hardening]\nkeep_capabilities = [\"CAP_FLY\"]",
+            "hardening.keep_capabilities",
+        ),
+        (
+            "[hardening]\nenabled = true\n[seccomp]\ndeny = [\"execve\"]",
+            "seccomp.deny",
+        ),
+        (
+            "[landlock]\nextra_writable = [\"here\"]",
+            "landlock.extra_writable",
+        ),
+        ("[ebpf]\nobserve = [\"everything\"]", "ebpf.observe"),
+    ] {
+        let place = place();
+        let file = place.path().join("isolation.toml");
+        fs::write(&file, config).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_execd"))
+            .args(["--port", "0", "--isolation-config"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{config}: {told}");
+        assert!(told.contains(key), "{config}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn errors_are_the_same_with_and_without() {
+    let place = place();
+    let plain = place.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    let odd = place.path().join("odd");
+    fs::write(&odd, "#!/nonexistent/interpreter\n").unwrap();
+    fs::set_permissions(&odd, fs::Permissions::from_mode(0o755)).unwrap();
+    let hardened = Hardened::with(&format!("{ON}[landlock]\nenabled = true\n"));
+    let usual = Hardened::with("");
+    for request in [
+        json!({ "argv": ["no-such-program"] }),
+        json!({ "argv": [plain] }),
+        json!({ "argv": [odd] }),
+        json!({ "argv": ["/etc"] }),
+        json!({ "command": "no-such-program" }),
+        json!({ "command": "exit 7" }),
+        json!({ "command": "kill -9 $$" }),
+        json!({ "command": "true", "envs": { "PATH": "/nonexistent" } }),
+    ] {
+        let end = async |hardened: &Hardened| {
+            let events = hardened.run(request.clone()).await;
+            events.last().unwrap().error.clone().unwrap()
+        };
+        assert_eq!(end(&hardened).await, end(&usual).await, "{request}");
+    }
+    let cwd = json!({ "command": "true", "cwd": "/nonexistent" });
+    let refused = async |hardened: &Hardened| {
+        let answer = hardened.daemon.post("/command", cwd.clone()).await;
+        (answer.status, answer.json())
+    };
+    let refusal = refused(&hardened).await;
+    assert_eq!(refusal.0, 400);
+    assert_eq!(refusal, refused(&usual).await);
+}
+
+#[tokio::test]
+async fn files_can_be_written_where_it_is_allowed_and_nowhere_else() {
+    let outer = outside();
+    let at = |name: &str| outer.path().join(name);
+    for name in ["allowed", "closed", "readable"] {
+        fs::create_dir(at(name)).unwrap();
+        fs::write(at(name).join("file"), name).unwrap();
+    }
+    fs::write(at(".env"), "").unwrap();
+    let config = format!(
+        "allowed_writable = [{:?}]\n{ON}[landlock]\nenabled = true\nextra_writable = [{:?}, {:?}]\n\
+         extra_readable = [{:?}]\n",
+        at("allowed"),
+        at("later"),
+        at("allowed/swapped"),
+        at("readable")
+    );
+    let hardened = Hardened::start(&config, &["--port", "0"], |command| {
+        command.env("EXECD_ENVS", at(".env"));
+    });
+    let (state, why) = hardened.layer("landlock").await;
+    if state != "active" {
+        eprintln!("SKIPPED: no Landlock here: {state}: {why:?}");
+        return;
+    }
+    let ended = async |command: String| {
+        let events = hardened.run(json!({ "command": command })).await;
+        let well = events.last().unwrap().exit_code() == Some(0);
+        assert!(
+            well || texts(&events, EventKind::Stderr)
+                .join("")
+                .contains("ermission denied"),
+            "{command}: {events:?}"
+        );
+        well
+    };
+    let writes = async |path: PathBuf| ended(format!("echo x > {}", path.display())).await;
+    let reads = async |path: PathBuf| ended(format!("cat {}", path.display())).await;
+
+    assert!(writes(at("allowed/file")).await && reads(at("allowed/file")).await);
+    assert!(!writes(at("readable/file")).await && reads(at("readable/file")).await);
+    assert!(!writes(at("closed/new")).await && !reads(at("closed/file")).await);
+    assert!(!ended(format!("rm {}", at("closed/file").display())).await);
+    let closed = at("closed/file");
+    let cut = format!("perl -e 'truncate(\"{}\", 0) or die $!'", closed.display());
+    assert!(!ended(cut).await);
+    assert_eq!(fs::read_to_string(closed).unwrap(), "closed");
+    assert!(writes(at(".env")).await, "set_env writes there");
+
+    // What is made later counts, and so does what is made again.
+    for _ in 0..2 {
+        assert!(!at("later").exists());
+        let body = json!({ at("later").to_str().unwrap(): {} });
+        let made = hardened.daemon.post("/directories", body).await;
+        assert_eq!(made.status, 200, "{}", made.text());
+        assert!(writes(at("later/file")).await);
+        fs::remove_dir_all(at("later")).unwrap();
+    }
+    // A link that was put there later leads nowhere.
+    symlink(at("closed"), at("allowed/swapped")).unwrap();
+    assert!(!writes(at("allowed/swapped/new")).await);
+
+    // What programs need.
+    for command in [
+        "exec 3<> /dev/null 4< /dev/urandom; echo x > /dev/stdout; cat /proc/self/stat",
+        "f=$(mktemp) && echo x > $f && rm $f",
+        "sh -c 'cat /proc/self/status /proc/meminfo'",
+    ] {
+        assert!(ended(command.to_owned()).await);
+    }
+    // The state of a shell is told by a program outside of what may be executed otherwise.
+    let created = hardened.daemon.post("/session", json!({})).await.json();
+    let path = format!("/session/{}/run", created["session_id"].as_str().unwrap());
+    for command in ["cd /usr; export A=1", "test $PWD$A = /usr1"] {
+        let answer = hardened.daemon.post(&path, json!({ "command": command }));
+        told(&events(&answer.await.body));
+    }
+}
+
+#[tokio::test]
+async fn an_audit_that_cannot_be_had_is_told() {
+    let hardened = Hardened::with("[ebpf]\nenabled = true\n");
+    let (state, why) = hardened.layer("ebpf").await;
+    assert_eq!(state, "degraded");
+    assert!(why.unwrap().contains("audit"));
+    hardened.told("true").await;
+}
+
+#[tokio::test]
+async fn hooks_and_files_as_somebody_else_keep_their_rights() {
+    let marker = place();
+    let status = marker.path().join("hook");
+    let text = format!("{STATUS} > {}", status.display());
+    let hooks = json!({ "preStart": { "command": ["sh", "-c", text] } });
+    let hardened = Hardened::start(ON, &["--port", "0"], |command| {
+        command
+            .env("OPENSANDBOX_LIFECYCLE", hooks.to_string())
+            .env("EXECD_LIFECYCLE_CONFIG", marker.path().join("hooks.toml"));
+    });
+    assert_ne!(set(&written(&status).await, "CapEff"), NONE);
+    let path = hardened.at("made");
+    let body = json!({ path.to_str().unwrap(): {} });
+    let made = hardened
+        .daemon
+        .post("/v1/filesystem/12345/54321/directories", body)
+        .await;
+    assert_eq!(made.status, 200, "{}", made.text());
+    assert!(path.is_dir());
+}
