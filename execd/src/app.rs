@@ -8,7 +8,7 @@ use osb_service::Supervisor;
 use crate::{
     command::Commands, env::Environment, identity::Accounts, isolated::IsolatedSessions,
     metrics::Meter, output::Outputs, process::Processes, proxy, pty::Sessions as Ptys,
-    session::Sessions,
+    runtime_init::RuntimeInit, session::Sessions,
 };
 
 /// The daemon's state. Clones share it.
@@ -30,6 +30,8 @@ pub struct App {
     pub sessions: Sessions,
     /// All isolated sessions.
     pub isolated: IsolatedSessions,
+    /// Whether it is known yet for whom all of this is.
+    pub runtime_init: RuntimeInit,
     /// Reads resources.
     pub meter: Arc<Meter>,
     /// Reaches the user's own servers.
@@ -53,6 +55,7 @@ impl App {
             ptys: Ptys::default(),
             sessions: Sessions::default(),
             isolated: IsolatedSessions::default(),
+            runtime_init: RuntimeInit::default(),
             meter: Arc::new(meter),
             forwarder: proxy::forwarder(&tasks),
             tasks,

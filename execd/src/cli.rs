@@ -14,7 +14,7 @@ use crate::{
     env::report,
     file_worker::{self, FileIdentity},
     hook::StatusFile,
-    isolated,
+    isolated, runtime_init,
 };
 
 /// Variable with the access token; never handed to a child.
@@ -31,15 +31,15 @@ flags (one or two dashes, --flag=value or --flag value):
   --access-token TOKEN              demand this token on every route but /ping [EXECD_ACCESS_TOKEN]
   --log-level N                     0-2 only errors, 3 error, 4 warn, 5-6 info, 7 and above debug
   --graceful-shutdown-timeout DUR   accepted; streams end with their last event [EXECD_API_GRACE_SHUTDOWN]
-  --isolation-config FILE           TOML file for isolated sessions [EXECD_ISOLATION_CONFIG]
+  --isolation-config FILE           TOML file for isolated sessions and hardening [EXECD_ISOLATION_CONFIG]
   --init[=BOOL]                     as the init subcommand
   --lifecycle-startup-status-file PATH
                                     tell there how far the preStart hook is [hooks: OPENSANDBOX_LIFECYCLE]
+  --runtime-init[=BOOL]             answer nothing until POST /internal/init [EXECD_RUNTIME_INIT]
   --version
   --help
 of later features, ignored with a warning:
-  --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval (each with a value),
-  --runtime-init[=BOOL]
+  --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval (each with a value)
 ";
 
 /// What the command line asks for.
@@ -72,6 +72,8 @@ pub struct Config {
     pub ignored: Vec<String>,
     /// How isolated sessions are made; the file may be absent.
     pub isolation_config: Option<PathBuf>,
+    /// Whether the daemon is told only later for whom it is.
+    pub runtime_init: bool,
     /// Where to tell how far the start is.
     pub startup_status: Option<StatusFile>,
     /// The user's entry point, when the daemon is init. May be empty: then a shell runs.
@@ -91,6 +93,7 @@ impl std::fmt::Debug for Config {
             )
             .field("log_level", &self.log_level)
             .field("init", &self.entrypoint.is_some())
+            .field("runtime_init", &self.runtime_init)
             .finish()
     }
 }
@@ -173,9 +176,15 @@ pub fn parse(
         isolation_config: variable(isolated::config::ENV_CONFIG)
             .filter(|path| !path.is_empty())
             .map(PathBuf::from),
+        runtime_init: false,
         startup_status: None,
         entrypoint: None,
     };
+    if let Some(text) = variable(runtime_init::ENV_RUNTIME_INIT).filter(|text| !text.is_empty()) {
+        let wanted = boolean(&text);
+        config.runtime_init =
+            wanted.ok_or_else(|| bad(runtime_init::ENV_RUNTIME_INIT, "true or false"))?;
+    }
     if let Some(grace) = variable(ENV_GRACE).filter(|grace| !grace.is_empty()) {
         duration(&grace).ok_or_else(|| bad(ENV_GRACE, A_DURATION))?;
     }
@@ -217,11 +226,7 @@ pub fn parse(
             "lifecycle-startup-status-file" => {
                 config.startup_status = Some(StatusFile::at(value()?));
             }
-            "runtime-init" => {
-                if switch("--runtime-init")? {
-                    config.ignored.push(name);
-                }
-            }
+            "runtime-init" => config.runtime_init = switch("--runtime-init")?,
             "version" => return Ok(Invocation::Version),
             "help" | "h" => return Ok(Invocation::Help),
             _ => return Err(CliError::Unknown(name)),
@@ -393,18 +398,38 @@ mod tests {
             "secret",
             "-jupyter-idle-poll-interval=1s",
             "--isolation-config=/x",
-            "--runtime-init=false",
-            "--runtime-init",
             "--lifecycle-startup-status-file",
             "/y",
             "--init=false",
             "--port=1",
         ];
         let config = config(&args, None);
-        assert_eq!((config.port, config.ignored.len()), (1, 4));
+        assert_eq!((config.port, config.ignored.len()), (1, 3));
         assert_eq!(config.startup_status, Some(StatusFile::at("/y")));
         assert!(!config.ignored.concat().contains("secret"));
         assert_eq!(config.entrypoint, None);
+    }
+
+    #[test]
+    fn the_flag_to_wait_wins_over_its_variable() {
+        let read = |args: &[&str], value: &str| {
+            let args = args.iter().map(OsString::from);
+            let read = parse(args, |name| {
+                (name == runtime_init::ENV_RUNTIME_INIT).then(|| value.to_owned())
+            });
+            match read {
+                Ok(Invocation::Serve(config)) => Ok(config.runtime_init),
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        assert_eq!(read(&[], ""), Ok(false));
+        assert_eq!(read(&[], "1"), Ok(true));
+        assert_eq!(read(&["--runtime-init=false"], "true"), Ok(false));
+        assert_eq!(read(&["--runtime-init"], "f"), Ok(true));
+        let refused = read(&[], "perhaps").unwrap_err();
+        assert!(refused.contains("EXECD_RUNTIME_INIT"), "{refused}");
+        assert!(read(&["--runtime-init=perhaps"], "").is_err());
     }
 
     #[test]

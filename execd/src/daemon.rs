@@ -1,8 +1,8 @@
 //! The order of start and stop.
 //!
 //! ```text
-//!  bind ─▶ announce ─▶ serve ─▶ first hook ─┬─ alone:   until SIGTERM or SIGINT
-//!                                           └─ as init: start the entry point, until it ended
+//!  bind ─▶ announce ─▶ serve ─▶ (order) ─▶ first hook ─┬─ alone:   until SIGTERM or SIGINT
+//!                                                      └─ as init: start the entry point, until it ended
 //!  end of the others: SIGTERM, a grace, SIGKILL ─▶ drain streams and connections
 //! ```
 
@@ -20,6 +20,7 @@ use crate::{
     cli::{self, Config},
     clone3,
     env::{Environment, Variables},
+    error::chain,
     hardening::Floor,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Signals},
@@ -28,6 +29,7 @@ use crate::{
         config::{Config as Isolation, ConfigError},
     },
     limits, metrics,
+    runtime_init::{Orders, RuntimeInit},
     server::{self, Token},
 };
 
@@ -103,7 +105,17 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         warn!(key, "this key of the isolation configuration means nothing");
     }
     let tasks = Supervisor::new();
-    let app = App::new(Environment::new(own), tasks.clone());
+    let (runtime_init, orders) = match config.runtime_init {
+        true => {
+            let (runtime_init, orders) = RuntimeInit::waiting();
+            (runtime_init, Some(orders))
+        }
+        false => (RuntimeInit::default(), None),
+    };
+    let app = App {
+        runtime_init,
+        ..App::new(Environment::new(own), tasks.clone())
+    };
     app.processes
         .harden(Floor::new(&isolation, &app.environment));
     app.isolated.configure(isolation);
@@ -115,7 +127,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
 
     let ended = tokio::select! {
-        ended = until_end(&app, config.entrypoint, &hooks, &mut signals) => ended,
+        ended = until_end(&app, config.entrypoint, hooks, &mut signals, orders) => ended,
         _ = &mut serving => Err(DaemonError::Server),
     };
     app.isolated.close().await;
@@ -130,24 +142,43 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
 async fn until_end(
     app: &App,
     entrypoint: Option<Vec<std::ffi::OsString>>,
-    hooks: &Hooks,
+    hooks: Hooks,
     signals: &mut Signals,
+    orders: Option<Orders>,
 ) -> Result<u8, DaemonError> {
-    match entrypoint {
-        Some(argv) => Ok(init::run(app, argv, hooks, signals).await?.shell_code()),
-        None => {
-            // Whoever waits for the hook reads the status file; the daemon serves in any case.
-            match hooks.pre_start(app, signals).await {
-                Ok(PreStart::Done) => hooks.start_periodic(app),
-                Ok(PreStart::Failed(_)) => {}
-                Ok(PreStart::ToldToEnd(_)) => return Ok(0),
-                Err(error) => error!(error = &error as &dyn std::error::Error, "no preStart hook"),
-            }
-            let signal = signals.next().await;
-            info!(?signal, "stopping");
-            Ok(0)
-        }
+    if let Some(argv) = entrypoint {
+        let exit = init::run(app, argv, hooks, signals, orders).await?;
+        return Ok(exit.shell_code());
     }
+    let (order, hooks) = match orders {
+        None => (None, hooks),
+        Some(orders) => match orders.next(app, hooks, signals).await {
+            Some((order, hooks)) => (Some(order), hooks),
+            None => return Ok(0),
+        },
+    };
+    // Whoever waits for the hook reads the status file; without an order the daemon serves in any
+    // case.
+    let failure = match hooks.pre_start(app, signals).await {
+        Ok(PreStart::Done) => {
+            hooks.start_periodic(app);
+            None
+        }
+        Ok(PreStart::Failed(exit)) => Some(format!("the preStart hook failed: {exit}")),
+        Ok(PreStart::ToldToEnd(_)) => return Ok(0),
+        Err(error) => {
+            error!(error = &error as &dyn std::error::Error, "no preStart hook");
+            Some(chain(&error))
+        }
+    };
+    match (order, failure) {
+        (Some(order), Some(why)) => order.failed(why),
+        (Some(order), None) => order.done_without_init(),
+        (None, _) => {}
+    }
+    let signal = signals.next().await;
+    info!(?signal, "stopping");
+    Ok(0)
 }
 
 /// The environment at the start, without the token: nothing that is started may see it. What only

@@ -29,6 +29,7 @@
 //! | [`hardening`] | what every process of the user has to do without |
 //! | [`init`] | the user's entry point |
 //! | [`hook`] | programs before it, and at times |
+//! | [`runtime_init`] | being told only later for whom all of this is |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
 //! | [`log`], [`redact`] | where the log goes, and what it must not hold |
 //! | [`limits`] | every bound |
@@ -62,6 +63,7 @@ pub mod proxy;
 pub mod pty;
 pub mod redact;
 pub mod request;
+pub mod runtime_init;
 pub mod scratch;
 pub mod server;
 pub mod session;

@@ -18,7 +18,7 @@ use tracing::warn;
 
 pub use expand::{expand, substitute};
 
-use crate::{cli, error::ApiResult, isolated::view::View, limits};
+use crate::{cli, error::ApiResult, isolated::view::View, limits, runtime_init};
 
 /// Names the file whose variables are overlaid on every command.
 pub const ENV_FILE: &str = "EXECD_ENVS";
@@ -32,7 +32,7 @@ const CONFIGURATION: &[&str] = &[
     "EXECD_ISOLATION_CONFIG",
     "OPENSANDBOX_LIFECYCLE",
     "EXECD_LIFECYCLE_CONFIG",
-    "EXECD_RUNTIME_INIT",
+    runtime_init::ENV_RUNTIME_INIT,
 ];
 
 /// The part of it that the entry point does not get either; it may well need the Jupyter token.
@@ -41,6 +41,11 @@ const NEVER_INHERITED: &[&str] = &[
     "OPENSANDBOX_LIFECYCLE",
     "EXECD_LIFECYCLE_CONFIG",
 ];
+
+/// Whether a variable configures the daemon, so that nobody else may set it for everybody.
+pub(crate) fn is_configuration(name: &str) -> bool {
+    name == ENV_FILE || CONFIGURATION.contains(&name)
+}
 
 /// A set of variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

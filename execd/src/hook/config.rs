@@ -42,7 +42,7 @@ pub enum ConfigError {
 /// All hooks.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Lifecycle {
+pub(crate) struct Lifecycle {
     /// Runs before the entry point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pre_start: Option<Hook>,
@@ -91,7 +91,7 @@ fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
 
 impl Lifecycle {
     /// Reads JSON, which begins with a brace, or TOML.
-    pub(super) fn read(text: &str) -> Result<Self, ConfigError> {
+    pub(crate) fn read(text: &str) -> Result<Self, ConfigError> {
         let read: Self = match text.trim_start().starts_with('{') {
             true => serde_json::from_str(text).map_err(ConfigError::Json)?,
             false => toml::from_str(text).map_err(told)?,

@@ -17,10 +17,10 @@ mod store;
 use std::{io, path::PathBuf};
 
 pub use config::ConfigError;
+pub(crate) use config::Lifecycle;
 pub use pre_start::PreStart;
 pub use status::StatusFile;
 
-use config::Lifecycle;
 use tracing::warn;
 
 use crate::{
@@ -125,6 +125,11 @@ impl Hooks {
             (None, None) => Lifecycle::default(),
         };
         Ok(Self { lifecycle, status })
+    }
+
+    /// Others in place of these.
+    pub(crate) fn replaced(self, lifecycle: Lifecycle) -> Self {
+        Self { lifecycle, ..self }
     }
 
     /// Starts the tasks of the periodic hooks.

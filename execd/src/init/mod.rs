@@ -21,9 +21,11 @@ pub use signals::Signals;
 use crate::{
     app::App,
     env::{self, Variables},
+    error,
     hook::{HookError, Hooks, PreStart},
     limits,
     process::{Exit, Process},
+    runtime_init::{EntrypointPolicy, Orders, told_to_end},
 };
 
 /// Where the environment file is unless the environment says otherwise.
@@ -52,15 +54,17 @@ impl InitError {
 }
 
 /// Starts the entry point, after the hook before it, and stays in front of it until it ended. If the
-/// hook fails, its end is the end.
+/// hook fails, its end is the end. With `orders` everything waits for the one order, which may keep
+/// the entry point from being started.
 ///
 /// # Errors
 /// When one of them cannot be started.
 pub async fn run(
     app: &App,
     argv: Vec<OsString>,
-    hooks: &Hooks,
+    hooks: Hooks,
     signals: &mut Signals,
+    orders: Option<Orders>,
 ) -> Result<Exit, InitError> {
     if !getpid().is_init()
         && let Err(error) = set_child_subreaper(Some(getpid()))
@@ -69,20 +73,77 @@ pub async fn run(
     }
     app.environment
         .replace(with_env_file(&app.environment.own()));
+    let Some(orders) = orders else {
+        let started = start(app, Some(argv), &hooks, signals).await?;
+        return Ok(stay(started, signals).await);
+    };
+    let Some((order, hooks)) = orders.next(app, hooks, signals).await else {
+        return Ok(Exit::Code(0));
+    };
+    let argv = (order.entrypoint == EntrypointPolicy::Restart).then_some(argv);
+    let started = start(app, argv, &hooks, signals).await;
+    match &started {
+        Ok(Started::Entrypoint(_)) => order.done(None),
+        Ok(Started::Nothing) => order.done(Some(NOT_STARTED)),
+        Ok(Started::Ended(exit)) => {
+            order.failed(format!("it came to its end before the entry point: {exit}"));
+        }
+        Err(error) => order.failed(error::chain(error)),
+    }
+    Ok(stay(started?, signals).await)
+}
+
+/// What whoever kept the entry point from being started should know.
+const NOT_STARTED: &str =
+    "entrypointPolicy is keep, so the entry point of the container was not started";
+
+/// What the start came to.
+enum Started {
+    Entrypoint(Process),
+    /// There is no entry point.
+    Nothing,
+    /// The end, before there was an entry point.
+    Ended(Exit),
+}
+
+/// Runs what goes before the entry point, and starts that, if there is one.
+async fn start(
+    app: &App,
+    argv: Option<Vec<OsString>>,
+    hooks: &Hooks,
+    signals: &mut Signals,
+) -> Result<Started, InitError> {
     if let Some(exit) = script::source(app, signals).await {
         info!(%exit, "told to end before the entry point was started");
-        return Ok(exit);
+        return Ok(Started::Ended(exit));
     }
     match hooks.pre_start(app, signals).await? {
         PreStart::Done => {}
-        PreStart::Failed(exit) | PreStart::ToldToEnd(exit) => return Ok(exit),
+        PreStart::Failed(exit) | PreStart::ToldToEnd(exit) => return Ok(Started::Ended(exit)),
     }
     hooks.start_periodic(app);
+    let Some(argv) = argv else {
+        return Ok(Started::Nothing);
+    };
     let process = entrypoint::start(app, argv)?;
     info!(pid = process.pid().as_raw_nonzero(), "entry point started");
-    let Stood { exit, .. } = stand_in_front(&process, signals).await;
-    info!(%exit, "entry point ended");
-    Ok(exit)
+    Ok(Started::Entrypoint(process))
+}
+
+/// Stays until the end.
+async fn stay(started: Started, signals: &mut Signals) -> Exit {
+    match started {
+        Started::Entrypoint(process) => {
+            let Stood { exit, .. } = stand_in_front(&process, signals).await;
+            info!(%exit, "entry point ended");
+            exit
+        }
+        Started::Nothing => {
+            told_to_end(signals).await;
+            Exit::Code(0)
+        }
+        Started::Ended(exit) => exit,
+    }
 }
 
 /// What happened in front of a process.

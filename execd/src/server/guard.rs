@@ -20,7 +20,7 @@ use subtle::ConstantTimeEq;
 use tracing::{debug, error};
 
 use super::routes;
-use crate::{error::ApiError, limits};
+use crate::{error::ApiError, limits, runtime_init::RuntimeInit};
 
 /// The token that requests must bring, if one was set.
 #[derive(Clone)]
@@ -33,22 +33,33 @@ impl Token {
         Self(token.map(Arc::new))
     }
 
-    fn admits(&self, headers: &HeaderMap) -> bool {
+    fn admits(&self, headers: &HeaderMap, runtime: &RuntimeInit) -> bool {
+        let given = headers.get(EXECD_ACCESS_TOKEN);
+        // It came later than the other, so it counts.
+        if let Some(hash) = runtime.token() {
+            return given.is_some_and(|given| hash.admits(given.as_bytes()));
+        }
         let Some(token) = &self.0 else {
             return true;
         };
-        let given = headers.get(EXECD_ACCESS_TOKEN);
         let token = token.expose_secret().as_bytes();
         given.is_some_and(|given| given.as_bytes().ct_eq(token).into())
     }
 }
 
 /// Runs the route, if the request may reach it.
-pub(super) async fn guard(State(token): State<Token>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(
+    State((token, runtime)): State<(Token, RuntimeInit)>,
+    request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(request.headers());
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let mut response = if !is_ping(&method, &path) && !token.admits(request.headers()) {
+    let open = is_open(&method, &path, &runtime);
+    let mut response = if !open && runtime.is_closed() {
+        not_initialized()
+    } else if !open && !token.admits(request.headers(), &runtime) {
         unauthorized()
     } else if method == Method::HEAD && !path.starts_with("/proxy/") {
         routes::not_found().await
@@ -58,7 +69,8 @@ pub(super) async fn guard(State(token): State<Token>, request: Request, next: Ne
         ran.unwrap_or_else(|_| ApiError::runtime("internal error").into_response())
     };
     let status = response.status();
-    if status.is_server_error() {
+    // Until it is initialized, others ask again and again.
+    if status.is_server_error() && !runtime.is_closed() {
         error!(%method, path, %status, id = ?id, "request failed");
     } else {
         debug!(%method, path, %status, id = ?id, "request");
@@ -67,9 +79,15 @@ pub(super) async fn guard(State(token): State<Token>, request: Request, next: Ne
     response
 }
 
-/// Clients give up for good when `/ping` answers 401, so it never does (contract: execd §3.1).
-fn is_ping(method: &Method, path: &str) -> bool {
-    method == Method::GET && path == "/ping"
+/// Clients give up for good when `/ping` answers 401, so it never does (contract: execd §3.1). Those
+/// who bring a token, or wait for it, have none yet (contract: execd A9.5).
+fn is_open(method: &Method, path: &str, runtime: &RuntimeInit) -> bool {
+    match path {
+        "/ping" => method == Method::GET,
+        "/ready" => method == Method::GET && runtime.is_used(),
+        "/internal/init" => method == Method::POST && runtime.is_used(),
+        _ => false,
+    }
 }
 
 /// The client's id when it is a sane one, else a new one.
@@ -88,11 +106,21 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
         })
 }
 
-/// The reference answers with `error` alone; some official clients need the other two.
 fn unauthorized() -> Response {
     let message = "Unauthorized: invalid or missing header X-EXECD-ACCESS-TOKEN";
-    let body = json!({ "error": message, "code": code::UNAUTHORIZED, "message": message });
-    (StatusCode::UNAUTHORIZED, Json(body)).into_response()
+    refusal(StatusCode::UNAUTHORIZED, code::UNAUTHORIZED, message)
+}
+
+fn not_initialized() -> Response {
+    let message = "execd is not initialized yet: POST /internal/init must be called first";
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    refusal(status, code::SERVICE_UNAVAILABLE, message)
+}
+
+/// The reference answers with `error` alone; some official clients need the other two.
+fn refusal(status: StatusCode, code: &str, message: &str) -> Response {
+    let body = json!({ "error": message, "code": code, "message": message });
+    (status, Json(body)).into_response()
 }
 
 #[cfg(test)]
@@ -106,13 +134,15 @@ mod tests {
             headers.insert(EXECD_ACCESS_TOKEN, HeaderValue::from_bytes(value).unwrap());
             headers
         };
+        let never = RuntimeInit::default();
         let token = Token::new(Some("secret".into()));
-        assert!(token.admits(&with(b"secret")));
+        let admits = |token: &Token, headers: &HeaderMap| token.admits(headers, &never);
+        assert!(admits(&token, &with(b"secret")));
         for wrong in [&b"secre"[..], b"secret ", b"", b"\xff"] {
-            assert!(!token.admits(&with(wrong)));
+            assert!(!admits(&token, &with(wrong)));
         }
-        assert!(!token.admits(&HeaderMap::new()));
-        assert!(Token::new(None).admits(&HeaderMap::new()));
+        assert!(!admits(&token, &HeaderMap::new()));
+        assert!(admits(&Token::new(None), &HeaderMap::new()));
     }
 
     #[test]

@@ -10,11 +10,13 @@ use http::StatusCode;
 
 use super::{Token, guard::guard};
 use crate::{
-    app::App, command::api as command, file, file_worker, isolated, metrics, proxy, pty, session,
+    app::App, command::api as command, file, file_worker, isolated, metrics, proxy, pty,
+    runtime_init, session,
 };
 
 /// All routes behind the guard.
 pub fn router(app: App, token: Token) -> Router {
+    let guarded = (token, app.runtime_init.clone());
     Router::new()
         .route("/ping", get(ping))
         .route("/command", post(command::start).delete(command::stop))
@@ -28,10 +30,11 @@ pub fn router(app: App, token: Token) -> Router {
         .merge(metrics::routes())
         .merge(proxy::routes())
         .merge(pty::routes())
+        .merge(runtime_init::routes())
         .merge(session::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
-        .layer(from_fn_with_state(token, guard))
+        .layer(from_fn_with_state(guarded, guard))
         .with_state(app)
 }
 

@@ -18,6 +18,7 @@ mod log;
 mod output;
 mod proxy;
 mod pty;
+mod runtime_init;
 mod server;
 mod session;
 mod support;

@@ -7,6 +7,7 @@
 //! | [`file`] | the filesystem routes |
 //! | [`isolated`] | sessions with namespaces of their own |
 //! | [`metrics`] | `/metrics` and `/metrics/watch` |
+//! | [`runtime_init`] | `/internal/init` and `/ready` |
 //! | [`session`] | shell sessions |
 //! | [`pty`] | terminal sessions and their WebSocket frames |
 
@@ -16,6 +17,7 @@ pub mod file;
 pub mod isolated;
 pub mod metrics;
 pub mod pty;
+pub mod runtime_init;
 pub mod session;
 
 /// Port that execd listens on unless told otherwise; every SDK knows it.
@@ -39,6 +41,7 @@ pub mod code {
     pub const UNAUTHORIZED: &str = "UNAUTHORIZED";
     pub const UNKNOWN: &str = "UNKNOWN";
     pub const ALREADY_CONNECTED: &str = "ALREADY_CONNECTED";
+    pub const ALREADY_INITIALIZED: &str = "ALREADY_INITIALIZED";
     pub const START_FAILED: &str = "START_FAILED";
     pub const STDIN_WRITE_FAILED: &str = "STDIN_WRITE_FAILED";
     pub const INVALID_FRAME: &str = "INVALID_FRAME";

@@ -1,0 +1,293 @@
+//! What the control plane says, and the rules that it keeps (contract: execd A9.5).
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::{Attribution, Bound, EntrypointPolicy};
+use crate::{
+    env,
+    error::{self, ApiError, ApiResult},
+    hook::Lifecycle,
+    json, limits,
+};
+
+/// A sandbox's id is at most this long (contract: execd A9.5).
+const SANDBOX_ID: usize = 128;
+
+/// One order.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) bound: Bound,
+    pub(super) attribution: Attribution,
+    pub(super) entrypoint: EntrypointPolicy,
+    pub(super) envs: BTreeMap<String, String>,
+    /// `None` leaves the hooks that the container came with.
+    pub(super) lifecycle: Option<Lifecycle>,
+}
+
+/// A token of which only the hash is known.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct TokenHash([u8; 32]);
+
+impl std::fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenHash(..)")
+    }
+}
+
+impl TokenHash {
+    /// Reads `sha256:` and 64 hexadecimal digits.
+    fn read(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("sha256:")?;
+        if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let mut hash = [0; 32];
+        for (byte, at) in hash.iter_mut().zip((0..digits.len()).step_by(2)) {
+            *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
+        }
+        Some(Self(hash))
+    }
+
+    /// Whether this is the token. Takes as long whatever it is.
+    pub(crate) fn admits(&self, token: &[u8]) -> bool {
+        Sha256::digest(token).ct_eq(&self.0).into()
+    }
+}
+
+fn refuse(member: &str, rule: impl std::fmt::Display) -> ApiError {
+    ApiError::invalid(format!("{member}: {rule}"))
+}
+
+impl Order {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// 400 naming the member that breaks a rule.
+    pub(super) fn read(body: &[u8]) -> ApiResult<Self> {
+        let mut body: Body = json::object::<Map<String, Value>>(body).map(Body)?;
+        let sandbox_id = body.text("sandboxId")?.filter(|id| is_sandbox_id(id));
+        let rule = "expected 1 to 128 characters, none of them a control character";
+        let sandbox_id = sandbox_id.ok_or_else(|| refuse("sandboxId", rule))?;
+        let generation = body
+            .take("generation")
+            .and_then(|generation| generation.as_u64())
+            .filter(|generation| *generation > 0);
+        let rule = "expected an integer above 0";
+        let generation = generation.ok_or_else(|| refuse("generation", rule))?;
+        let entrypoint = match body.text("entrypointPolicy")?.as_deref() {
+            None | Some("keep") => EntrypointPolicy::Keep,
+            Some("restart") => EntrypointPolicy::Restart,
+            Some(_) => return Err(refuse("entrypointPolicy", "expected keep or restart")),
+        };
+        let token = body.text("accessTokenHash")?.map(|text| {
+            let rule = "expected sha256: and 64 hexadecimal digits";
+            TokenHash::read(&text).ok_or_else(|| refuse("accessTokenHash", rule))
+        });
+        let token = token.transpose()?;
+        let envs = variables(body.texts("envs")?)?;
+        let lifecycle = body.take("lifecycle").map(|lifecycle| {
+            let read = match lifecycle {
+                Value::Object(_) => Lifecycle::read(&lifecycle.to_string()),
+                _ => return Err(refuse("lifecycle", "expected an object")),
+            };
+            read.map_err(|error| refuse("lifecycle", error::chain(&error)))
+        });
+        let lifecycle = lifecycle.transpose()?;
+        let attributes = match body.take("telemetry") {
+            None => BTreeMap::new(),
+            Some(Value::Object(telemetry)) => {
+                Body(telemetry).texts_of("attributes", "telemetry.attributes")?
+            }
+            Some(_) => return Err(refuse("telemetry", "expected an object")),
+        };
+        let attribution = Attribution {
+            sandbox_id: sandbox_id.clone(),
+            generation,
+            attributes,
+        };
+        let bound = Bound {
+            sandbox: sandbox_id,
+            generation,
+            token,
+        };
+        Ok(Self {
+            bound,
+            attribution,
+            entrypoint,
+            envs,
+            lifecycle,
+        })
+    }
+}
+
+/// Members by their names in lower case, without those that are null.
+struct Body(Map<String, Value>);
+
+impl Body {
+    fn take(&mut self, member: &str) -> Option<Value> {
+        let name = member.to_ascii_lowercase();
+        self.0.remove(&name).filter(|value| !value.is_null())
+    }
+
+    fn text(&mut self, member: &str) -> ApiResult<Option<String>> {
+        match self.take(member) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(refuse(member, "expected a text")),
+        }
+    }
+
+    fn texts(&mut self, member: &str) -> ApiResult<BTreeMap<String, String>> {
+        self.texts_of(member, member)
+    }
+
+    fn texts_of(&mut self, member: &str, told: &str) -> ApiResult<BTreeMap<String, String>> {
+        let rule = || refuse(told, "expected an object of texts");
+        let map = match self.take(member) {
+            None => return Ok(BTreeMap::new()),
+            Some(Value::Object(map)) => map,
+            Some(_) => return Err(rule()),
+        };
+        let text = |(name, value): (String, Value)| match value {
+            Value::String(text) => Ok((name, text)),
+            // As everywhere (contract: execd §2.3).
+            Value::Null => Ok((name, String::new())),
+            _ => Err(rule()),
+        };
+        map.into_iter().map(text).collect()
+    }
+}
+
+fn is_sandbox_id(text: &str) -> bool {
+    let length = text.chars().take(SANDBOX_ID + 1).count();
+    (1..=SANDBOX_ID).contains(&length) && !text.contains(char::is_control)
+}
+
+/// The rules of variables.
+fn variables(given: BTreeMap<String, String>) -> ApiResult<BTreeMap<String, String>> {
+    let mut total = 0;
+    for (name, value) in &given {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(refuse("envs", format!("invalid variable {name:?}")));
+        }
+        if env::is_configuration(name) {
+            return Err(refuse("envs", format!("{name} is reserved")));
+        }
+        total += name.len() + value.len();
+    }
+    match total <= limits::ENVIRONMENT {
+        true => Ok(given),
+        false => Err(refuse(
+            "envs",
+            format!("longer than {} bytes", limits::ENVIRONMENT),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(more: Value) -> Result<Order, String> {
+        let mut body = json!({ "sandboxId": "s-1", "generation": 7 });
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        Order::read(body.to_string().as_bytes()).map_err(|error| {
+            assert_eq!(error.status(), 400);
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn an_order_with_everything() {
+        let order = read(json!({
+            "entrypointPolicy": "restart",
+            "accessTokenHash":
+                "sha256:2BB80D537B1DA3E38BD30361AA855686BDE0EACD7162FEF6A25FE97BF527A25B",
+            "envs": { "A": "1", "B": null },
+            "lifecycle": { "preStart": { "command": ["true"] } },
+            "telemetry": { "attributes": { "tenant": "t" } },
+            "preserveRuntimeState": false,
+        }))
+        .unwrap();
+        assert_eq!(order.bound.sandbox, "s-1");
+        assert_eq!(order.bound.generation, 7);
+        let token = order.bound.token.unwrap();
+        assert!(token.admits(b"secret"));
+        for wrong in [&b"secre"[..], b"secret ", b""] {
+            assert!(!token.admits(wrong));
+        }
+        assert_eq!(order.entrypoint, EntrypointPolicy::Restart);
+        assert_eq!(order.envs["A"], "1");
+        assert_eq!(order.envs["B"], "");
+        assert!(order.lifecycle.is_some());
+        assert_eq!(order.attribution.attributes["tenant"], "t");
+    }
+
+    #[test]
+    fn most_of_it_may_be_missing() {
+        for more in [
+            json!({}),
+            json!({ "entrypointPolicy": null, "accessTokenHash": null, "envs": null,
+                    "lifecycle": null, "telemetry": null }),
+            json!({ "telemetry": { "attributes": null } }),
+        ] {
+            let order = read(more).unwrap();
+            assert_eq!(order.entrypoint, EntrypointPolicy::Keep);
+            assert!(order.bound.token.is_none() && order.lifecycle.is_none());
+            assert!(order.envs.is_empty() && order.attribution.attributes.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_named() {
+        let long = "x".repeat(129);
+        for (member, value) in [
+            ("sandboxId", json!("")),
+            ("sandboxId", json!(long)),
+            ("sandboxId", json!("a\nb")),
+            ("sandboxId", json!(1)),
+            ("sandboxId", json!(null)),
+            ("generation", json!(0)),
+            ("generation", json!(-1)),
+            ("generation", json!(1.5)),
+            ("generation", json!("1")),
+            ("generation", json!(null)),
+            ("entrypointPolicy", json!("replace")),
+            ("entrypointPolicy", json!(1)),
+            ("accessTokenHash", json!("secret")),
+            ("accessTokenHash", json!("sha256:00")),
+            (
+                "accessTokenHash",
+                json!(format!("sha256:{}", "+1".repeat(32))),
+            ),
+            (
+                "accessTokenHash",
+                json!(format!("sha256:{}", "é".repeat(32))),
+            ),
+            ("envs", json!([])),
+            ("envs", json!({ "A": 1 })),
+            ("envs", json!({ "": "x" })),
+            ("envs", json!({ "A=B": "x" })),
+            ("envs", json!({ "A": "\0" })),
+            ("envs", json!({ "EXECD_ACCESS_TOKEN": "x" })),
+            ("envs", json!({ "EXECD_ENVS": "x" })),
+            ("lifecycle", json!("{}")),
+            ("lifecycle", json!({ "preStart": { "command": [] } })),
+            ("telemetry", json!([])),
+        ] {
+            let error = read(json!({ member: value })).unwrap_err();
+            assert!(error.starts_with(&format!("{member}: ")), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let error = read(json!({ "telemetry": { "attributes": { "a": 1 } } })).unwrap_err();
+        assert!(error.starts_with("telemetry.attributes: "), "{error}");
+    }
+}

@@ -1,0 +1,275 @@
+//! A daemon that is told only after its start for whom it is (contract: execd A9.5).
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use osb_protocol::execd::event::EventKind;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Daemon, eventually, texts};
+
+/// The hash of `secret`.
+const HASH: &str = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+const TOKEN: [(&str, &str); 1] = [("x-execd-access-token", "secret")];
+
+fn waiting(place: &Path, args: &[&str]) -> Daemon {
+    Daemon::start(args, |command| {
+        command
+            .env("EXECD_RUNTIME_INIT", "1")
+            .env("EXECD_ENVS", place.join(".env"))
+            .env("HOME", place)
+            .env("PLACE", place)
+            .env("OPENSANDBOX_ID", "warm")
+            .env_remove("OPENSANDBOX_LIFECYCLE")
+            .env_remove("EXECD_LIFECYCLE_CONFIG");
+    })
+}
+
+fn alone(place: &Path) -> Daemon {
+    waiting(place, &["--port", "0"])
+}
+
+/// An init whose entry point leaves a file and stays.
+fn init(place: &Path) -> Daemon {
+    let text = "echo \"$OPENSANDBOX_ID $TOLD\" > $PLACE/entry; sleep 1000";
+    waiting(place, &["init", "--port", "0", "--", "sh", "-c", text])
+}
+
+async fn order(daemon: &Daemon, more: Value) -> Answer {
+    let mut body = json!({ "sandboxId": "s-1", "generation": 7 });
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    daemon.post("/internal/init", body).await
+}
+
+async fn written(path: &Path) -> String {
+    eventually("the file was written", async || {
+        fs::read_to_string(path)
+            .ok()
+            .filter(|text| text.ends_with('\n'))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn until_the_order_comes_nothing_else_answers() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = alone(place.path());
+    assert_eq!(daemon.get("/ping").await.status, 200);
+    let readiness = daemon.get("/ready").await;
+    assert_eq!(readiness.status, 503);
+    assert_eq!(readiness.json(), json!({ "initialized": false }));
+    for path in ["/metrics", "/unknown", "/proxy/1/", "/internal/init"] {
+        let refused = daemon.get(path).await;
+        assert_eq!(refused.status, 503, "{path}");
+        assert_eq!(
+            refused.json()["error"],
+            "execd is not initialized yet: POST /internal/init must be called first"
+        );
+        assert_eq!(refused.code(), "SERVICE_UNAVAILABLE");
+    }
+    // Mistakes change nothing, and are named.
+    for (more, member) in [
+        (json!({ "generation": 0 }), "generation"),
+        (json!({ "sandboxId": "x".repeat(129) }), "sandboxId"),
+        (json!({ "accessTokenHash": "secret" }), "accessTokenHash"),
+        (json!({ "lifecycle": { "preStart": {} } }), "lifecycle"),
+        (json!({ "envs": { "EXECD_ACCESS_TOKEN": "" } }), "envs"),
+    ] {
+        let refused = order(&daemon, more).await;
+        assert_eq!(refused.status, 400);
+        assert_eq!(refused.code(), "INVALID_REQUEST_BODY");
+        let message = refused.json()["message"].to_string();
+        assert!(message.contains(member), "{message}");
+    }
+
+    let done = order(&daemon, json!({})).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(
+        done.json(),
+        json!({ "status": "initialized", "sandboxId": "s-1", "generation": 7 })
+    );
+    let readiness = daemon.get("/ready").await;
+    assert_eq!(readiness.status, 200);
+    assert_eq!(
+        readiness.json(),
+        json!({ "initialized": true, "sandboxId": "s-1", "generation": 7 })
+    );
+    assert_eq!(daemon.get("/metrics").await.status, 200);
+    let again = order(&daemon, json!({ "sandboxId": "s-2" })).await;
+    assert_eq!(
+        (again.status.as_u16(), again.code().as_str()),
+        (409, "ALREADY_INITIALIZED")
+    );
+    assert_eq!(daemon.get("/ready").await.json()["sandboxId"], "s-1");
+}
+
+#[tokio::test]
+async fn the_token_is_known_by_its_hash() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&["--port", "0", "--runtime-init"], |command| {
+        command
+            .env("EXECD_ACCESS_TOKEN", "of-the-container")
+            .env("HOME", place.path());
+    });
+    assert_eq!(daemon.get("/metrics").await.status, 503);
+    let done = order(&daemon, json!({ "accessTokenHash": HASH })).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let status = async |headers: &[(&str, &str)]| {
+        let answer = daemon.get_with("/metrics", headers).await;
+        answer.status.as_u16()
+    };
+    assert_eq!(status(&TOKEN).await, 200);
+    assert_eq!(status(&[]).await, 401);
+    for wrong in ["of-the-container", HASH, "secre"] {
+        assert_eq!(status(&[("x-execd-access-token", wrong)]).await, 401);
+    }
+    for open in ["/ping", "/ready"] {
+        assert_eq!(daemon.get(open).await.status, 200, "{open}");
+    }
+    let again = order(&daemon, json!({})).await;
+    assert_eq!(again.status, 409);
+}
+
+#[tokio::test]
+async fn variables_and_hooks_of_the_order_are_in_force() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join(".env"), "FROM_FILE=file\nBOTH=file\n").unwrap();
+    let daemon = alone(place.path());
+    let text = "echo \"$OPENSANDBOX_ID $TOLD\" > $PLACE/first";
+    let done = order(
+        &daemon,
+        json!({
+            "envs": { "TOLD": "told", "BOTH": "told", "OPENSANDBOX_ID": "mine" },
+            "lifecycle": {
+                "preStart": { "command": ["sh", "-c", text] },
+                "periodic": [{ "schedule": "@every 1s",
+                               "command": ["sh", "-c", "echo $TOLD > $PLACE/periodic"] }],
+            },
+            "telemetry": { "attributes": { "tenant": "t" } },
+            "entrypointPolicy": "restart",
+        }),
+    )
+    .await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let warning = done.json()["warning"].to_string();
+    assert!(warning.contains("entrypointPolicy"), "{warning}");
+    // The first one ended before the answer.
+    let first = fs::read_to_string(place.path().join("first")).unwrap();
+    assert_eq!(first, "s-1 told\n");
+    let command = "echo $TOLD $BOTH $FROM_FILE $OPENSANDBOX_ID $OWN";
+    let request = json!({ "command": command, "envs": { "OWN": "own" } });
+    let events = daemon.run(request).await;
+    assert_eq!(
+        texts(&events, EventKind::Stdout),
+        ["told file file s-1 own"]
+    );
+    assert_eq!(written(&place.path().join("periodic")).await, "told\n");
+}
+
+#[tokio::test]
+async fn a_first_hook_that_fails_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = alone(place.path());
+    let hook = |command: Value| json!({ "lifecycle": { "preStart": { "command": command } } });
+    let failed = order(&daemon, hook(json!(["sh", "-c", "exit 3"]))).await;
+    assert_eq!(
+        (failed.status.as_u16(), failed.code().as_str()),
+        (500, "RUNTIME_ERROR")
+    );
+    assert!(failed.text().contains("exit status 3"), "{}", failed.text());
+    assert_eq!(daemon.get("/ready").await.status, 503);
+    assert_eq!(daemon.get("/metrics").await.status, 503);
+    assert_eq!(order(&daemon, json!({})).await.status, 409);
+
+    let daemon = alone(place.path());
+    let failed = order(&daemon, hook(json!(["no-such-program"]))).await;
+    assert_eq!(failed.status, 500);
+    let told = failed.text();
+    assert!(
+        told.contains("no-such-program") && told.contains("not found"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn the_entry_point_starts_with_the_order_or_not_at_all() {
+    let place = tempfile::tempdir().unwrap();
+    let entry = place.path().join("entry");
+    let restart = init(place.path());
+    assert_eq!(restart.get("/ping").await.status, 200);
+    assert!(!entry.exists());
+    let more = json!({ "entrypointPolicy": "restart", "envs": { "TOLD": "told" } });
+    let done = order(&restart, more).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(done.json().get("warning"), None);
+    assert_eq!(written(&entry).await, "s-1 told\n");
+    restart.signal(rustix::process::Signal::TERM);
+    assert_eq!(restart.wait().await.code(), Some(143));
+
+    fs::remove_file(&entry).unwrap();
+    let keep = init(place.path());
+    let done = order(&keep, json!({})).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    let warning = done.json()["warning"].to_string();
+    assert!(warning.contains("entry point"), "{warning}");
+    let events = keep.run(json!({ "command": "echo here" })).await;
+    assert_eq!(texts(&events, EventKind::Stdout), ["here"]);
+    assert!(!entry.exists());
+    keep.signal(rustix::process::Signal::TERM);
+    assert_eq!(keep.wait().await.code(), Some(0));
+    assert!(!entry.exists());
+}
+
+#[tokio::test]
+async fn an_entry_point_that_cannot_start_is_told_before_the_end() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = waiting(
+        place.path(),
+        &["init", "--port", "0", "--", "no-such-program"],
+    );
+    let failed = order(&daemon, json!({ "entrypointPolicy": "restart" })).await;
+    assert_eq!(failed.status, 500);
+    assert!(
+        failed.text().contains("no-such-program"),
+        "{}",
+        failed.text()
+    );
+    assert_eq!(daemon.wait().await.code(), Some(127));
+}
+
+#[tokio::test]
+async fn a_daemon_that_waits_for_nothing_has_no_such_routes() {
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command.env("EXECD_RUNTIME_INIT", "false");
+    });
+    assert_eq!(daemon.get("/ready").await.status, 404);
+    assert_eq!(order(&daemon, json!({})).await.status, 404);
+    assert_eq!(daemon.get("/metrics").await.status, 200);
+}
+
+#[tokio::test]
+async fn it_ends_while_it_waits() {
+    let place = tempfile::tempdir().unwrap();
+    for daemon in [alone(place.path()), init(place.path())] {
+        daemon.signal(rustix::process::Signal::TERM);
+        assert_eq!(daemon.wait().await.code(), Some(0));
+    }
+}
+
+#[test]
+fn a_switch_that_means_nothing_is_told_at_the_start() {
+    let output = Command::new(env!("CARGO_BIN_EXE_execd"))
+        .args(["--port", "0"])
+        .env("EXECD_RUNTIME_INIT", "perhaps")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(told.contains("EXECD_RUNTIME_INIT"), "{told}");
+}
