@@ -221,10 +221,6 @@ pub const ISOLATED_LOG: u64 = 16 << 20;
 pub const ISOLATED_LOG_RUNNING: u64 = 64 << 20;
 /// What one answer has of it (contract: execd A4.5).
 pub const ISOLATED_LOG_READ: u64 = 16 << 20;
-/// Threads of a process that serves files in a session.
-pub const ISOLATED_FILE_THREADS: usize = 4;
-/// How long it waits for work that still blocks, so that nothing half made is left over.
-pub const ISOLATED_FILE_CLEANUP: Duration = Duration::from_secs(1);
 /// How often what sessions wrote is measured, at most.
 pub const ISOLATED_MEASURE: Duration = Duration::from_secs(2);
 /// And so many times as long as it takes must pass in between.

@@ -4,20 +4,19 @@
 //! served by a process that has this identity and nothing else.
 //!
 //! ```text
-//!   client ──HTTP──▶ guard ─▶ request ══socket══▶ worker: `execd file-worker UID GID`
-//!                                │                 1. becomes UID and GID, and says so
-//!                                │                 2. serves the request with the routes of `file`
-//!                                └─ closes the     3. ends with the socket, whatever still blocks
-//!                                   socket when
-//!                                   the client leaves
+//!   client ──HTTP──▶ guard ─▶ request ══relay══▶ worker: `execd file-worker UID GID`
+//!                                                1. becomes UID and GID, and says so
+//!                                                2. serves the request with the routes of `file`
+//!                                                3. ends with the socket, whatever still blocks
 //! ```
 //!
 //! Why a process per request: work that blocks in the kernel, such as opening a pipe, can only be
-//! ended together with its process, and two identities never share one. Both ends stream, so a file
-//! of any size passes in constant memory.
+//! ended together with its process, and two identities never share one. The files of isolated
+//! sessions are served in the same way, by processes inside of them.
 
 mod exchange;
 mod identity;
+pub(crate) mod relay;
 mod request;
 mod worker;
 

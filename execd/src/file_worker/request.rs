@@ -11,30 +11,22 @@ use std::{
 
 use axum::{
     Router,
-    body::Body,
     extract::{Path, Request, State},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::any,
 };
-use http::{HeaderName, StatusCode, header};
-use http_body_util::BodyExt;
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
 use osb_forward::after_segments;
-use osb_protocol::{
-    execd::code,
-    headers::{API_KEY, EXECD_ACCESS_TOKEN},
-};
+use osb_protocol::execd::code;
 use rustix::process::Signal;
 use tokio::{
     net::UnixStream,
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
 };
-use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{FileIdentity, SUBCOMMAND, exchange};
+use super::{FileIdentity, SUBCOMMAND, exchange, relay::relay};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
@@ -44,20 +36,6 @@ use crate::{
 
 /// The program itself, also when its file was replaced or deleted meanwhile.
 const THIS_PROGRAM: &str = "/proc/self/exe";
-
-/// What concerns the connection to the client or proves who the client is; neither is a worker's
-/// business.
-static NOT_PASSED_ON: [HeaderName; 9] = [
-    HeaderName::from_static(EXECD_ACCESS_TOKEN),
-    HeaderName::from_static(API_KEY),
-    header::AUTHORIZATION,
-    header::COOKIE,
-    header::CONNECTION,
-    header::EXPECT,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// Workers at once.
 static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
@@ -90,29 +68,12 @@ async fn serve(
             return Err(unavailable(&"its worker did not start in time"));
         }
     }
-    let handshake = http1::handshake(TokioIo::new(socket)).await;
-    let (mut sender, connection) = handshake.map_err(|error| unavailable(&error))?;
-    let wanted = CancellationToken::new();
-    // Dropped with this function when the client leaves, else with the body of the answer.
-    let until_then = wanted.clone().drop_guard();
-    app.tasks.spawn("file worker", async move {
-        tokio::select! {
-            // What went wrong shows in the answer.
-            _ended = connection => {}
-            () = wanted.cancelled() => {}
-        }
-        end(process, slot).await;
-    });
     *request.uri_mut() = after_segments(request.uri(), 4).into();
-    for name in &NOT_PASSED_ON {
-        request.headers_mut().remove(name);
-    }
-    let response = sender.send_request(request).await;
-    let response = response.map_err(|error| {
+    let answer = relay(&app, socket, request, "file worker", end(process, slot)).await;
+    answer.map_err(|error| {
         warn!(%identity, %error, "a file worker ended without an answer");
         unavailable(&"its worker ended without an answer")
-    })?;
-    Ok(answer(response, until_then))
+    })
 }
 
 /// Starts a worker whose standard input is the socket.
@@ -133,20 +94,6 @@ fn start(app: &App, identity: FileIdentity) -> io::Result<(Process, UnixStream)>
     let process = app.processes.spawn_own(&mut command)?;
     ours.set_nonblocking(true)?;
     Ok((process, UnixStream::from_std(ours)?))
-}
-
-/// The worker's answer; the worker is wanted until its end.
-fn answer(response: http::Response<Incoming>, wanted: impl Send + 'static) -> Response {
-    let mut response = response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _wanted = &wanted;
-            frame
-        }))
-    });
-    for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
-        response.headers_mut().remove(name);
-    }
-    response.into_response()
 }
 
 /// Without its socket a worker ends by itself, unless somebody stopped it.

@@ -4,40 +4,21 @@
 use axum::{
     body::Body,
     extract::{Path, Request, State},
-    response::{IntoResponse, Response},
+    response::Response,
 };
-use http::{HeaderName, Method, Uri, header};
-use http_body_util::BodyExt;
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
+use http::{Method, Uri};
 use osb_forward::after_segments;
-use osb_protocol::{
-    execd::file::Move,
-    headers::{API_KEY, EXECD_ACCESS_TOKEN},
-};
+use osb_protocol::execd::file::Move;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{quota, session::Session, store::unavailable, view::View};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
+    file_worker::relay::relay,
     json, limits,
 };
-
-/// What concerns the connection to the client or proves who the client is.
-static NOT_PASSED_ON: [HeaderName; 9] = [
-    HeaderName::from_static(EXECD_ACCESS_TOKEN),
-    HeaderName::from_static(API_KEY),
-    header::AUTHORIZATION,
-    header::COOKIE,
-    header::CONNECTION,
-    header::EXPECT,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// Workers at once, of all sessions.
 static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
@@ -72,9 +53,6 @@ pub(super) async fn serve(
         "/files/replace" => Uri::from_static("/files/replace?verbose=true"),
         _ => target,
     };
-    for name in &NOT_PASSED_ON {
-        request.headers_mut().remove(name);
-    }
     forward(&app, &session, view, request).await
 }
 
@@ -107,36 +85,10 @@ async fn forward(
     let slot = WORKERS.acquire().await;
     let slot = slot.expect("the semaphore is never closed");
     let socket = link.files(view).map_err(|error| over(&error))?;
-    let handshake = http1::handshake(TokioIo::new(socket)).await;
-    let (mut sender, connection) = handshake.map_err(|error| over(&error))?;
-    let wanted = CancellationToken::new();
-    // Dropped with this function when the client leaves, else with the body of the answer.
-    let until_then = wanted.clone().drop_guard();
-    app.tasks.spawn("isolated files", async move {
-        tokio::select! {
-            // What went wrong shows in the answer.
-            _ended = connection => {}
-            () = wanted.cancelled() => {}
-        }
-        drop(slot);
-    });
-    let response = sender.send_request(request).await.map_err(|error| {
+    let free = async move { drop(slot) };
+    let answer = relay(app, socket, request, "isolated files", free).await;
+    answer.map_err(|error| {
         warn!(id = session.id, %error, "a file worker ended without an answer");
         over(&"its worker ended without an answer")
-    })?;
-    Ok(answer(response, until_then))
-}
-
-/// The worker's answer; the worker is wanted until its end.
-fn answer(response: http::Response<Incoming>, wanted: impl Send + 'static) -> Response {
-    let mut response = response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _wanted = &wanted;
-            frame
-        }))
-    });
-    for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
-        response.headers_mut().remove(name);
-    }
-    response.into_response()
+    })
 }
