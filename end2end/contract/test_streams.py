@@ -128,3 +128,39 @@ def test_the_token_is_needed_and_ping_is_open(box):
     for headers in ({}, {"X-EXECD-ACCESS-TOKEN": "wrong"}, {"X-EXECD-ACCESS-TOKEN": ""}):
         assert httpx.post(f"{base}/command", json={"command": "true"}, headers=headers).status_code == 401
         assert httpx.get(f"{base}/no/such/route", headers=headers).status_code == 401
+
+
+def test_a_stream_that_broke_goes_on_where_it_was(stream, box):
+    """Events are numbered; the rest can be had after any of them, directly and through the server."""
+    with stream(command="seq 1 1000; exit 4") as reply:
+        url, headers = str(reply.request.url), reply.request.headers
+        whole = reply.read()
+    frames = [json.loads(frame) for frame in whole.split(b"\n\n") if frame]
+    numbered = [event for event in frames if "seq" in event]
+    assert [event["seq"] for event in numbered] == list(range(1, len(numbered) + 1))
+    run = frames[0]["text"]
+    rest = httpx.get(f"{url}/{run}/events", params={"since": 500}, headers=_without_body(headers), timeout=PATIENCE)
+    assert rest.status_code == 200
+    assert rest.headers["content-type"].startswith("text/event-stream")
+    again = [json.loads(frame) for frame in rest.content.split(b"\n\n") if frame]
+    assert [event for event in again if "seq" in event] == numbered[500:]
+    ahead = httpx.get(f"{url}/{run}/events", params={"since": 5000}, headers=_without_body(headers), timeout=PATIENCE)
+    assert ahead.status_code == 400
+    assert "since" in ahead.json()["message"]
+
+
+def test_a_request_that_is_sent_again_joins_the_first_run(box):
+    endpoint = box.endpoint(44772, use_server_proxy="true")
+    url = f"http://{endpoint['endpoint']}/command"
+    headers = {**endpoint.get("headers", {}), "Idempotency-Key": "test-a-request-that-is-sent-again"}
+    body = {"command": "echo x >> /tmp/sent; wc -l < /tmp/sent"}
+    first, second = (httpx.post(url, json=body, headers=headers, timeout=PATIENCE) for _ in range(2))
+    assert first.status_code == 200
+    assert [json.loads(frame)["text"] for frame in first.content.split(b"\n\n") if b'"stdout"' in frame] == ["1"]
+    assert second.content == first.content
+    other = httpx.post(url, json={"command": "true"}, headers=headers, timeout=PATIENCE)
+    assert other.status_code == 422
+
+
+def _without_body(headers):
+    return {name: value for name, value in headers.items() if not name.startswith("content-")}

@@ -70,6 +70,7 @@ BAD_RULES = [
     ({"networkPolicy": {"defaultAction": "deny"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"access.renew.extend.seconds": "299"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"access.renew.extend.seconds": "x"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"extensions": {"bootstrap.execd.isolation": "on"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF"),
     ({"timeout": 2**53}, "SANDBOX::INVALID_PARAMETER"),
 ]

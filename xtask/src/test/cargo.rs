@@ -13,6 +13,9 @@ use crate::{
 /// Longest time to build the tests from nothing, and to run them.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
+/// Tells tests that have a long form to take it.
+const FULL: &str = "OPENSANDBOX_TEST_FULL";
+
 /// Integration tests that need the engine are in a program of this name, whatever their crate.
 const ON_DOCKER: &str = "docker";
 
@@ -68,6 +71,9 @@ fn cargo_test(context: &Context<'_>) -> Command {
         )
         .env("OPENSANDBOX_TEST_RUN", &context.run)
         .current_dir(context.repo.root());
+    if context.options.full {
+        cargo.env(FULL, "1");
+    }
     cargo
 }
 

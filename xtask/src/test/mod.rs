@@ -2,6 +2,7 @@
 
 mod browser;
 mod cargo;
+mod fuzz;
 mod js;
 mod leftovers;
 mod python;
@@ -27,7 +28,7 @@ use crate::{
 /// Which tests run.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Also the heavy parts
+    /// Also the heavy parts: long runs of some tests, and ten minutes for each fuzz target
     #[arg(long)]
     full: bool,
     /// Only tests whose name contains this
@@ -115,9 +116,6 @@ fn all(context: &Context<'_>) -> Tally {
         options,
         run,
     } = context;
-    if options.full {
-        notice("--full: there are no heavy parts yet; this is the plain run");
-    }
     let lacks = host::lacks_for_build(installer).into_iter();
     if let Err(error) = host::complain(lacks.chain(host::lacks_for_tests(installer))) {
         notice(&format!("{error:#}"));
@@ -152,6 +150,9 @@ fn all(context: &Context<'_>) -> Tally {
             tally += Tally::FAILED;
         }
         (Ok(()), Err(error)) => tally += without_docker(context, error),
+    }
+    if options.full && !interrupted() {
+        tally += fuzz::run_all(context);
     }
     if let Some(filter) = &options.filter
         && tally == Tally::default()
