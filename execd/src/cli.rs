@@ -9,6 +9,7 @@ use std::{
 
 use osb_protocol::execd::DEFAULT_PORT;
 use secrecy::{ExposeSecret, SecretString};
+use tracing::Level;
 
 use crate::{
     env::report,
@@ -66,8 +67,8 @@ pub struct Config {
     pub port: u16,
     /// Token that requests must bring.
     pub access_token: Option<SecretString>,
-    /// Level of the log.
-    pub log_level: &'static str,
+    /// Least severe level that is logged.
+    pub log_level: Level,
     /// Flags that were given and do nothing yet.
     pub ignored: Vec<String>,
     /// How isolated sessions are made; the file may be absent.
@@ -91,7 +92,7 @@ impl std::fmt::Debug for Config {
                     .as_ref()
                     .map(|token| masked(token.expose_secret())),
             )
-            .field("log_level", &self.log_level)
+            .field("log_level", &format_args!("{}", self.log_level))
             .field("init", &self.entrypoint.is_some())
             .field("runtime_init", &self.runtime_init)
             .finish()
@@ -171,7 +172,7 @@ pub fn parse(
     let mut config = Config {
         port: DEFAULT_PORT,
         access_token: variable(ENV_ACCESS_TOKEN).map(SecretString::from),
-        log_level: "info",
+        log_level: Level::INFO,
         ignored: Vec::new(),
         isolation_config: variable(isolated::config::ENV_CONFIG)
             .filter(|path| !path.is_empty())
@@ -277,12 +278,12 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-fn level(number: i32) -> &'static str {
+fn level(number: i32) -> Level {
     match number {
-        ..=3 => "error",
-        4 => "warn",
-        5 | 6 => "info",
-        _ => "debug",
+        ..=3 => Level::ERROR,
+        4 => Level::WARN,
+        5 | 6 => Level::INFO,
+        _ => Level::DEBUG,
     }
 }
 

@@ -31,7 +31,7 @@
 //! | [`hook`] | programs before it, and at times |
 //! | [`runtime_init`] | being told only later for whom all of this is |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
-//! | [`log`], [`redact`] | where the log goes, and what it must not hold |
+//! | [`log`], [`redact`] | where the log goes, how it looks, and what it must not hold |
 //! | [`limits`] | every bound |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]

@@ -10,8 +10,8 @@ use osb_execd::{
     env::report,
     file_worker, isolated, limits, log,
 };
-use osb_service::{build_info::BuildInfo, telemetry};
-use tracing::warn;
+use osb_service::build_info::BuildInfo;
+use tracing::{error, warn};
 
 /// Which build this is.
 const BUILD: BuildInfo = BuildInfo::of(option_env!("OSB_BUILD_COMMIT"));
@@ -60,8 +60,9 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());
-    // The environment is the user's, also its `RUST_LOG`.
-    telemetry::init_exact(config.log_level, outputs)?;
+    let is_seen = outputs.is_on_stderr();
+    // Dropped last, so that the last lines are written.
+    let _writer = log::init(config.log_level, outputs)?;
     for problem in problems {
         warn!(problem, "an output of the log is left out");
     }
@@ -79,7 +80,15 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let ended = runtime.block_on(daemon::run(config, BUILD));
     // Work on files that still blocks is not waited for.
     runtime.shutdown_background();
-    Ok(ExitCode::from(ended?))
+    match ended {
+        Ok(code) => Ok(ExitCode::from(code)),
+        Err(failure) => {
+            error!(error = &failure as &dyn std::error::Error, "execd failed");
+            let code = ExitCode::from(failure.exit_code());
+            // Whoever looks for the reason where it usually is shall find it once.
+            if is_seen { Ok(code) } else { Err(failure.into()) }
+        }
+    }
 }
 
 fn print(text: &[u8]) -> anyhow::Result<ExitCode> {

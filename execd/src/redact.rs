@@ -4,7 +4,9 @@
 //! exactly: it looks for the names that secrets go by, and masks what follows. Where it cannot tell
 //! the end of a value, it masks too much rather than too little.
 
-use std::ops::Range;
+use std::{borrow::Cow, fmt, ops::Range};
+
+use http::Uri;
 
 use crate::limits;
 
@@ -39,6 +41,8 @@ const SECRET_PIECES: &[&str] = &[
 ];
 /// Beginnings of names.
 const SECRET_BEGINNINGS: &[&str] = &["AWS_", "ALIBABA_CLOUD_", "SECRET"];
+/// Parts of the names of query parameters.
+const QUERY_PARTS: &[&str] = &["KEY", "SIG", "SIGNATURE"];
 /// Beginnings of the ids of keys, which are nothing else.
 const KEY_IDS: &[&str] = &["LTAI", "AKIA", "AKID"];
 /// Such an id is at least this long.
@@ -48,6 +52,98 @@ const KEY_ID: usize = 12;
 #[must_use]
 pub fn shown(text: &str) -> String {
     masked(text, limits::LOGGED_COMMAND)
+}
+
+/// The target of a request as the log may show it: secrets masked, and cut to
+/// [`limits::LOGGED_ADDRESS`] bytes. Nothing is made before it is shown.
+#[must_use]
+pub fn address(uri: &Uri) -> Address<'_> {
+    Address(uri)
+}
+
+/// See [`address`].
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a>(&'a Uri);
+
+impl fmt::Display for Address<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, query) = (self.0.path(), self.0.query());
+        // Most have nothing that could be one.
+        let plain = query.is_none() && !path.contains(['@', '=', ':', '%']);
+        if plain && path.len() <= limits::LOGGED_ADDRESS {
+            return f.write_str(path);
+        }
+        let mut text = without_secrets(path).to_owned();
+        for (pair, mark) in query
+            .into_iter()
+            .flat_map(|query| query.split('&'))
+            .zip(std::iter::once('?').chain(std::iter::repeat('&')))
+        {
+            text.push(mark);
+            match pair.split_once('=') {
+                Some((name, value)) => {
+                    text.push_str(without_secrets(name));
+                    text.push('=');
+                    let masked = !value.is_empty() && is_secret_parameter(&decoded(name));
+                    text.push_str(if masked { MASK } else { without_secrets(value) });
+                }
+                None => text.push_str(without_secrets(pair)),
+            }
+            if text.len() > limits::LOGGED_ADDRESS {
+                break;
+            }
+        }
+        if text.len() > limits::LOGGED_ADDRESS {
+            text.truncate(text.floor_char_boundary(limits::LOGGED_ADDRESS));
+            text.push('…');
+        }
+        f.write_str(&text)
+    }
+}
+
+/// Parameters of signed addresses have shorter names than those of commands.
+fn is_secret_parameter(name: &str) -> bool {
+    let parts = name.split(['-', '_']);
+    let signs = |part: &str| {
+        QUERY_PARTS
+            .iter()
+            .any(|known| part.eq_ignore_ascii_case(known))
+    };
+    is_secret(name) || parts.into_iter().any(signs)
+}
+
+/// A part of an address, or a mask if it encodes a secret.
+fn without_secrets(part: &str) -> &str {
+    let text = decoded(part);
+    match masked(&text, usize::MAX) == *text {
+        true => part,
+        false => MASK,
+    }
+}
+
+/// What a part of an address stands for.
+fn decoded(part: &str) -> Cow<'_, str> {
+    if !part.contains(['%', '+']) {
+        return Cow::Borrowed(part);
+    }
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    let bytes = part.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = match bytes[at] {
+            b'%' => digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2))),
+            _ => None,
+        };
+        let (byte, read) = match (bytes[at], code) {
+            (_, Some((high, low))) => (u8::try_from(high * 16 + low).unwrap_or_default(), 3),
+            (b'+', None) => (b' ', 1),
+            (byte, None) => (byte, 1),
+        };
+        out.push(byte);
+        at += read;
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// Masks secrets until the result is as long as `limit`, and says so if that is not all.
@@ -380,6 +476,39 @@ mod tests {
         ] {
             assert_eq!(redact(text), want, "{text}");
         }
+    }
+
+    #[test]
+    fn addresses_are_shown_without_secrets() {
+        for (text, want) in [
+            (
+                "/files/info?path=/a%20b&path=c",
+                "/files/info?path=/a%20b&path=c",
+            ),
+            (
+                "/x?token=a&y=1&access_token=b",
+                "/x?token=***&y=1&access_token=***",
+            ),
+            ("/x?token=&y", "/x?token=&y"),
+            (
+                "/x?X-Amz-Signature=a&sig=b&key=c",
+                "/x?X-Amz-Signature=***&sig=***&key=***",
+            ),
+            ("/x?monkey=a&design=b", "/x?monkey=a&design=b"),
+            ("/x?next=https%3A%2F%2Fme%3Apw%40host%2Fx", "/x?next=***"),
+            ("/x?q=a+--password+b", "/x?q=***"),
+            ("/x?acc%65ss_token=a", "/x?acc%65ss_token=***"),
+            ("/x?AKIAIOSFODNN7EXAMPLE", "/x?***"),
+            ("/proxy/80/https://me:pw@host/x", "***"),
+            ("/x?a=%&b=%f&c=%zz", "/x?a=%&b=%f&c=%zz"),
+            ("/", "/"),
+        ] {
+            let shown = address(&text.parse().unwrap()).to_string();
+            assert_eq!(shown, want, "{text}");
+        }
+        let long = format!("/{}?a={0}&token=hunter2", "x".repeat(700));
+        let shown = address(&long.parse().unwrap()).to_string();
+        assert!(shown.len() < 1100 && shown.ends_with('…'), "{shown}");
     }
 
     #[test]

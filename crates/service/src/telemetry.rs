@@ -1,16 +1,8 @@
 //! The log: lines for people on a terminal, JSON elsewhere.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    sync::Mutex,
-};
+use std::io::{self, IsTerminal};
 
-use tracing_subscriber::{
-    EnvFilter,
-    filter::ParseError,
-    fmt::{self, MakeWriter},
-    prelude::*,
-};
+use tracing_subscriber::{EnvFilter, filter::ParseError, fmt, prelude::*};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,27 +39,15 @@ pub fn init(level: &str, format: LogFormat) -> Result<(), TelemetryError> {
         LogFormat::Json => true,
     };
     match std::env::var("RUST_LOG") {
-        Ok(filter) if !filter.is_empty() => start(&filter, json, io::stderr),
-        _ => start(&level.to_ascii_lowercase(), json, io::stderr),
+        Ok(filter) if !filter.is_empty() => start(&filter, json),
+        _ => start(&level.to_ascii_lowercase(), json),
     }
 }
 
-/// Sets up the log of this process as JSON lines, each of which `to` gets in one piece. `level`
-/// alone counts: for a process whose environment belongs to somebody else.
-///
-/// # Errors
-/// When the level is unknown or a log exists already.
-pub fn init_exact(level: &str, to: impl Write + Send + 'static) -> Result<(), TelemetryError> {
-    start(&level.to_ascii_lowercase(), true, Mutex::new(to))
-}
-
-fn start<W>(filter: &str, json: bool, to: W) -> Result<(), TelemetryError>
-where
-    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
-{
+fn start(filter: &str, json: bool) -> Result<(), TelemetryError> {
     let filter = EnvFilter::try_new(filter).map_err(TelemetryError::Level)?;
     let registry = tracing_subscriber::registry().with(filter);
-    let lines = fmt::layer().with_writer(to);
+    let lines = fmt::layer().with_writer(io::stderr);
     let done = match json {
         true => registry.with(lines.json().flatten_event(true)).try_init(),
         false => registry.with(lines.with_target(true)).try_init(),

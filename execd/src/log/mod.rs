@@ -1,16 +1,31 @@
-//! Where the log goes (contract: execd §1.2, §1.4).
+//! The log: where it goes and how it looks (contract: execd §1.2, §1.4).
 //!
 //! To standard error, unless a file (`EXECD_LOG_FILE`) or a list of outputs
 //! (`OPENSANDBOX_LOG_OUTPUT`) is named. Standard output belongs to the user's entry point.
+//!
+//! ```text
+//!   event ─▶ line ─▶ sampling ─▶ queue ──a thread of its own──▶ outputs
+//! ```
+//!
+//! Whoever logs never waits for an output: the reader of standard error may be a container engine
+//! that is away, and the daemon must work on.
 
+mod line;
+mod queue;
 mod rotate;
+mod sampling;
+mod subscriber;
 
 use std::{
     io::{self, Write},
     path::Path,
 };
 
+use tracing::{Level, subscriber::SetGlobalDefaultError};
+
+pub use queue::Writer;
 use rotate::{Bounds, Rotating};
+use subscriber::Lines;
 
 /// Names a file for the log.
 const ENV_FILE: &str = "EXECD_LOG_FILE";
@@ -20,6 +35,29 @@ const ENV_OUTPUTS: &str = "OPENSANDBOX_LOG_OUTPUT";
 /// All outputs of the log. Each line goes to every one of them.
 #[derive(Debug)]
 pub struct Log(Vec<Output>);
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// Its thread cannot be had.
+    #[error("cannot start the thread of the log")]
+    Thread(#[source] io::Error),
+    /// One was set up before.
+    #[error("the log was already set up")]
+    Twice(#[source] SetGlobalDefaultError),
+}
+
+/// Sets up the log of this process: events of this level and worse go to the outputs until the
+/// writer is dropped. The environment has no say: it is the user's, also its `RUST_LOG`.
+///
+/// # Errors
+/// See [`LogError`].
+pub fn init(level: Level, to: Log) -> Result<Writer, LogError> {
+    let writer = Writer::start(to).map_err(LogError::Thread)?;
+    let lines = Lines::new(level, writer.queue());
+    tracing::subscriber::set_global_default(lines).map_err(LogError::Twice)?;
+    Ok(writer)
+}
 
 #[derive(Debug)]
 enum Output {
@@ -55,21 +93,25 @@ pub fn open(variable: impl Fn(&str) -> Option<String>) -> (Log, Vec<String>) {
     (Log(outputs), problems)
 }
 
-impl Write for Log {
-    /// Takes a whole line. An output that fails loses it; nobody could be told.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        for output in &mut self.0 {
-            let _lost = match output {
-                Output::Stdout => io::stdout().write_all(line),
-                Output::Stderr => io::stderr().write_all(line),
-                Output::File(file) => file.write_line(line),
-            };
-        }
-        Ok(line.len())
+impl Log {
+    /// Whether people who look at standard error see it.
+    #[must_use]
+    pub fn is_on_stderr(&self) -> bool {
+        self.0.iter().any(|output| matches!(output, Output::Stderr))
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    /// Writes whole lines. An output that fails loses them; nobody could be told.
+    fn write_lines(&mut self, lines: &[u8]) {
+        for output in &mut self.0 {
+            let _lost = match output {
+                Output::Stdout => {
+                    let mut stdout = io::stdout().lock();
+                    stdout.write_all(lines).and_then(|()| stdout.flush())
+                }
+                Output::Stderr => io::stderr().write_all(lines),
+                Output::File(file) => file.write_lines(lines),
+            };
+        }
     }
 }
 
@@ -114,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_everywhere() {
+    fn lines_go_everywhere() {
         let place = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| place.path().join(name));
         let list = format!("{},{}", one.display(), two.display());
         let (mut log, _) = open(|name| (name == ENV_OUTPUTS).then(|| list.clone()));
-        log.write_all(b"line\n").unwrap();
+        log.write_lines(b"line\n");
         for path in [one, two] {
             assert_eq!(std::fs::read(path).unwrap(), b"line\n");
         }

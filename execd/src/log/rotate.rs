@@ -67,15 +67,15 @@ impl Rotating {
         Ok(opened)
     }
 
-    /// Appends a line, to a new file if it does not fit into this one.
-    pub(super) fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
-        let full = self.size > 0 && self.size + line.len() as u64 > self.bounds.bytes;
+    /// Appends whole lines, to a new file if they do not fit into this one.
+    pub(super) fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        let full = self.size > 0 && self.size + lines.len() as u64 > self.bounds.bytes;
         if full && self.regular {
             // If that fails, a log that is too long is better than none.
             let _kept = self.put_aside();
         }
-        self.size += line.len() as u64;
-        self.file.write_all(line)
+        self.size += lines.len() as u64;
+        self.file.write_all(lines)
     }
 
     fn put_aside(&mut self) -> io::Result<()> {
@@ -182,7 +182,7 @@ mod tests {
         };
         let mut log = Rotating::open(&path, bounds).unwrap();
         for number in 0..9 {
-            log.write_line(format!("line{number}").as_bytes()).unwrap();
+            log.write_lines(format!("line{number}").as_bytes()).unwrap();
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "line8");
         let aside = names(place.path());
@@ -203,7 +203,7 @@ mod tests {
             ..bounds
         };
         let mut log = Rotating::open(&path, bounds).unwrap();
-        log.write_line(b"more").unwrap();
+        log.write_lines(b"more").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "line8more");
         assert_eq!(names(place.path()), ["execd-notes.log", "execd.log"]);
     }
@@ -218,7 +218,7 @@ mod tests {
         };
         let mut log = Rotating::open(&path, bounds).unwrap();
         for line in ["long line", "next"] {
-            log.write_line(line.as_bytes()).unwrap();
+            log.write_lines(line.as_bytes()).unwrap();
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "next");
         assert_eq!(names(place.path()).len(), 2);

@@ -1,6 +1,7 @@
-//! Around every route: request ids, the token, panics (contract: execd §2.1, §2.2).
+//! Around every route: request ids, the token, panics, what is logged of a request
+//! (contract: execd §1.4, §2.1, §2.2).
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use axum::{
     Json,
@@ -9,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::FutureExt;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use osb_protocol::{
     execd::code,
     headers::{EXECD_ACCESS_TOKEN, REQUEST_ID},
@@ -17,10 +18,10 @@ use osb_protocol::{
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use subtle::ConstantTimeEq;
-use tracing::{debug, error};
+use tracing::{debug, error, info};
 
 use super::routes;
-use crate::{error::ApiError, limits, runtime_init::RuntimeInit};
+use crate::{error::ApiError, limits, redact, runtime_init::RuntimeInit};
 
 /// The token that requests must bring, if one was set.
 #[derive(Clone)]
@@ -53,10 +54,12 @@ pub(super) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
+    let began = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let open = is_open(&method, &path, &runtime);
+    let uri = request.uri().clone();
+    let path = uri.path();
+    let open = is_open(&method, path, &runtime);
     let mut response = if !open && runtime.is_closed() {
         not_initialized()
     } else if !open && !token.admits(request.headers(), &runtime) {
@@ -68,15 +71,34 @@ pub(super) async fn guard(
         // The panic hook has logged where it happened.
         ran.unwrap_or_else(|_| ApiError::runtime("internal error").into_response())
     };
-    let status = response.status();
-    // Until it is initialized, others ask again and again.
-    if status.is_server_error() && !runtime.is_closed() {
-        error!(%method, path, %status, id = ?id, "request failed");
-    } else {
-        debug!(%method, path, %status, id = ?id, "request");
-    }
+    // Asked again and again, until the daemon is ready and later to see that it still is.
+    let is_probe = path == "/ping" || path == "/ready" || runtime.is_closed();
+    log(is_probe, &method, &uri, response.status(), &id, began);
     response.headers_mut().entry(REQUEST_ID).or_insert(id);
     response
+}
+
+/// Logs a request when its answer begins.
+fn log(
+    is_probe: bool,
+    method: &Method,
+    uri: &Uri,
+    status: StatusCode,
+    id: &HeaderValue,
+    began: Instant,
+) {
+    let address = redact::address(uri);
+    let id = id.to_str().unwrap_or_default();
+    // Three digits are enough for people.
+    let took = (began.elapsed().as_secs_f64() * 1e6).round() / 1000.0;
+    let code = status.as_u16();
+    if is_probe {
+        debug!(status = code, took_ms = took, id, "{method} {address}");
+    } else if status.is_server_error() && !uri.path().starts_with("/proxy/") {
+        error!(status = code, took_ms = took, id, "{method} {address}");
+    } else {
+        info!(status = code, took_ms = took, id, "{method} {address}");
+    }
 }
 
 /// Clients give up for good when `/ping` answers 401, so it never does (contract: execd §3.1). Those

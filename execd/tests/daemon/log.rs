@@ -2,12 +2,24 @@
 
 use std::{
     fs,
+    path::Path,
     process::{Command, Stdio},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Daemon, eventually};
+
+/// The log once it has what is waited for: it is written a moment after what it tells of.
+async fn logged(path: &Path, enough: impl Fn(&str) -> bool) -> String {
+    let mut log = String::new();
+    eventually("it was logged", async || {
+        log = fs::read_to_string(path).unwrap_or_default();
+        enough(&log).then_some(())
+    })
+    .await;
+    log
+}
 
 #[tokio::test]
 async fn commands_are_logged_without_their_secrets() {
@@ -29,13 +41,9 @@ async fn commands_are_logged_without_their_secrets() {
     let run = format!("/session/{}/run", made["session_id"].as_str().unwrap());
     let ran = daemon.post(&run, json!({ "command": text })).await;
     assert_eq!(ran.status, 200);
-    let log = fs::read_to_string(&path).unwrap();
-    assert_eq!(
-        log.matches("TOKEN=*** true --password *** https://***@host")
-            .count(),
-        2,
-        "{log}"
-    );
+    let shown = "TOKEN=*** true --password *** https://***@host";
+    let log = logged(&path, |log| log.matches(shown).count() >= 2).await;
+    assert_eq!(log.matches(shown).count(), 2, "{log}");
     assert!(log.contains("--api-key"), "{log}");
     assert!(!log.contains(secret), "{log}");
 }
@@ -61,4 +69,58 @@ async fn a_log_file_takes_everything() {
     daemon.kill().unwrap();
     let output = daemon.wait_with_output().unwrap();
     assert_eq!((output.stdout, output.stderr), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn requests_are_logged_with_their_address_and_without_secrets() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("execd.log");
+    let outputs = format!("stderr,{}", path.display());
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command
+            .env("OPENSANDBOX_LOG_OUTPUT", outputs)
+            .env_remove("EXECD_LOG_FILE");
+    });
+    daemon.get("/ping").await;
+    daemon.get("/files/info?path=/x&token=hunter2").await;
+    daemon.get("/proxy/1/x?a=b").await;
+    daemon.get_with("/none", &[("x-request-id", "mine")]).await;
+    let log = logged(&path, |log| log.contains("/none")).await;
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let told: Vec<[&Value; 3]> = lines
+        .iter()
+        .filter(|line| line.get("status").is_some())
+        .map(|line| [&line["level"], &line["msg"], &line["status"]])
+        .collect();
+    let want = [
+        json!(["info", "GET /files/info?path=/x&token=***", 404]),
+        json!(["info", "GET /proxy/1/x?a=b", 502]),
+        json!(["info", "GET /none", 404]),
+    ];
+    assert_eq!(json!(told), json!(want), "{log}");
+    assert_eq!(lines.last().unwrap()["id"], "mine");
+    for line in log.lines() {
+        let form = line.starts_with("{\"level\":\"") && line.contains("\",\"ts\":\"2");
+        assert!(form && line.contains("Z\",\"msg\":\""), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_holds_nobody_up() {
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command
+            .env("OPENSANDBOX_LOG_OUTPUT", "stderr,stdout")
+            .env_remove("EXECD_LOG_FILE")
+            .stdout(Stdio::piped());
+    });
+    // More than a pipe and the daemon's own memory for lines hold.
+    let path = format!("/none/{}", "x".repeat(1000));
+    for _ in 0..400 {
+        assert_eq!(daemon.get(&path).await.status, 404);
+    }
+    let told = daemon.run(json!({ "command": "echo works" })).await;
+    assert!(told.iter().any(|event| event.text == "works"), "{told:?}");
 }

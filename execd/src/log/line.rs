@@ -1,0 +1,216 @@
+//! The form of a line: a JSON object with `level`, `ts` and `msg` in front, then whatever else the
+//! event says.
+
+use std::{
+    error::Error,
+    fmt::{self, Write},
+};
+
+use jiff::Timestamp;
+use tracing::{
+    Event, Level,
+    field::{Field, Visit},
+};
+
+/// The member of an event that is its text.
+const TEXT: &str = "message";
+
+/// A line that is being made, at the end of a buffer.
+pub(super) struct Line<'a> {
+    out: &'a mut String,
+    /// Where the text is in it.
+    text: std::ops::Range<usize>,
+}
+
+impl<'a> Line<'a> {
+    /// Begins the line of an event: with all that tells whether it is like another.
+    pub(super) fn begin(out: &'a mut String, event: &Event<'_>, at: Timestamp) -> Self {
+        let level = name(*event.metadata().level());
+        let start = write!(out, "{{\"level\":\"{level}\",\"ts\":\"{at:.3}\",\"msg\":\"");
+        start.expect("strings take everything");
+        let from = out.len();
+        event.record(&mut Text(out));
+        let text = from..out.len();
+        out.push('"');
+        Self { out, text }
+    }
+
+    /// What the event says, escaped.
+    pub(super) fn text(&self) -> &str {
+        &self.out[self.text.clone()]
+    }
+
+    /// Ends it with the other members, and with how many like it were left out before.
+    pub(super) fn end(self, event: &Event<'_>, left_out: u32) {
+        event.record(&mut Members(self.out));
+        if left_out > 0 {
+            let told = write!(self.out, ",\"left_out\":{left_out}");
+            told.expect("strings take everything");
+        }
+        self.out.push_str("}\n");
+    }
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warn",
+        Level::INFO => "info",
+        Level::DEBUG => "debug",
+        Level::TRACE => "trace",
+    }
+}
+
+/// Writes the text of an event and nothing else.
+struct Text<'a>(&'a mut String);
+
+impl Visit for Text<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == TEXT {
+            escaped(self.0, format_args!("{value:?}"));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == TEXT {
+            escaped(self.0, format_args!("{value}"));
+        }
+    }
+}
+
+/// Writes everything but the text, as members of an object.
+struct Members<'a>(&'a mut String);
+
+impl Members<'_> {
+    /// A number or a truth value.
+    fn bare(&mut self, field: &Field, value: impl fmt::Display) {
+        let written = write!(self.0, ",\"{}\":{value}", field.name());
+        written.expect("strings take everything");
+    }
+
+    fn quoted(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        if field.name() == TEXT {
+            return;
+        }
+        let opened = write!(self.0, ",\"{}\":\"", field.name());
+        opened.expect("strings take everything");
+        escaped(self.0, value);
+        self.0.push('"');
+    }
+}
+
+impl Visit for Members<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.quoted(field, format_args!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.quoted(field, format_args!("{value}"));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.quoted(field, format_args!("{}", Chain(value)));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.bare(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.bare(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.bare(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        match value.is_finite() {
+            true => self.bare(field, value),
+            // JSON has no such numbers.
+            false => self.quoted(field, format_args!("{value}")),
+        }
+    }
+}
+
+/// An error with its causes.
+struct Chain<'a>(&'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+/// Writes a value within a JSON string.
+fn escaped(out: &mut String, value: fmt::Arguments<'_>) {
+    if let Err(fmt::Error) = Escaped(out).write_fmt(value) {
+        // A value that cannot show itself costs its member, not the line.
+        out.push_str("(unprintable)");
+    }
+}
+
+struct Escaped<'a>(&'a mut String);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut done = 0;
+        for (at, byte) in text.bytes().enumerate() {
+            let short = match byte {
+                b'"' => "\\\"",
+                b'\\' => "\\\\",
+                b'\n' => "\\n",
+                b'\r' => "\\r",
+                b'\t' => "\\t",
+                0..=0x1f | 0x7f => "",
+                _ => continue,
+            };
+            self.0.push_str(&text[done..at]);
+            done = at + 1;
+            match short {
+                "" => write!(self.0, "\\u{byte:04x}")?,
+                short => self.0.push_str(short),
+            }
+        }
+        self.0.push_str(&text[done..]);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_text_is_a_json_string(text in any::<String>()) {
+            let mut out = String::from("\"");
+            escaped(&mut out, format_args!("{text}"));
+            out.push('"');
+            let read: Value = serde_json::from_str(&out).unwrap();
+            prop_assert_eq!(read, text);
+        }
+    }
+
+    #[test]
+    fn errors_tell_their_causes() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot open the door")]
+        struct Door(#[source] std::io::Error);
+
+        let error = Door(std::io::Error::other("it is locked"));
+        assert_eq!(
+            Chain(&error).to_string(),
+            "cannot open the door: it is locked"
+        );
+    }
+}
