@@ -88,8 +88,8 @@ fn layer(state: LayerState, message: impl Into<String>) -> Layer {
 }
 
 impl Floor {
-    /// Finds out what of the configuration can be had, and says in the log what cannot. Runs a
-    /// child when hardening is on.
+    /// Finds out what of the configuration can be had, and says in the log what cannot. With
+    /// hardening it starts a child and waits for it, so nobody else may wait for children yet.
     #[must_use]
     pub fn new(config: &Config, environment: &Arc<Environment>) -> Self {
         let mut floor = match config.hardening.enabled {
@@ -298,5 +298,60 @@ impl Layers {
                 warn!(layer = name, why, "a layer of the hardening is missing");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    fn reduced(tried: io::Result<Tried>) -> (Option<Steps>, [LayerState; 3]) {
+        let steps = Steps {
+            keep: CapabilitySet::empty(),
+            cut_bounding: true,
+            files: None,
+            calls: Some(Arc::new(Filter::new(&[]))),
+        };
+        let off = layer(LayerState::Disabled, "off");
+        let (steps, layers) = steps.reduced(tried, off);
+        let seccomp = layers.seccomp.unwrap();
+        let all = [layers.cap_drop, seccomp, layers.landlock];
+        for layer in &all {
+            assert_eq!(layer.message.is_none(), layer.state == LayerState::Active);
+        }
+        (steps, all.map(|layer| layer.state))
+    }
+
+    #[test]
+    fn what_fails_is_left_out_and_nothing_else() {
+        use LayerState::{Active, Degraded, Disabled};
+        let refused = || Err(Errno::PERM.into());
+        let tried = |cut_bounding, calls| {
+            Ok(Tried {
+                cut_bounding,
+                files: Ok(()),
+                calls,
+            })
+        };
+        let (steps, layers) = reduced(tried(Ok(()), Ok(())));
+        let steps = steps.unwrap();
+        assert!(steps.cut_bounding && steps.calls.is_some());
+        assert_eq!(layers, [Active, Active, Disabled]);
+
+        let (steps, layers) = reduced(tried(refused(), Ok(())));
+        let steps = steps.unwrap();
+        assert!(!steps.cut_bounding && steps.calls.is_some());
+        assert_eq!(layers, [Degraded, Active, Disabled]);
+
+        let (steps, layers) = reduced(tried(Ok(()), refused()));
+        let steps = steps.unwrap();
+        assert!(steps.cut_bounding && steps.calls.is_none());
+        assert_eq!(layers, [Active, Degraded, Disabled]);
+
+        let (steps, layers) = reduced(Err(Errno::PERM.into()));
+        assert!(steps.is_none());
+        assert_eq!(layers, [Degraded, Degraded, Disabled]);
     }
 }
