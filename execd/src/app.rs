@@ -8,7 +8,7 @@ use osb_service::Supervisor;
 use crate::{
     command::Commands, env::Environment, identity::Accounts, isolated::IsolatedSessions,
     metrics::Meter, output::Outputs, process::Processes, proxy, pty::Sessions as Ptys,
-    runtime_init::RuntimeInit, session::Sessions,
+    runtime_init::RuntimeInit, session::Sessions, telemetry::Telemetry,
 };
 
 /// The daemon's state. Clones share it.
@@ -34,6 +34,8 @@ pub struct App {
     pub runtime_init: RuntimeInit,
     /// Reads resources.
     pub meter: Arc<Meter>,
+    /// What is measured for a collector; nothing unless it is started.
+    pub telemetry: Telemetry,
     /// Reaches the user's own servers.
     pub forwarder: Forwarder,
     /// All tasks.
@@ -57,6 +59,7 @@ impl App {
             isolated: IsolatedSessions::default(),
             runtime_init: RuntimeInit::default(),
             meter: Arc::new(meter),
+            telemetry: Telemetry::default(),
             forwarder: proxy::forwarder(&tasks),
             tasks,
         }

@@ -31,6 +31,7 @@ use crate::{
     limits, metrics,
     runtime_init::{Orders, RuntimeInit},
     server::{self, Token},
+    telemetry::Telemetry,
 };
 
 /// Why the daemon cannot do its duty.
@@ -112,17 +113,19 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         }
         false => (RuntimeInit::default(), None),
     };
-    let app = App {
+    let mut app = App {
         runtime_init,
         ..App::new(Environment::new(own), tasks.clone())
     };
     app.processes
         .harden(Floor::new(&isolation, &app.environment));
+    app.telemetry = telemetry(&app);
     app.isolated.configure(isolation);
     tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.clone()));
     tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.clone()));
     tasks.spawn_abortable("metrics", metrics::remember(app.clone()));
+    let telemetry = app.telemetry.clone();
     let router = server::router(app.clone(), Token::new(config.access_token));
     let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
 
@@ -132,7 +135,9 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     };
     app.isolated.close().await;
     init::end_children(&app).await;
-    match tasks.drain(limits::DRAIN).await {
+    let drained = tasks.drain(limits::DRAIN).await;
+    telemetry.finish().await;
+    match drained {
         Drained::Gracefully => info!("execd stopped"),
         Drained::TimedOut(left) => warn!(left, "execd stopped before all its tasks ended"),
     }
@@ -179,6 +184,17 @@ async fn until_end(
     let signal = signals.next().await;
     info!(?signal, "stopping");
     Ok(0)
+}
+
+/// What is measured. Nothing, when that cannot be done: a sandbox works without.
+fn telemetry(app: &App) -> Telemetry {
+    let variable = |name: &str| std::env::var(name).ok();
+    let started = Telemetry::start(variable, Arc::clone(&app.meter));
+    started.unwrap_or_else(|error| {
+        let error = &error as &dyn std::error::Error;
+        warn!(error, "no metrics are sent");
+        Telemetry::default()
+    })
 }
 
 /// The environment at the start, without the token: nothing that is started may see it. What only

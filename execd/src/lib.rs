@@ -32,6 +32,7 @@
 //! | [`runtime_init`] | being told only later for whom all of this is |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
 //! | [`log`], [`redact`] | where the log goes, how it looks, and what it must not hold |
+//! | [`telemetry`] | metrics for a collector, where one is named |
 //! | [`limits`] | every bound |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
@@ -67,3 +68,4 @@ pub mod runtime_init;
 pub mod scratch;
 pub mod server;
 pub mod session;
+pub mod telemetry;

@@ -14,6 +14,7 @@ use crate::{
     output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
     process::Exit,
     redact,
+    telemetry::Operation,
 };
 
 /// A run on its way.
@@ -102,6 +103,7 @@ pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult
         Err(reason) => {
             info!(id, reason, "command not started");
             let outcome = Outcome::now(End::NotStarted(reason), began.elapsed());
+            app.telemetry.execution(Operation::Command, &outcome);
             if background || not_started == NotStarted::Keep {
                 app.commands.finish(&record, &outcome);
             } else {
@@ -120,6 +122,7 @@ pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult
 async fn attend(mut pump: Pump, record: Arc<Record>, app: App) {
     let outcome = pump.until_end().await;
     info!(id = record.id(), end = ?outcome.end, "command ended");
+    app.telemetry.execution(Operation::Command, &outcome);
     app.commands.finish(&record, &outcome);
     pump.sink.finish(&outcome).await;
     pump.linger(&app.outputs, app.tasks.stopping()).await;

@@ -21,6 +21,7 @@ use crate::{
     error::{ApiError, ApiResult},
     limits,
     output::{Log, Outcome, Pump, Sink},
+    telemetry::Operation,
 };
 
 /// One of them.
@@ -198,6 +199,7 @@ async fn begin(
 
 async fn attend(app: App, mut pump: Pump<Guest>, run: Arc<Background>, busy: Busy) {
     let outcome: Outcome = pump.until_end().await;
+    app.telemetry.execution(Operation::Isolated, &outcome);
     run.log.cut(limits::ISOLATED_LOG);
     let code = match pump.process.how().await {
         How::Exited(exit) => Ok(exit.wire_code()),

@@ -20,6 +20,7 @@ use crate::{
     app::App,
     output::{End, EventReader, Outcome, Pipe, Pump, Replay, Sink, Subject, Writer},
     process::Exit,
+    telemetry::Operation,
 };
 
 /// Class of the error that tells an exit code.
@@ -81,9 +82,9 @@ fn failed(reason: impl Into<String>) -> End {
 
 async fn attend(app: App, session: Arc<Session>, code: Code, writer: Writer, busy: Busy) {
     let not_run = async |writer: Writer, reason: &str| {
-        writer
-            .finish(&Outcome::now(failed(reason), Duration::ZERO))
-            .await;
+        let outcome = Outcome::now(failed(reason), Duration::ZERO);
+        app.telemetry.execution(Operation::Isolated, &outcome);
+        writer.finish(&outcome).await;
     };
     let left = writer.journal().left();
     let turn = tokio::select! {
@@ -113,6 +114,7 @@ async fn attend(app: App, session: Arc<Session>, code: Code, writer: Writer, bus
     };
     outcome.end = named(outcome.end, guest.how().await, &app);
     info!(id = session.id, end = ?outcome.end, "isolated run ended");
+    app.telemetry.execution(Operation::Isolated, &outcome);
     session.adopt(state);
     pump.sink.finish(&outcome).await;
     drop(turn);

@@ -12,6 +12,12 @@ pub(super) struct Memory {
     pub(super) available: u64,
 }
 
+impl Memory {
+    pub(super) fn used(self) -> u64 {
+        self.total.saturating_sub(self.available)
+    }
+}
+
 /// Reads `/proc/meminfo`.
 pub(super) fn memory(proc: &Path) -> Option<Memory> {
     let text = fs::read_to_string(proc.join("meminfo")).ok()?;

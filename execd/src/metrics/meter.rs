@@ -1,6 +1,7 @@
 //! Turning what the kernel counts into what clients read.
 
 use std::{
+    path::Path,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -24,7 +25,7 @@ pub struct Meter {
 
 /// Processor time that had been used at a moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Count {
+pub(crate) struct Count {
     at: Instant,
     used: Duration,
 }
@@ -75,7 +76,8 @@ impl Meter {
         *earlier = [earlier[1], now];
     }
 
-    pub(super) fn count(&self) -> Count {
+    /// Processor time up to now.
+    pub(crate) fn count(&self) -> Count {
         let used = self
             .cgroup
             .cpu_time()
@@ -96,35 +98,52 @@ impl Meter {
         self.read_since(since).map(|(metrics, _)| metrics)
     }
 
-    /// A reading over the time since a count, and the count it ends with.
-    pub(super) fn read_since(&self, since: Count) -> Result<(Metrics, Count), Unreadable> {
-        let now = self.count();
+    /// Processors that the sandbox may use.
+    fn cpus(&self) -> f64 {
         let allowed = available_cpus();
-        let cpus = self
-            .cgroup
-            .cpus()
-            .map_or(allowed, |limit| limit.min(allowed));
+        let limit = self.cgroup.cpus();
+        limit.map_or(allowed, |limit| limit.min(allowed))
+    }
+
+    /// The used share of the processors that the sandbox may use, in percent, since a count, and the
+    /// count it ends with.
+    pub(crate) fn cpu_since(&self, since: Count) -> (f64, Count) {
+        let now = self.count();
         // Without a group the time is that of all processors of the machine.
-        let elapsed = now.at.duration_since(since.at).as_secs_f64() * cpus;
+        let elapsed = now.at.duration_since(since.at).as_secs_f64() * self.cpus();
         let used = now.used.saturating_sub(since.used).as_secs_f64();
         let share = if elapsed > 0.0 {
             used / elapsed * 100.0
         } else {
             0.0
         };
+        (share.clamp(0.0, 100.0), now)
+    }
 
+    /// Bytes of memory in use. `None` when the kernel does not tell.
+    pub(crate) fn memory_used(&self) -> Option<u64> {
+        let of_host = || host::memory(&self.roots.proc).map(|memory| memory.used());
+        self.cgroup.memory_used().or_else(of_host)
+    }
+
+    /// Where the kernel tells of processes and of the network.
+    pub(crate) fn proc(&self) -> &Path {
+        &self.roots.proc
+    }
+
+    /// A reading over the time since a count, and the count it ends with.
+    pub(super) fn read_since(&self, since: Count) -> Result<(Metrics, Count), Unreadable> {
+        let (share, now) = self.cpu_since(since);
         let host = host::memory(&self.roots.proc).ok_or(Unreadable("/proc/meminfo"))?;
         let total = self
             .cgroup
             .memory_limit()
             .map_or(host.total, |limit| limit.min(host.total));
         let used = self.cgroup.memory_used();
-        let used = used
-            .unwrap_or_else(|| host.total.saturating_sub(host.available))
-            .min(total);
+        let used = used.unwrap_or_else(|| host.used()).min(total);
         let metrics = Metrics {
-            cpu_count: whole(cpus),
-            cpu_used_pct: rounded(share.clamp(0.0, 100.0)),
+            cpu_count: whole(self.cpus()),
+            cpu_used_pct: rounded(share),
             mem_total_mib: rounded(mib(total)),
             mem_used_mib: rounded(mib(used)),
             timestamp: Timestamp::now().as_millisecond(),

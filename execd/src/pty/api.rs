@@ -28,8 +28,8 @@ use crate::{
 pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/pty", post(create))
-        .route("/pty/{id}", get(status).delete(delete))
-        .route("/pty/{id}/ws", get(attach))
+        .route("/pty/{sessionId}", get(status).delete(delete))
+        .route("/pty/{sessionId}/ws", get(attach))
 }
 
 async fn create(State(app): State<App>, request: Request) -> ApiResult<Response> {

@@ -174,6 +174,7 @@ impl Orders {
             attributes,
         } = order.attribution;
         info!(sandbox_id, generation, ?attributes, "bound");
+        app.telemetry.attribute(&sandbox_id, &attributes);
         let mut variables = app.environment.own().as_ref().clone();
         for (name, value) in order.envs {
             variables.set(name, value);

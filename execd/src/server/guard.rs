@@ -1,4 +1,4 @@
-//! Around every route: request ids, the token, panics, what is logged of a request
+//! Around every route: request ids, the token, panics, what is logged and measured of a request
 //! (contract: execd §1.4, §2.1, §2.2).
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq;
 use tracing::{debug, error, info};
 
 use super::routes;
-use crate::{error::ApiError, limits, redact, runtime_init::RuntimeInit};
+use crate::{error::ApiError, limits, redact, runtime_init::RuntimeInit, telemetry::Telemetry};
 
 /// The token that requests must bring, if one was set.
 #[derive(Clone)]
@@ -48,16 +48,26 @@ impl Token {
     }
 }
 
+/// What the guard goes by.
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) token: Token,
+    pub(super) runtime: RuntimeInit,
+    pub(super) telemetry: Telemetry,
+}
+
 /// Runs the route, if the request may reach it.
-pub(super) async fn guard(
-    State((token, runtime)): State<(Token, RuntimeInit)>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Next) -> Response {
     let began = Instant::now();
+    let Rules {
+        token,
+        runtime,
+        telemetry,
+    } = rules;
     let id = request_id(request.headers());
     let method = request.method().clone();
     let uri = request.uri().clone();
+    let timing = telemetry.request(&request);
     let path = uri.path();
     let open = is_open(&method, path, &runtime);
     let mut response = if !open && runtime.is_closed() {
@@ -75,7 +85,10 @@ pub(super) async fn guard(
     let is_probe = path == "/ping" || path == "/ready" || runtime.is_closed();
     log(is_probe, &method, &uri, response.status(), &id, began);
     response.headers_mut().entry(REQUEST_ID).or_insert(id);
-    response
+    match timing {
+        Some(timing) => timing.follow(response),
+        None => response,
+    }
 }
 
 /// Logs a request when its answer begins.

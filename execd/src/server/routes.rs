@@ -1,22 +1,29 @@
 //! The routes (contract: execd §3).
 
 use axum::{
-    Router,
+    Extension, Router,
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::{delete, get, post},
 };
 use http::StatusCode;
 
-use super::{Token, guard::guard};
+use super::{
+    Token,
+    guard::{Rules, guard},
+};
 use crate::{
     app::App, command::api as command, file, file_worker, isolated, metrics, proxy, pty,
-    runtime_init, session,
+    runtime_init, session, telemetry::Unrouted,
 };
 
 /// All routes behind the guard.
 pub fn router(app: App, token: Token) -> Router {
-    let guarded = (token, app.runtime_init.clone());
+    let rules = Rules {
+        token,
+        runtime: app.runtime_init.clone(),
+        telemetry: app.telemetry.clone(),
+    };
     Router::new()
         .route("/ping", get(ping))
         .route("/command", post(command::start).delete(command::stop))
@@ -34,7 +41,7 @@ pub fn router(app: App, token: Token) -> Router {
         .merge(session::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
-        .layer(from_fn_with_state(guarded, guard))
+        .layer(from_fn_with_state(rules, guard))
         .with_state(app)
 }
 
@@ -43,5 +50,6 @@ async fn ping() {}
 
 /// The contract knows no 405: a wrong method is an unknown route.
 pub(crate) async fn not_found() -> Response {
-    (StatusCode::NOT_FOUND, "404 page not found").into_response()
+    let answer = (StatusCode::NOT_FOUND, "404 page not found");
+    (Extension(Unrouted), answer).into_response()
 }

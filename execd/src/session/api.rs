@@ -20,8 +20,8 @@ use crate::{
 pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/session", post(create))
-        .route("/session/{id}", delete(remove))
-        .route("/session/{id}/run", post(run_in))
+        .route("/session/{sessionId}", delete(remove))
+        .route("/session/{sessionId}/run", post(run_in))
 }
 
 async fn create(State(app): State<App>, request: Request) -> ApiResult<Json<SessionCreated>> {

@@ -21,6 +21,7 @@ use crate::{
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Writer},
     process::{Process, Program, inherit},
     redact,
+    telemetry::Operation,
 };
 
 /// Where the shell's report goes: above what scripts use by number, below what shells use for
@@ -47,7 +48,9 @@ pub(super) fn start(app: &App, session: Arc<Session>, order: Order) -> EventRead
 async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
     let not_started = async |writer: Writer, reason: &str| {
         let end = End::NotStarted(reason.to_owned());
-        writer.finish(&Outcome::now(end, Duration::ZERO)).await;
+        let outcome = Outcome::now(end, Duration::ZERO);
+        app.telemetry.execution(Operation::InSession, &outcome);
+        writer.finish(&outcome).await;
     };
     let left = writer.journal().left();
     let turn = tokio::select! {
@@ -85,6 +88,7 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
         never = report.read() => match never {},
     };
     info!(id = session.id, end = ?outcome.end, "session run ended");
+    app.telemetry.execution(Operation::InSession, &outcome);
     if let Some(reported) = report.finish() {
         session.adopt(reported);
     }

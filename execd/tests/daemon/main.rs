@@ -22,3 +22,4 @@ mod runtime_init;
 mod server;
 mod session;
 mod support;
+mod telemetry;

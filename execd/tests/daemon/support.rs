@@ -72,7 +72,10 @@ impl Daemon {
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         command
             .env_remove("EXECD_ACCESS_TOKEN")
-            .env_remove("EXECD_ENVS");
+            .env_remove("EXECD_ENVS")
+            .env_remove("HOST_IP")
+            .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
+            .env_remove("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
         prepare(&mut command);
         let mut child = command.spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());

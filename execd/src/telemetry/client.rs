@@ -1,0 +1,207 @@
+//! Sends what is exported to the collector.
+
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use opentelemetry_http::{HttpClient, HttpError};
+use osb_service::Supervisor;
+use tokio::{net::TcpStream, runtime::Handle, time::timeout};
+use tracing::{info, warn};
+
+use crate::limits;
+
+/// A client without TLS. It connects anew each time: that happens once a minute.
+#[derive(Debug)]
+pub(super) struct Client {
+    timeout: Duration,
+    tasks: Supervisor,
+    runtime: Handle,
+    trouble: Mutex<Trouble>,
+}
+
+/// Why nothing was sent.
+#[derive(Debug, thiserror::Error)]
+enum SendError {
+    #[error("the address of the collector has no host")]
+    Host,
+    #[error("cannot reach the collector")]
+    Connect(#[source] std::io::Error),
+    #[error("the collector does not answer as a web server would")]
+    Http(#[source] hyper::Error),
+    #[error("the collector's answer cannot be read")]
+    Answer(#[source] HttpError),
+    #[error("the collector did not answer in time")]
+    Late,
+}
+
+impl Client {
+    /// A client that gives each try so much time. To be called within the runtime that it uses.
+    pub(super) fn new(timeout: Duration, tasks: Supervisor) -> Self {
+        #[cfg(target_env = "gnu")]
+        names::resolve_without_plugins();
+        Self {
+            timeout,
+            tasks,
+            runtime: Handle::current(),
+            trouble: Mutex::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        // The thread that exports is none of the runtime's, but sockets belong to one.
+        let sent = {
+            let _within = self.runtime.enter();
+            let sent = timeout(self.timeout, send(request));
+            self.tasks.spawn("metrics export", sent)
+        };
+        let result = match sent.await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(SendError::Late),
+            // The daemon is ending, and that is told elsewhere.
+            Err(broken) => return Err(broken.into()),
+        };
+        let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
+        trouble.note(&result, Instant::now());
+        Ok(result?)
+    }
+}
+
+async fn send(mut request: Request<Bytes>) -> Result<Response<Bytes>, SendError> {
+    let authority = request.uri().authority().ok_or(SendError::Host)?.clone();
+    let host = authority.host().trim_matches(['[', ']']);
+    let port = authority.port_u16().unwrap_or(80);
+    let stream = TcpStream::connect((host, port))
+        .await
+        .map_err(SendError::Connect)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(SendError::Http)?;
+    // User and password, if the address has them, are not for the header.
+    let named = authority.as_str().rsplit('@').next().unwrap_or_default();
+    let named = HeaderValue::try_from(named).map_err(|_| SendError::Host)?;
+    request.headers_mut().insert(header::HOST, named);
+    if let Some(path) = request.uri().path_and_query() {
+        *request.uri_mut() = Uri::from(path.clone());
+    }
+    let mut answer = std::pin::pin!(async {
+        let response = sender.send_request(request.map(Full::new));
+        let (head, body) = response.await.map_err(SendError::Http)?.into_parts();
+        let body = Limited::new(body, limits::TELEMETRY_ANSWER).collect();
+        let body = body.await.map_err(SendError::Answer)?.to_bytes();
+        Ok(Response::from_parts(head, body))
+    });
+    tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        // What went wrong shows in the answer.
+        _ended = connection => answer.await,
+    }
+}
+
+/// Names of collectors.
+#[cfg(target_env = "gnu")]
+#[expect(
+    unsafe_code,
+    reason = "a function of the C library that no crate wraps"
+)]
+mod names {
+    use std::ffi::{c_char, c_int};
+
+    unsafe extern "C" {
+        fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
+    }
+
+    /// Looks names up in `/etc/hosts` and in DNS, whatever the image's `nsswitch.conf` says. The C
+    /// library that is linked into this program can do both by itself; for anything else it would
+    /// load parts of the image's own, which is another, and may crash.
+    pub(super) fn resolve_without_plugins() {
+        let (database, services) = (c"hosts", c"files dns");
+        // SAFETY: both are strings that end with a NUL and live for ever.
+        let set = unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) };
+        debug_assert_eq!(set, 0, "it knows the database and the services");
+    }
+}
+
+/// Tells now and then that nothing can be sent, and once that it can again.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Tries in vain since it was last told.
+    failures: u64,
+    told: Option<Instant>,
+    /// It was told, and nothing was sent since.
+    lasting: bool,
+}
+
+impl Trouble {
+    fn note(&mut self, result: &Result<Response<Bytes>, SendError>, now: Instant) {
+        let refused = |response: &Response<Bytes>| !response.status().is_success();
+        match result {
+            Ok(response) if refused(response) => self.failed(None, Some(response.status()), now),
+            Ok(_) => self.succeeded(),
+            Err(error) => self.failed(Some(error), None, now),
+        }
+    }
+
+    fn failed(&mut self, error: Option<&SendError>, status: Option<StatusCode>, now: Instant) {
+        self.failures += 1;
+        let recent = |told: Instant| now.duration_since(told) < limits::TELEMETRY_TROUBLE;
+        if self.told.is_some_and(recent) {
+            return;
+        }
+        warn!(
+            error = error.map(|error| error as &dyn std::error::Error),
+            status = status.map(|status| status.as_u16()),
+            failures = self.failures,
+            "metrics cannot be sent"
+        );
+        self.told = Some(now);
+        self.lasting = true;
+        self.failures = 0;
+    }
+
+    fn succeeded(&mut self) {
+        if std::mem::take(&mut self.lasting) {
+            info!("metrics are sent again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_now_and_then() {
+        let mut trouble = Trouble::default();
+        let begin = Instant::now();
+        let refused = || {
+            let response = Response::builder().status(503).body(Bytes::new());
+            Ok(response.unwrap())
+        };
+        trouble.note(&refused(), begin);
+        assert!(
+            trouble.lasting && trouble.failures == 0,
+            "it is told at once"
+        );
+        trouble.note(&Err(SendError::Late), begin);
+        trouble.note(&refused(), begin + limits::TELEMETRY_TROUBLE / 2);
+        assert_eq!(trouble.failures, 2, "they are counted meanwhile");
+        trouble.note(&Ok(Response::default()), begin);
+        assert!(!trouble.lasting);
+        trouble.note(&refused(), begin);
+        assert!(!trouble.lasting, "coming and going is not told each time");
+        trouble.note(&refused(), begin + limits::TELEMETRY_TROUBLE);
+        assert!(trouble.lasting && trouble.failures == 0, "it is told again");
+    }
+}

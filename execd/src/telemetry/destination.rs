@@ -1,0 +1,219 @@
+//! Where metrics go, and what is said with them (contract: execd §1.2, §13).
+
+use std::{fs::File, io::Read, net::IpAddr, path::Path, time::Duration};
+
+use http::{Uri, uri::Scheme};
+
+use crate::limits;
+
+/// Address for metrics, taken as it is.
+const ENV_METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+/// Address for everything; the path for metrics is added.
+const ENV_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// Address of the machine, on which a collector may listen.
+const ENV_HOST_IP: &str = "HOST_IP";
+/// The same in a file that platforms put into containers.
+pub(super) const HOST_INFO: &str = "/etc/hostinfo";
+/// Milliseconds that one try to send may take.
+const ENV_TIMEOUTS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
+    "OTEL_EXPORTER_OTLP_TIMEOUT",
+];
+/// Where such a collector listens.
+const PORT: u16 = 4318;
+const PATH: &str = "v1/metrics";
+
+/// Where to send metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Destination {
+    pub(super) address: Uri,
+    /// For one try.
+    pub(super) timeout: Duration,
+}
+
+/// Why metrics cannot go where they are wanted. The address is not told: it may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DestinationError {
+    /// It is none.
+    #[error("{0} must be an address such as http://collector:4318")]
+    Address(&'static str),
+    /// It is one that needs TLS.
+    #[error("{0} must begin with http:// because execd speaks no TLS; a collector can forward")]
+    Tls(&'static str),
+}
+
+impl Destination {
+    /// The first of: the variables of OpenTelemetry, the address of the machine in a variable, and
+    /// that in a file. `None` when there is none of them.
+    pub(super) fn find(
+        variable: impl Fn(&str) -> Option<String>,
+        host_info: &Path,
+    ) -> Result<Option<Self>, DestinationError> {
+        let set = |name| variable(name).filter(|value| !value.trim().is_empty());
+        let address = if let Some(text) = set(ENV_METRICS_ENDPOINT) {
+            address(ENV_METRICS_ENDPOINT, text.trim())?
+        } else if let Some(text) = set(ENV_ENDPOINT) {
+            let base = text.trim().trim_end_matches('/');
+            address(ENV_ENDPOINT, &format!("{base}/{PATH}"))?
+        } else {
+            let told = set(ENV_HOST_IP).and_then(|text| text.trim().parse().ok());
+            match told.or_else(|| host_of(host_info)) {
+                Some(host) => of_host(host),
+                None => return Ok(None),
+            }
+        };
+        let timeout = ENV_TIMEOUTS
+            .iter()
+            .find_map(|name| set(name)?.trim().parse().ok());
+        Ok(Some(Self {
+            address,
+            timeout: timeout.map_or(limits::TELEMETRY_EXPORT, Duration::from_millis),
+        }))
+    }
+}
+
+fn address(variable: &'static str, text: &str) -> Result<Uri, DestinationError> {
+    let uri: Uri = text
+        .parse()
+        .map_err(|_| DestinationError::Address(variable))?;
+    match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => Ok(uri),
+        Some(scheme) if *scheme == Scheme::HTTPS => Err(DestinationError::Tls(variable)),
+        _ => Err(DestinationError::Address(variable)),
+    }
+}
+
+fn of_host(host: IpAddr) -> Uri {
+    let authority = std::net::SocketAddr::new(host, PORT);
+    let address = format!("http://{authority}/{PATH}");
+    address.parse().expect("an address and a path are a URI")
+}
+
+/// The first line that is an address.
+fn host_of(file: &Path) -> Option<IpAddr> {
+    let mut text = Vec::new();
+    let file = File::open(file).ok()?;
+    file.take(limits::HOST_INFO).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    text.lines().find_map(|line| line.trim().parse().ok())
+}
+
+/// Pairs of the form `k=v,k2=v2`. What has no name or no value is left out.
+pub(super) fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = text.split(',').filter_map(|entry| entry.split_once('='));
+    pairs
+        .map(|(name, value)| (name.trim(), value.trim()))
+        .filter(|(name, value)| !name.is_empty() && !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(set: &[(&str, &str)], info: &str) -> Result<Option<Destination>, DestinationError> {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("hostinfo");
+        std::fs::write(&path, info).unwrap();
+        let variable = |name: &str| {
+            let found = set.iter().find(|(given, _)| *given == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Destination::find(variable, &path)
+    }
+
+    fn address(set: &[(&str, &str)], info: &str) -> Option<String> {
+        let found = find(set, info).unwrap();
+        found.map(|found| found.address.to_string())
+    }
+
+    #[test]
+    fn the_first_that_is_set_wins() {
+        let metrics = (ENV_METRICS_ENDPOINT, "http://metrics:1/as/it/is");
+        let all = (ENV_ENDPOINT, " http://all:2/base/ ");
+        let host = (ENV_HOST_IP, "10.0.0.1");
+        let info = "# host\nname\n  fd00::1  \n10.0.0.2\n";
+        for (set, info, want) in [
+            (&[metrics, all, host][..], info, "http://metrics:1/as/it/is"),
+            (
+                &[(ENV_METRICS_ENDPOINT, "http://metrics:1")],
+                "",
+                "http://metrics:1/",
+            ),
+            (&[all, host], info, "http://all:2/base/v1/metrics"),
+            (&[(ENV_ENDPOINT, "http://all")], "", "http://all/v1/metrics"),
+            (
+                &[(ENV_ENDPOINT, " "), host],
+                info,
+                "http://10.0.0.1:4318/v1/metrics",
+            ),
+            (
+                &[(ENV_HOST_IP, "fe80::1")],
+                "",
+                "http://[fe80::1]:4318/v1/metrics",
+            ),
+            (
+                &[(ENV_HOST_IP, "node-7")],
+                info,
+                "http://[fd00::1]:4318/v1/metrics",
+            ),
+        ] {
+            assert_eq!(address(set, info).as_deref(), Some(want), "{set:?}");
+        }
+        for (set, info) in [
+            (&[][..], ""),
+            (
+                &[(ENV_METRICS_ENDPOINT, ""), (ENV_HOST_IP, "node-7")],
+                "node-7\n",
+            ),
+        ] {
+            assert_eq!(address(set, info), None, "{set:?}");
+        }
+        let nowhere = Destination::find(|_| None, Path::new("/nonexistent"));
+        assert_eq!(nowhere, Ok(None));
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_used_are_told_by_their_variable() {
+        let tls = find(&[(ENV_ENDPOINT, "https://me:hunter2@collector")], "");
+        assert_eq!(tls, Err(DestinationError::Tls(ENV_ENDPOINT)));
+        for bad in [
+            "collector:4318",
+            "grpc://collector",
+            "http://",
+            "a b",
+            "/v1",
+        ] {
+            let refused = find(
+                &[(ENV_METRICS_ENDPOINT, bad), (ENV_HOST_IP, "10.0.0.1")],
+                "",
+            );
+            let want = DestinationError::Address(ENV_METRICS_ENDPOINT);
+            assert_eq!(refused, Err(want), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_time_for_a_try() {
+        let timeout = |set: &[(&str, &str)]| {
+            let all = [&[(ENV_HOST_IP, "10.0.0.1")], set].concat();
+            find(&all, "").unwrap().unwrap().timeout
+        };
+        let [metrics, all] = ENV_TIMEOUTS;
+        assert_eq!(
+            timeout(&[(metrics, "7"), (all, "9")]),
+            Duration::from_millis(7)
+        );
+        assert_eq!(
+            timeout(&[(metrics, "soon"), (all, "9")]),
+            Duration::from_millis(9)
+        );
+        assert_eq!(timeout(&[]), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn pairs_without_name_or_value_are_left_out() {
+        let read: Vec<_> = pairs(" a = 1 ,b=x=y,,c,=d,e= ,f=é").collect();
+        assert_eq!(read, [("a", "1"), ("b", "x=y"), ("f", "é")]);
+        assert_eq!(pairs("").count(), 0);
+    }
+}

@@ -1,0 +1,203 @@
+//! What is recorded: names, units and attributes are those of the contract's table (execd §13).
+
+use std::{
+    sync::{Arc, Mutex, RwLock},
+    time::Duration,
+};
+
+use opentelemetry::{
+    KeyValue,
+    metrics::{Histogram, Meter as Recorder},
+};
+
+use super::{routes::Routes, system};
+use crate::{
+    metrics::Meter,
+    output::{End, Outcome},
+    process::Exit,
+};
+
+/// What runs. The last is ours (contract: execd A11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// `POST /command`.
+    Command,
+    /// A run in a shell session.
+    InSession,
+    /// A run in an isolated session.
+    Isolated,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Command => "run_command",
+            Self::InSession => "run_in_session",
+            Self::Isolated => "run_isolated",
+        }
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Instruments {
+    requests: Histogram<f64>,
+    executions: Histogram<f64>,
+    files: Histogram<f64>,
+    pub(super) shared: Shared,
+    pub(super) routes: Routes,
+}
+
+impl Instruments {
+    pub(super) fn new(to: &Recorder, shared: Vec<KeyValue>, meter: Arc<Meter>) -> Self {
+        let shared = Shared(Arc::new(RwLock::new(shared)));
+        observe(to, &shared, &meter);
+        let durations = |name| to.f64_histogram(name).with_unit("ms").build();
+        Self {
+            requests: durations("execd.http.request.duration"),
+            executions: durations("execd.execution.duration"),
+            files: durations("execd.filesystem.operations.duration"),
+            shared,
+            routes: Routes::default(),
+        }
+    }
+
+    pub(super) fn request(
+        &self,
+        method: &'static str,
+        route: Arc<str>,
+        status: u16,
+        took: Duration,
+    ) {
+        let own = [
+            KeyValue::new("http_method", method),
+            KeyValue::new("http_route", route),
+            KeyValue::new("http_status_code", i64::from(status)),
+        ];
+        self.requests.record(millis(took), &self.shared.with(own));
+    }
+
+    pub(super) fn execution(&self, operation: Operation, outcome: &Outcome) {
+        let succeeded = matches!(
+            outcome.end,
+            End::Exited {
+                exit: Exit::Code(0),
+                ..
+            }
+        );
+        let own = [
+            KeyValue::new("operation", operation.name()),
+            KeyValue::new("result", result(succeeded)),
+        ];
+        let took = millis(outcome.took);
+        self.executions.record(took, &self.shared.with(own));
+    }
+
+    pub(super) fn file(&self, operation: &'static str, succeeded: bool, took: Duration) {
+        let own = [
+            KeyValue::new("operation", operation),
+            KeyValue::new("result", result(succeeded)),
+        ];
+        self.files.record(millis(took), &self.shared.with(own));
+    }
+}
+
+fn result(succeeded: bool) -> &'static str {
+    match succeeded {
+        true => "success",
+        false => "failure",
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// Attributes of every data point. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Arc<RwLock<Vec<KeyValue>>>);
+
+impl Shared {
+    /// Replaces them.
+    pub(super) fn change(&self, to: impl FnOnce(&[KeyValue]) -> Vec<KeyValue>) {
+        let mut shared = self.0.write().expect("no holder of this lock panics");
+        *shared = to(&shared);
+    }
+
+    /// Attributes of a data point. Its own win over shared ones of the same name.
+    fn with<const N: usize>(&self, own: [KeyValue; N]) -> Vec<KeyValue> {
+        let shared = self.0.read().expect("no holder of this lock panics");
+        let mut all = Vec::with_capacity(N + shared.len());
+        let others = shared
+            .iter()
+            .filter(|pair| own.iter().all(|own| own.key != pair.key));
+        all.extend(others.cloned());
+        all.extend(own);
+        all
+    }
+}
+
+/// Sets up what is read when it is exported.
+fn observe(to: &Recorder, shared: &Shared, meter: &Arc<Meter>) {
+    let both = || (shared.clone(), Arc::clone(meter));
+
+    let (shared, meter) = both();
+    to.u64_observable_gauge("execd.system.process.count")
+        .with_callback(move |gauge| {
+            if let Some(count) = system::processes(meter.proc()) {
+                gauge.observe(count, &shared.with([]));
+            }
+        })
+        .build();
+
+    let (shared, meter) = both();
+    let since = Mutex::new(meter.count());
+    to.f64_observable_gauge("execd.system.cpu.usage")
+        .with_unit("%")
+        .with_callback(move |gauge| {
+            let mut since = since.lock().expect("no holder of this lock panics");
+            let (share, now) = meter.cpu_since(*since);
+            *since = now;
+            gauge.observe(share, &shared.with([]));
+        })
+        .build();
+
+    let (shared, meter) = both();
+    to.u64_observable_gauge("execd.system.memory.usage_bytes")
+        .with_unit("By")
+        .with_callback(move |gauge| {
+            if let Some(used) = meter.memory_used() {
+                gauge.observe(used, &shared.with([]));
+            }
+        })
+        .build();
+
+    let (shared, meter) = both();
+    to.u64_observable_counter("execd.system.network.io.bytes")
+        .with_unit("By")
+        .with_callback(move |counter| {
+            let Some(traffic) = system::traffic(meter.proc()) else {
+                return;
+            };
+            for (direction, bytes) in [("in", traffic.received), ("out", traffic.sent)] {
+                let own = [KeyValue::new("direction", direction)];
+                counter.observe(bytes, &shared.with(own));
+            }
+        })
+        .build();
+
+    let (shared, meter) = both();
+    to.u64_observable_gauge("execd.system.network.connections.active")
+        .with_callback(move |gauge| {
+            let proc = meter.proc();
+            let tcp = ("tcp", system::tcp_connections(proc));
+            let udp = ("udp", system::udp_sockets(proc));
+            for (protocol, count) in [tcp, udp] {
+                if let Some(count) = count {
+                    let own = [KeyValue::new("protocol", protocol)];
+                    gauge.observe(count, &shared.with(own));
+                }
+            }
+        })
+        .build();
+}

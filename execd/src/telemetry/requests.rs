@@ -1,0 +1,113 @@
+//! The time a request takes: until the last byte of its answer is handed over.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use axum::{
+    body::Body,
+    extract::{MatchedPath, Request},
+    response::Response,
+};
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use super::{Active, routes};
+
+/// One request under way. It is recorded when this is dropped, if there was an answer.
+#[derive(Debug)]
+pub(crate) struct Timing {
+    to: Arc<Active>,
+    began: Instant,
+    method: &'static str,
+    route: Arc<str>,
+    /// On files, if it is such a request.
+    operation: Option<&'static str>,
+    status: Option<StatusCode>,
+    broke_off: bool,
+}
+
+/// In the extensions of an answer: no route wanted the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unrouted;
+
+impl Timing {
+    pub(super) fn begin(to: Arc<Active>, request: &Request) -> Self {
+        let began = Instant::now();
+        let matched = request.extensions().get::<MatchedPath>();
+        let (method, path) = (request.method(), request.uri().path());
+        let templates = &to.instruments.routes;
+        Self {
+            began,
+            method: routes::method(method),
+            route: templates.template(matched.map(MatchedPath::as_str), method, path),
+            operation: routes::operation(method, path),
+            status: None,
+            broke_off: false,
+            to,
+        }
+    }
+
+    /// Goes along with the answer.
+    pub(crate) fn follow(mut self, response: Response) -> Response {
+        self.status = Some(response.status());
+        if response.extensions().get::<Unrouted>().is_some() {
+            self.route = self.to.instruments.routes.unknown();
+            self.operation = None;
+        }
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.operation = None;
+        }
+        if response.body().is_end_stream() {
+            return response;
+        }
+        response.map(|body| Body::new(Timed { body, timing: self }))
+    }
+}
+
+impl Drop for Timing {
+    fn drop(&mut self) {
+        let Some(status) = self.status else {
+            return;
+        };
+        let took = self.began.elapsed();
+        let to = &self.to.instruments;
+        if let Some(operation) = self.operation {
+            let succeeded = !self.broke_off && status.as_u16() < 400;
+            to.file(operation, succeeded, took);
+        }
+        to.request(self.method, Arc::clone(&self.route), status.as_u16(), took);
+    }
+}
+
+/// A body that is timed.
+struct Timed {
+    body: Body,
+    timing: Timing,
+}
+
+impl HttpBody for Timed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        self.timing.broke_off |= matches!(frame, Some(Err(_)));
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

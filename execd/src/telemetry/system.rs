@@ -1,0 +1,125 @@
+//! What the kernel tells of the sandbox besides processor and memory. Read from `/proc`, which is
+//! the container's own: its processes, its network.
+
+use std::{fs, path::Path};
+
+/// State of an established connection in the tables of TCP.
+const ESTABLISHED: &str = "01";
+
+/// Bytes that went through all network devices but the loopback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Traffic {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+/// Processes, all of them.
+pub(super) fn processes(proc: &Path) -> Option<u64> {
+    let entries = fs::read_dir(proc).ok()?.flatten();
+    let number = |name: &std::ffi::OsStr| {
+        let name = name.as_encoded_bytes();
+        name.iter().all(u8::is_ascii_digit)
+    };
+    Some(entries.filter(|entry| number(&entry.file_name())).count() as u64)
+}
+
+/// Bytes since the devices are there.
+pub(super) fn traffic(proc: &Path) -> Option<Traffic> {
+    let text = fs::read_to_string(proc.join("net/dev")).ok()?;
+    let mut all = Traffic::default();
+    for line in text.lines() {
+        // Two lines of headings have no colon.
+        let Some((device, counts)) = line.split_once(':') else {
+            continue;
+        };
+        if device.trim() == "lo" {
+            continue;
+        }
+        let mut counts = counts.split_ascii_whitespace().map(str::parse::<u64>);
+        all.received += counts.next()?.ok()?;
+        // Seven more of what was received stand in between.
+        all.sent += counts.nth(7)?.ok()?;
+    }
+    Some(all)
+}
+
+/// Established connections over TCP, of both versions of IP.
+pub(super) fn tcp_connections(proc: &Path) -> Option<u64> {
+    // number, own address, other address, state, …
+    sockets(proc, ["net/tcp", "net/tcp6"], |mut fields| {
+        fields.nth(3) == Some(ESTABLISHED)
+    })
+}
+
+/// Sockets of UDP, which knows no connections.
+pub(super) fn udp_sockets(proc: &Path) -> Option<u64> {
+    sockets(proc, ["net/udp", "net/udp6"], |_| true)
+}
+
+/// Counts in two tables, of which the second may be absent.
+fn sockets(
+    proc: &Path,
+    tables: [&str; 2],
+    counts: impl Fn(std::str::SplitAsciiWhitespace<'_>) -> bool,
+) -> Option<u64> {
+    let [first, second] = tables.map(|table| fs::read_to_string(proc.join(table)));
+    let count = |text: &str| {
+        let rows = text.lines().skip(1).map(str::split_ascii_whitespace);
+        rows.filter(|fields| counts(fields.clone())).count() as u64
+    };
+    Some(count(&first.ok()?) + second.map_or(0, |text| count(&text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEV: &str = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo: 1000       1    0    0    0     0          0         0     1000       1    0    0    0     0       0          0
+  eth0: 10       1    0    0    0     0          0         0     20       1    0    0    0     0       0          0
+  eth1:100       1    0    0    0     0          0         0     200       1    0    0    0     0       0          0
+";
+    const TCP: &str = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:AEE4 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
+   1: 0100007F:AEE4 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 2 1
+   2: 0100007F:C350 0100007F:AEE4 01 00000000:00000000 00:00000000 00000000     0        0 3 1
+";
+
+    #[test]
+    fn files_of_the_kernel() {
+        let place = tempfile::tempdir().unwrap();
+        let proc = place.path();
+        assert_eq!(traffic(proc), None);
+        assert_eq!((tcp_connections(proc), udp_sockets(proc)), (None, None));
+        for folder in ["1", "42", "net", "4x"] {
+            fs::create_dir(proc.join(folder)).unwrap();
+        }
+        assert_eq!(processes(proc), Some(2));
+        let write = |name: &str, text: &str| fs::write(proc.join("net").join(name), text).unwrap();
+        write("dev", DEV);
+        let want = Traffic {
+            received: 110,
+            sent: 220,
+        };
+        assert_eq!(traffic(proc), Some(want));
+        write("tcp", TCP);
+        assert_eq!(tcp_connections(proc), Some(2));
+        write("tcp6", TCP);
+        write("udp", TCP);
+        assert_eq!(
+            (tcp_connections(proc), udp_sockets(proc)),
+            (Some(4), Some(3))
+        );
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let proc = Path::new("/proc");
+        assert!(processes(proc).is_some_and(|count| count > 0));
+        assert!(traffic(proc).is_some());
+        assert!(tcp_connections(proc).is_some() && udp_sockets(proc).is_some());
+    }
+}
