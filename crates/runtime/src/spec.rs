@@ -32,6 +32,9 @@ pub struct CreateSpec {
     pub metadata: BTreeMap<String, String>,
     /// Extensions to keep, without their prefix.
     pub extensions: BTreeMap<String, String>,
+    /// Whether its execd shall be able to isolate sessions, which weakens what holds the sandbox
+    /// itself (contract: execd A9.1). Not kept: it shows in nothing but the container's settings.
+    pub isolation: bool,
     /// Seconds that a proxied request adds to the expiry.
     pub renew_extend_seconds: Option<u32>,
     /// When it shall be removed; `None` means a client deletes it.

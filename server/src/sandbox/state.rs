@@ -157,6 +157,7 @@ pub(crate) mod tests {
             resources: BTreeMap::new(),
             metadata: BTreeMap::new(),
             extensions: BTreeMap::new(),
+            isolation: false,
             renew_extend_seconds: None,
             expires_at: None,
             created_at: at(10),

@@ -9,6 +9,12 @@ use secrecy::ExposeSecret;
 use super::{DockerConfig, execd_volume, labels, network::SandboxNetwork};
 use crate::{CreateSpec, EXECD_PORT, HTTP_PORT, Ports};
 
+/// Where execd keeps what isolated sessions write. The container's own layer will not do: the kernel
+/// lays no overlay with another one as its upper directory.
+const ISOLATION_UPPERS: &str = "/var/lib/execd/isolation";
+/// Namespaces and mounts take it.
+const ISOLATION_CAPABILITY: &str = "SYS_ADMIN";
+
 /// Builds the engine's request for a sandbox.
 pub(super) fn body(
     spec: &CreateSpec,
@@ -33,7 +39,7 @@ pub(super) fn body(
         .collect();
     let mut binds = config.sandbox_binds.clone();
     binds.push(execd_bind);
-    let host_config = HostConfig {
+    let mut host_config = HostConfig {
         network_mode: Some(network.name().to_owned()),
         port_bindings: Some(bindings),
         binds: Some(binds),
@@ -46,6 +52,9 @@ pub(super) fn body(
         runtime: config.oci_runtime.clone(),
         ..HostConfig::default()
     };
+    if spec.isolation {
+        allow_isolation(&mut host_config);
+    }
     // The container's log is the entry point's; of execd it carries only what went wrong.
     let init = [execd_volume::EXECD, "init", "--log-level", "4", "--"]
         .map(str::to_owned)
@@ -80,6 +89,33 @@ fn security_options(config: &DockerConfig) -> Vec<String> {
             .map(|name| format!("seccomp={name}")),
     );
     options
+}
+
+/// Lets execd isolate sessions (contract: lifecycle §A8, execd A9.1). `no-new-privileges` stays:
+/// nothing that isolates has to gain a right.
+fn allow_isolation(host: &mut HostConfig) {
+    // Engines let the addition win over the drop, or refuse the two together.
+    if let Some(dropped) = &mut host.cap_drop {
+        dropped.retain(|name| !is_isolation_capability(name));
+    }
+    host.cap_add = Some(vec![ISOLATION_CAPABILITY.to_owned()]);
+    let options = host.security_opt.get_or_insert_default();
+    options.retain(|option| !option.starts_with("apparmor=") && !option.starts_with("seccomp="));
+    options.extend(["apparmor=unconfined", "seccomp=unconfined"].map(str::to_owned));
+    host.tmpfs = Some(HashMap::from([(
+        ISOLATION_UPPERS.to_owned(),
+        String::new(),
+    )]));
+    // Absent would mean the engine's own. The kernel shows a new `/proc` in full or, within a user
+    // namespace, not at all.
+    host.masked_paths = Some(Vec::new());
+    host.readonly_paths = Some(Vec::new());
+}
+
+/// Whether a configured name means the capability: prefix and case do not matter to engines.
+fn is_isolation_capability(name: &str) -> bool {
+    let name = name.trim().to_ascii_uppercase();
+    name.strip_prefix("CAP_").unwrap_or(&name) == ISOLATION_CAPABILITY
 }
 
 fn gpu_request(count: GpuCount) -> Vec<DeviceRequest> {
@@ -131,7 +167,124 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
 
 #[cfg(test)]
 mod tests {
+    use std::{net::Ipv4Addr, time::Duration};
+
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::docker::NetworkMode;
+
+    fn config() -> DockerConfig {
+        DockerConfig {
+            instance: "us".into(),
+            execd: "/execd".into(),
+            network: NetworkMode::Bridge,
+            api_timeout: Duration::from_secs(1),
+            drop_capabilities: ["NET_ADMIN", "SYS_ADMIN", "cap_sys_admin", "SYS_PTRACE"]
+                .map(str::to_owned)
+                .to_vec(),
+            apparmor_profile: Some("ours".into()),
+            seccomp_profile: Some("/etc/ours.json".into()),
+            no_new_privileges: true,
+            pids_limit: 256,
+            port_min: 40000,
+            port_max: 60000,
+            publish_host: Ipv4Addr::LOCALHOST,
+            sandbox_env: BTreeMap::new(),
+            sandbox_binds: Vec::new(),
+            oci_runtime: None,
+        }
+    }
+
+    /// What is sent to the engine.
+    fn sent(spec: &CreateSpec, config: &DockerConfig) -> Value {
+        let network = SandboxNetwork::new(config.network.clone());
+        let body = body(
+            spec,
+            config,
+            &network,
+            "execd:/x:ro".into(),
+            Ports::default(),
+        );
+        serde_json::to_value(body).unwrap()
+    }
+
+    fn isolating() -> CreateSpec {
+        CreateSpec {
+            isolation: true,
+            ..labels::tests::spec()
+        }
+    }
+
+    #[test]
+    fn a_sandbox_gets_no_more_than_is_configured() {
+        let host = &sent(&labels::tests::spec(), &config())["HostConfig"];
+        assert_eq!(
+            host["CapDrop"],
+            json!(["NET_ADMIN", "SYS_ADMIN", "cap_sys_admin", "SYS_PTRACE"])
+        );
+        let options = [
+            "no-new-privileges=true",
+            "apparmor=ours",
+            "seccomp=/etc/ours.json",
+        ];
+        assert_eq!(host["SecurityOpt"], json!(options));
+        for absent in ["CapAdd", "Tmpfs", "MaskedPaths", "ReadonlyPaths"] {
+            assert!(host.get(absent).is_none(), "{absent}: {host}");
+        }
+    }
+
+    #[test]
+    fn isolation_adds_what_it_takes_and_keeps_the_rest() {
+        let without = sent(&labels::tests::spec(), &config());
+        let with = sent(&isolating(), &config());
+        let host = &with["HostConfig"];
+        assert_eq!(host["CapAdd"], json!(["SYS_ADMIN"]));
+        assert_eq!(host["CapDrop"], json!(["NET_ADMIN", "SYS_PTRACE"]));
+        let options = [
+            "no-new-privileges=true",
+            "apparmor=unconfined",
+            "seccomp=unconfined",
+        ];
+        assert_eq!(host["SecurityOpt"], json!(options));
+        assert_eq!(host["Tmpfs"], json!({"/var/lib/execd/isolation": ""}));
+        // Not absent: that would be the engine's defaults.
+        assert_eq!(host["MaskedPaths"], json!([]));
+        assert_eq!(host["ReadonlyPaths"], json!([]));
+        let rest = |body: &Value| {
+            let mut body = body.clone();
+            let host = body["HostConfig"].as_object_mut().unwrap();
+            for changed in [
+                "CapAdd",
+                "CapDrop",
+                "SecurityOpt",
+                "Tmpfs",
+                "MaskedPaths",
+                "ReadonlyPaths",
+            ] {
+                host.remove(changed);
+            }
+            body
+        };
+        assert_eq!(rest(&with), rest(&without), "labels and all else");
+    }
+
+    #[test]
+    fn isolation_works_where_nothing_is_configured() {
+        let bare = DockerConfig {
+            drop_capabilities: Vec::new(),
+            apparmor_profile: None,
+            seccomp_profile: None,
+            no_new_privileges: false,
+            ..config()
+        };
+        let host = &sent(&isolating(), &bare)["HostConfig"];
+        assert_eq!(
+            host["SecurityOpt"],
+            json!(["apparmor=unconfined", "seccomp=unconfined"])
+        );
+        assert_eq!(host["CapAdd"], json!(["SYS_ADMIN"]));
+    }
 
     #[test]
     fn one_word_with_spaces_is_split_like_a_shell_does() {

@@ -34,6 +34,13 @@ impl DockerRuntime {
     ) -> Result<Observed, RuntimeError> {
         let _under_way = self.creating.enter(&spec.id);
         self.network.ensure(self.docker()?).await?;
+        if spec.isolation {
+            warn!(
+                sandbox = %spec.id,
+                "made for isolated sessions: the container gets SYS_ADMIN, and neither AppArmor, \
+                 seccomp nor masked paths"
+            );
+        }
         let staged = Staged {
             progress,
             image_seen: Arc::default(),

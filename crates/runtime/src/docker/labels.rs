@@ -232,6 +232,7 @@ pub(super) mod tests {
             resources: BTreeMap::from([("cpu".into(), "1".into())]),
             metadata: BTreeMap::from([("team".into(), "core".into())]),
             extensions: BTreeMap::from([("x".into(), "1".into())]),
+            isolation: false,
             renew_extend_seconds: Some(300),
             expires_at: WireTime::from_unix_us(1_935_396_000_123_456),
             created_at: WireTime::from_unix_us(1_935_390_000_000_001).unwrap(),

@@ -18,6 +18,9 @@ const RENEW_EXTEND: &str = "access.renew.extend.seconds";
 /// Fewest and most seconds that an access may add.
 const RENEW_RANGE: std::ops::RangeInclusive<u32> = 300..=86_400;
 const POOL_REF: &str = "poolRef";
+const ISOLATION: &str = "bootstrap.execd.isolation";
+/// The only value of [`ISOLATION`].
+const ISOLATION_ON: &str = "enable";
 const ECHOED_PREFIX: &str = "opensandbox.extensions.";
 /// Least CPU time that the kernel accepts, in billionths of a core: 1 ms of each 100 ms.
 const CPU_MIN: i64 = 10_000_000;
@@ -27,6 +30,7 @@ const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
 
 pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Error> {
     let renew_extend_seconds = renew_extension(&request.extensions)?;
+    let isolation = isolation(&request.extensions)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     if let Some(snapshot) = given(&request.snapshot_id) {
         return Err(Error::NoSnapshot(snapshot));
@@ -96,6 +100,7 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         resources,
         metadata: request.metadata,
         extensions: echoed(request.extensions),
+        isolation,
         renew_extend_seconds,
         expires_at,
         created_at,
@@ -117,6 +122,19 @@ fn renew_extension(extensions: &BTreeMap<String, String>) -> Result<Option<u32>,
         Error::rule(format!("extensions.{RENEW_EXTEND}"), rule)
     };
     seconds.ok_or_else(rule).map(Some)
+}
+
+/// Whether isolated sessions are asked for. Passing over another value would make a sandbox without
+/// what was meant, which shows only when the first session is refused.
+fn isolation(extensions: &BTreeMap<String, String>) -> Result<bool, Error> {
+    match extensions.get(ISOLATION).map(String::as_str) {
+        None => Ok(false),
+        Some(ISOLATION_ON) => Ok(true),
+        Some(_) => Err(Error::rule(
+            format!("extensions.{ISOLATION}"),
+            format!("must be {ISOLATION_ON} or left out"),
+        )),
+    }
 }
 
 fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Error> {
@@ -182,7 +200,7 @@ fn reference(image: &str) -> Result<String, Error> {
 
 /// Whether an extension means something here; any other is accepted and passed over.
 pub(super) fn reads_extension(key: &str) -> bool {
-    matches!(key, RENEW_EXTEND | POOL_REF) || echoed_suffix(key).is_some()
+    matches!(key, RENEW_EXTEND | POOL_REF | ISOLATION) || echoed_suffix(key).is_some()
 }
 
 fn echoed_suffix(key: &str) -> Option<&str> {

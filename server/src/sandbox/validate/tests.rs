@@ -54,6 +54,15 @@ fn a_good_request_becomes_a_spec() {
 }
 
 #[test]
+fn isolated_sessions_are_asked_for_and_not_kept() {
+    let asked = json!({"bootstrap.execd.isolation": "enable", "opensandbox.extensions.a": "1"});
+    let spec = request(&with("/extensions", asked), &RULES).unwrap();
+    assert!(spec.isolation);
+    assert_eq!(spec.extensions.into_keys().collect::<Vec<_>>(), ["a"]);
+    assert!(!request(&good(), &RULES).unwrap().isolation);
+}
+
+#[test]
 fn the_worst_case_for_parsers_is_accepted() {
     let body = json!({"image":{"uri":"debian:12","auth":null},"snapshotId":null,"timeout":"600",
         "resource_limits":{"cpu":"1","memory":"2Gi"},"env":{},"metadata":{"tag":"t1"},
@@ -255,6 +264,16 @@ fn rules_about_sandboxes_come_with_their_field() {
             "/extensions",
             json!({"access.renew.extend.seconds": "299"}),
             "between 300 and 86400",
+        ),
+        (
+            "/extensions",
+            json!({"bootstrap.execd.isolation": "Enable"}),
+            "extensions.bootstrap.execd.isolation: must be enable",
+        ),
+        (
+            "/extensions",
+            json!({"bootstrap.execd.isolation": ""}),
+            "extensions.bootstrap.execd.isolation: must be enable",
         ),
         ("/extensions", json!({"poolRef": "p"}), "poolRef"),
         ("/lifecycle", json!({}), "lifecycle"),

@@ -88,7 +88,8 @@ mod tests {
             "networkPolicy": {"egress": [{"action": "allow", "target": "a", "port": 1}]},
             "extensions": {
                 "access.renew.extend.seconds": "300", "poolRef": "", "opensandbox.extensions.a": "1",
-                "opensandbox.extension.a": "1",
+                "opensandbox.extension.a": "1", "bootstrap.execd.isolation": "enable",
+                "bootstrap.execd.isolated": "enable",
             },
         });
         let mut names = members(&body);
@@ -96,6 +97,7 @@ mod tests {
         assert_eq!(
             names,
             [
+                "extensions.bootstrap.execd.isolated",
                 "extensions.opensandbox.extension.a",
                 "image.pullPolicy",
                 "networkPolicy.egress.0.port",
