@@ -15,10 +15,13 @@ export const connection = (settings = {}) => ({
   ...settings,
 });
 
-/** Runs `tests` once per route, with a function that gives the route's sandbox. */
-export function onEveryRoute(describe, before, after, tests) {
+/**
+ * Runs `tests` once per route, with a function that gives the route's sandbox. `settings` are
+ * further ones of its create; `about` is told with the route.
+ */
+export function onEveryRoute(describe, before, after, tests, settings = {}, about = "") {
   for (const useServerProxy of [false, true]) {
-    describe(useServerProxy ? "through the server" : "direct", () => {
+    describe(`${about}${useServerProxy ? "through the server" : "direct"}`, () => {
       let box;
       before(async () => {
         box = await Sandbox.create({
@@ -27,6 +30,7 @@ export function onEveryRoute(describe, before, after, tests) {
           timeoutSeconds: 600,
           metadata: { suite: "js" },
           connectionConfig: connection({ useServerProxy }),
+          ...settings,
         });
       });
       after(async () => {

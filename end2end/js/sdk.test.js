@@ -1,4 +1,5 @@
-// The official JavaScript SDK against the server: commands, sessions, files, metrics, lifecycle.
+// The official JavaScript SDK against the server: commands, sessions, isolated sessions, files,
+// metrics, lifecycle.
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -6,6 +7,7 @@ import { after, before, describe, test } from "node:test";
 import { SandboxApiException, SandboxManager } from "@alibaba-group/opensandbox";
 
 import { connection, onEveryRoute, texts } from "./sandbox.js";
+import "./isolated.js";
 
 onEveryRoute(describe, before, after, (box) => {
   test("output arrives by lines, with the exit code", async () => {

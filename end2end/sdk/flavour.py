@@ -1,9 +1,10 @@
 """One way to write a test for both faces of the SDK: blocking and asyncio."""
 
 import asyncio
+import contextlib
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from opensandbox import Sandbox, SandboxManager, SandboxManagerSync, SandboxSync
@@ -100,9 +101,22 @@ class Awaited:
         result = method(*arguments, **settings)
         if inspect.isawaitable(result):
             result = self._flavour.run(result)
+        elif hasattr(result, "__aenter__"):
+            return self._entered(result)
         if hasattr(result, "__aiter__"):
             return self._drain(result)
         return self._wrap(result)
+
+    @contextlib.contextmanager
+    def _entered(self, manager: Any) -> Iterator[Any]:
+        value = self._flavour.run(manager.__aenter__())
+        try:
+            yield self._wrap(value)
+        except BaseException as error:
+            if not self._flavour.run(manager.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            self._flavour.run(manager.__aexit__(None, None, None))
 
     def _drain(self, stream: Any) -> Any:
         iterator = stream.__aiter__()
