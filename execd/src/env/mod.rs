@@ -40,6 +40,7 @@ const NEVER_INHERITED: &[&str] = &[
     cli::ENV_ACCESS_TOKEN,
     "OPENSANDBOX_LIFECYCLE",
     "EXECD_LIFECYCLE_CONFIG",
+    runtime_init::ENV_RUNTIME_INIT,
 ];
 
 /// Whether a variable configures the daemon, so that nobody else may set it for everybody.
@@ -152,6 +153,13 @@ impl Environment {
         self.own().without(NEVER_INHERITED)
     }
 
+    /// What programs get that keep rights which the user's processes lack: nothing of the environment
+    /// file, since whoever writes there would choose what is started with these rights.
+    #[must_use]
+    pub fn for_trusted(&self) -> Variables {
+        self.own().without(CONFIGURATION)
+    }
+
     /// What the user's processes get: the daemon's own variables without its configuration,
     /// overlaid with the environment file as it is now.
     #[must_use]
@@ -243,5 +251,8 @@ mod tests {
         let user = environment.for_user();
         assert_eq!(user.text("A").as_deref(), Some("2"));
         assert_eq!(user.text("B").as_deref(), Some("/root/x"));
+        let trusted = environment.for_trusted();
+        assert_eq!(trusted.text("A").as_deref(), Some("0"));
+        assert_eq!(trusted.get("B"), None);
     }
 }

@@ -2,8 +2,8 @@
 //! docs/adr/0006-hardening-between-fork-and-exec.md says why it is built like this).
 //!
 //! ```text
-//!  daemon ──fork──▶ capabilities ─▶ no_new_privs ─▶ identity ─▶ files ─▶ system calls ──exec──▶ program
-//!                   └─────────── in the child, with what was prepared before ────────┘
+//!  fork ─▶ bounding set ─▶ no_new_privs ─▶ identity ─▶ other sets ─▶ files ─▶ system calls ─▶ exec
+//!          └──────────────── in the child, with what was prepared before ─────────────┘
 //! ```
 //!
 //! Commands, shell sessions, terminals and the entry point stand on this floor. What the daemon does
@@ -132,6 +132,11 @@ impl Floor {
         let (steps, layers) = steps.reduced(tried, landlock);
         info!(?layers, "hardening is on");
         Self { layers, steps }
+    }
+
+    /// Whether the user's processes have fewer rights than the daemon.
+    pub(crate) fn is_in_force(&self) -> bool {
+        self.steps.is_some()
     }
 
     /// The state of each layer.

@@ -141,12 +141,16 @@ impl Hooks {
     }
 }
 
-/// Starts the program of a hook with the user's variables, in a group of its own. Its output goes
-/// where the daemon's goes. Hooks set the sandbox up, so they are not hardened.
+/// Starts the program of a hook, in a group of its own. Its output goes where the daemon's goes.
+/// Hooks set the sandbox up, so they are not hardened. They get the user's variables, unless the
+/// user's processes have fewer rights than they.
 fn start(app: &App, argv: &[String]) -> io::Result<Process> {
     use std::{os::unix::process::CommandExt, process::Stdio};
 
-    let variables = app.environment.for_user();
+    let variables = match app.processes.floor().is_in_force() {
+        true => app.environment.for_trusted(),
+        false => app.environment.for_user(),
+    };
     let cwd = std::env::current_dir().ok();
     let argv = argv.iter().map(Into::into).collect();
     let program = Program::direct(argv, &variables, cwd.as_deref())?;

@@ -436,6 +436,36 @@ async fn an_audit_that_cannot_be_had_is_told() {
 }
 
 #[tokio::test]
+async fn what_commands_may_write_does_not_choose_what_hooks_start() {
+    let marker = place();
+    let at = |name: &str| marker.path().join(name);
+    fs::create_dir(at("bin")).unwrap();
+    let (foreign, told) = (at("bin/sh"), at("told"));
+    let text = format!("#!/bin/sh\necho foreign > {}\n", told.display());
+    fs::write(&foreign, text).unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
+    // As a command of an earlier run may have left it.
+    let variables = format!("PATH={}\nFROM_FILE=seen\n", at("bin").display());
+    fs::write(at(".env"), variables).unwrap();
+    let text = format!("echo \"own$FROM_FILE\" > {}", told.display());
+    let hooks = json!({ "preStart": { "command": ["sh", "-c", text] } });
+    let hardened = Hardened::start(ON, &["--port", "0"], |command| {
+        command
+            .env("EXECD_ENVS", at(".env"))
+            .env("OPENSANDBOX_LIFECYCLE", hooks.to_string())
+            .env("EXECD_LIFECYCLE_CONFIG", at("hooks.toml"));
+    });
+    let told = eventually("the hook ran", async || {
+        let text = fs::read_to_string(&told).ok()?;
+        text.ends_with('\n').then_some(text)
+    });
+    assert_eq!(told.await, "own\n");
+    let request = json!({ "argv": ["/bin/sh", "-c", "echo $FROM_FILE"] });
+    let told = hardened.run(request).await;
+    assert_eq!(texts(&told, EventKind::Stdout), ["seen"], "for commands it counts");
+}
+
+#[tokio::test]
 async fn hooks_and_files_as_somebody_else_keep_their_rights() {
     let marker = place();
     let status = marker.path().join("hook");
