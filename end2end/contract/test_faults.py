@@ -40,13 +40,13 @@ def test_a_daemon_that_was_killed_is_told_and_nobody_hangs(api):
         with httpx.stream(
             "POST",
             f"http://{endpoint['endpoint']}/command",
-            json={"command": "echo on; sleep 1000"},
+            json={"command": "echo started; sleep 1000"},
             headers=endpoint["headers"],
             timeout=PATIENCE,
         ) as reply:
             lines = reply.iter_lines()
-            while "on" not in next(lines):
-                pass
+            events = (json.loads(line) for line in lines if line)
+            assert any((event["type"], event.get("text")) == ("stdout", "started") for event in events)
             # Its own init cannot be killed from within; memory that runs out does it, and so does this.
             _kill(box.id)
             try:

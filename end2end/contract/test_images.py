@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from conftest import PATIENCE, Box
 from waiting import wait_until
@@ -97,12 +99,24 @@ def test_without_a_shell_programs_run_and_shell_commands_say_why_not(shellless):
     last = events(shellless.execd("POST", "/command", json={"command": "echo hello"}))[-1]
     assert last["type"] == "error"
     assert "sh" in last["error"]["evalue"]
+
+
+def test_without_a_shell_a_terminal_says_why_it_does_not_start(shellless):
+    """A session is only made; its shell starts with the first client, who is told."""
     made = shellless.execd("POST", "/pty", json={})
-    if made.status_code == 201:
-        reply = shellless.execd("GET", "/ping")
-        assert reply.status_code == 200
-    else:
-        assert "sh" in made.json()["message"]
+    assert made.status_code == 201
+    session = made.json()["session_id"]
+    endpoint = shellless.endpoint(44772)
+    url = f"ws://{endpoint['endpoint']}/pty/{session}/ws"
+    with connect(url, additional_headers=endpoint["headers"], open_timeout=PATIENCE) as socket:
+        told = json.loads(socket.recv(PATIENCE))
+        assert (told["type"], told["code"]) == ("error", "START_FAILED")
+        assert "neither bash nor sh" in told["error"]
+        with pytest.raises(ConnectionClosed) as ended:
+            socket.recv(PATIENCE)
+    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1011, "START_FAILED")
+    assert shellless.execd("GET", f"/pty/{session}").json()["running"] is False
+    assert shellless.execd("DELETE", f"/pty/{session}").status_code == 200
 
 
 @contextlib.contextmanager
