@@ -47,6 +47,14 @@ pub const JOURNALS_PART: u64 = 8;
 /// Events of one command that every client has seen, for those that come again: more than what the
 /// sockets and proxies on the way to a client hold when its connection breaks.
 pub const REPLAY: u64 = 64 << 20;
+/// And no more than this part (one in so many) of what the filesystem has to spare.
+pub const REPLAY_PART: u64 = 16;
+/// Events of all runs on disk; beyond it less is kept for those that come again.
+pub const JOURNALS_ON_DISK: u64 = 1 << 30;
+/// Namely this of each.
+pub const REPLAY_SHORT: u64 = 512 << 10;
+/// After the disk refused output it is asked again.
+pub const DISK_FULL: Duration = Duration::from_secs(1);
 /// Between two places of a journal where a client that comes again can begin.
 pub const JOURNAL_MARK: u64 = 256 << 10;
 /// Old events are freed on disk in such pieces.
@@ -68,6 +76,8 @@ pub const FINISHED_OUTPUT: u64 = 8 << 30;
 pub const FINISHED_FILES: usize = 256;
 /// Bytes of a stream handed to the connection at once.
 pub const STREAM_WRITE: usize = 256 << 10;
+/// Output that is made into events at once.
+pub const WRITE_SLICE: usize = 4 << 10;
 /// A line up to this length is one event; a longer one is cut.
 pub const LINE: usize = 64 << 20;
 /// Unfinished lines of all streams together; beyond it they are cut early.
@@ -111,6 +121,12 @@ pub const ENTRYPOINT_GRACE: Duration = Duration::from_secs(7);
 pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Streams and connections get this long to end after the last process did.
 pub const DRAIN: Duration = Duration::from_millis(500);
+/// Body of `POST /internal/init`, of which one is read at a time: nobody who sends it need have a token.
+pub const ORDER: usize = 1 << 20;
+/// How long it may take to come, since others wait for their turn.
+pub const ORDER_READ: Duration = Duration::from_secs(10);
+/// What measurements are told with besides.
+pub const ATTRIBUTES: usize = 64;
 /// The environment file is read up to this size: a runaway file must not take the daemon's memory.
 pub const ENV_FILE: u64 = 4 << 20;
 /// The environment that a start script leaves: above what the kernel passes to a program.

@@ -9,6 +9,7 @@ use osb_execd::{
     daemon::{self, DaemonError},
     env::report,
     file_worker, isolated, limits, log,
+    process::heed_interrupts,
 };
 use osb_service::build_info::BuildInfo;
 use tracing::{error, warn};
@@ -59,6 +60,7 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     // The token lies in our memory and environment; nobody in the sandbox may look there.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
+    heed_interrupts().context("cannot set what signals do")?;
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());
     let is_seen = outputs.is_on_stderr();
     // Dropped last, so that the last lines are written.
@@ -86,7 +88,11 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
             error!(error = &failure as &dyn std::error::Error, "execd failed");
             let code = ExitCode::from(failure.exit_code());
             // Whoever looks for the reason where it usually is shall find it once.
-            if is_seen { Ok(code) } else { Err(failure.into()) }
+            if is_seen {
+                Ok(code)
+            } else {
+                Err(failure.into())
+            }
         }
     }
 }

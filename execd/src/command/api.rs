@@ -34,16 +34,16 @@ use crate::{
 pub(crate) async fn start(State(app): State<App>, request: Request) -> ApiResult<Response> {
     let key = once::key(request.headers())?;
     let body = json::bytes(request.into_body()).await?;
-    let run = |not_started| {
-        let request: RunCommand = json::object(&body)?;
-        run::start(&app, Plan::new(request, &app)?, not_started)
-    };
+    let plan = || Plan::new(json::object::<RunCommand>(&body)?, &app);
     let reader = match key {
-        None => run(NotStarted::Forget)?.reader,
+        None => run::start(&app, plan()?, NotStarted::Forget)?.reader,
         Some(key) => {
-            let start = || run(NotStarted::Keep).map(|run| (run.id, run.reader));
+            let start = |plan| {
+                let run = run::start(&app, plan, NotStarted::Keep)?;
+                Ok((run.id, run.reader))
+            };
             let join = |id: &str| reader(app.commands.get(id).as_deref(), id, 0);
-            app.commands.keys().once(key, &body, start, join)?
+            app.commands.keys().once(key, &body, plan, start, join)?
         }
     };
     Ok(response(reader))
@@ -142,8 +142,8 @@ fn log_of(record: Option<&Record>, id: &str) -> ApiResult<Arc<Log>> {
         return Err(ApiError::invalid(message));
     }
     record.output().log.ok_or_else(|| {
-        let message = format!("the output of command {id} is no longer kept");
-        ApiError::new(StatusCode::GONE, code::INVALID_REQUEST_BODY, message)
+        // The only refusal that clients of this route know (contract: execd §5.7).
+        ApiError::invalid(format!("the output of command {id} is no longer kept"))
     })
 }
 

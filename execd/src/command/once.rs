@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Mutex,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -55,42 +55,60 @@ pub(super) fn key(headers: &HeaderMap) -> ApiResult<Option<String>> {
 }
 
 impl Keys {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whatever panicked while it held this, the map is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts a run with `start`, which gives its id, unless the key has one already: that is
-    /// joined. Two requests at once wait for each other.
+    /// joined. Two requests at once wait for each other's start, but not for what `plan` does
+    /// before it.
     ///
     /// # Errors
-    /// 422 when the body is not the one that the key came with first, and those of both functions;
+    /// 422 when the body is not the one that the key came with first, and those of the functions;
     /// a key whose start failed is free again.
-    pub(super) fn once<T>(
+    pub(super) fn once<P, T>(
         &self,
         key: String,
         body: &[u8],
-        start: impl FnOnce() -> ApiResult<(String, T)>,
+        plan: impl FnOnce() -> ApiResult<P>,
+        start: impl FnOnce(P) -> ApiResult<(String, T)>,
         join: impl FnOnce(&str) -> ApiResult<T>,
     ) -> ApiResult<T> {
         let mut hasher = DefaultHasher::new();
         body.hash(&mut hasher);
         let fingerprint = hasher.finish();
-        let mut state = self.state.lock().expect("no holder of this lock panics");
-        state.expire();
-        match state.runs.get(&key) {
+        let known = self.state().find(&key, fingerprint)?;
+        if let Some(id) = known {
+            return join(&id);
+        }
+        let plan = plan()?;
+        let mut state = self.state();
+        if let Some(id) = state.find(&key, fingerprint)? {
+            drop(state);
+            return join(&id);
+        }
+        let (id, run) = start(plan)?;
+        state.order.push_back((Instant::now(), key.clone()));
+        state.runs.insert(key, First { fingerprint, id });
+        Ok(run)
+    }
+}
+
+impl State {
+    /// The run of a key.
+    fn find(&mut self, key: &str, fingerprint: u64) -> ApiResult<Option<String>> {
+        self.expire();
+        match self.runs.get(key) {
             Some(first) if first.fingerprint != fingerprint => Err(ApiError::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 code::INVALID_REQUEST_BODY,
                 "Idempotency-Key was used for another request",
             )),
-            Some(first) => join(&first.id),
-            None => {
-                let (id, run) = start()?;
-                state.order.push_back((Instant::now(), key.clone()));
-                state.runs.insert(key, First { fingerprint, id });
-                Ok(run)
-            }
+            first => Ok(first.map(|first| first.id.clone())),
         }
     }
-}
 
-impl State {
     fn expire(&mut self) {
         while self.order.front().is_some_and(|(at, _)| {
             at.elapsed() >= limits::IDEMPOTENCY || self.order.len() > limits::IDEMPOTENCY_KEYS
@@ -127,18 +145,30 @@ mod tests {
     #[test]
     fn a_key_starts_one_run() {
         let keys = Keys::default();
-        let never = || panic!("a second run");
-        let start = |id: &'static str| move || Ok((id.to_owned(), id.to_owned()));
+        let never = |()| panic!("a second run");
+        let plan = || Ok(());
+        let start = |id: &'static str| move |()| Ok((id.to_owned(), id.to_owned()));
         let join = |id: &str| Ok(format!("again {id}"));
-        let once = |key: &str, id| keys.once(key.to_owned(), b"x", start(id), join).unwrap();
+        let once = |key: &str, id| {
+            keys.once(key.to_owned(), b"x", plan, start(id), join)
+                .unwrap()
+        };
         assert_eq!(once("k", "1"), "1");
         assert_eq!(once("l", "2"), "2");
-        let again = keys.once("k".to_owned(), b"x", never, join);
+        let again = keys.once(
+            "k".to_owned(),
+            b"x",
+            || panic!("a second plan"),
+            never,
+            join,
+        );
         assert_eq!(again.unwrap(), "again 1");
-        let other = keys.once("k".to_owned(), b"y", never, join).unwrap_err();
+        let other = keys
+            .once("k".to_owned(), b"y", plan, never, join)
+            .unwrap_err();
         assert_eq!(other.status(), 422);
-        let fails = || Err(ApiError::invalid("no"));
-        assert!(keys.once("m".to_owned(), b"x", fails, join).is_err());
+        let fails = |()| Err(ApiError::invalid("no"));
+        assert!(keys.once("m".to_owned(), b"x", plan, fails, join).is_err());
         assert_eq!(once("m", "3"), "3");
     }
 
@@ -146,11 +176,10 @@ mod tests {
     fn the_oldest_keys_make_room() {
         let keys = Keys::default();
         for index in 0..limits::IDEMPOTENCY_KEYS + 2 {
-            let start = || Ok((String::new(), true));
-            assert!(
-                keys.once(index.to_string(), b"", start, |_| Ok(false))
-                    .unwrap()
-            );
+            let key = index.to_string();
+            let start = |()| Ok((String::new(), true));
+            let once = keys.once(key, b"", || Ok(()), start, |_| Ok(false));
+            assert!(once.unwrap());
         }
         let state = keys.state.lock().unwrap();
         assert_eq!(state.runs.len(), limits::IDEMPOTENCY_KEYS + 1);

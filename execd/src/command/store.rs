@@ -40,14 +40,6 @@ pub(super) struct Kept {
     pub(super) log: Option<Arc<Log>>,
 }
 
-impl Kept {
-    fn held(&self) -> Held {
-        let events = self.events.as_ref().map(|events| events.held());
-        let log = self.log.as_ref().map(|log| log.held());
-        events.unwrap_or_default() + log.unwrap_or_default()
-    }
-}
-
 #[derive(Debug)]
 struct Ended {
     exit_code: i32,
@@ -123,23 +115,89 @@ struct State {
     records: HashMap<String, Arc<Record>>,
     running: usize,
     /// In the order in which they ended.
-    finished: VecDeque<Finished>,
-    /// So many of the oldest of these have lost their output.
-    without_output: usize,
+    finished: VecDeque<(Instant, Arc<Record>)>,
     /// Text of all of these.
     content: usize,
-    /// Output of all of these.
-    held: Held,
-    /// Output in memory that they may have.
+    /// Events of those of them that have any left. They do not crowd out logs, which clients are
+    /// promised for longer.
+    events: Outputs<Journal>,
+    /// Logs of those of them that have one left.
+    logs: Outputs<Log>,
+    /// Memory that each of the two may take.
     memory: u64,
 }
 
+/// Output of ended commands, oldest first.
 #[derive(Debug)]
-struct Finished {
-    at: Instant,
-    record: Arc<Record>,
-    /// Its output, as far as it is counted.
+struct Outputs<T> {
+    kept: VecDeque<(Arc<Record>, Arc<T>, Held)>,
     held: Held,
+}
+
+impl<T> Default for Outputs<T> {
+    fn default() -> Self {
+        Self {
+            kept: VecDeque::new(),
+            held: Held::default(),
+        }
+    }
+}
+
+impl<T> Outputs<T> {
+    fn add(&mut self, record: &Arc<Record>, output: Arc<T>, held: Held) {
+        self.held += held;
+        self.kept.push_back((Arc::clone(record), output, held));
+    }
+
+    fn pop(&mut self) -> Option<(Arc<Record>, Arc<T>)> {
+        let (record, output, held) = self.kept.pop_front()?;
+        self.held -= held;
+        Some((record, output))
+    }
+
+    /// The output of a command that is forgotten, if it is the oldest here.
+    fn forget(&mut self, record: &Arc<Record>) -> Option<Arc<T>> {
+        let (oldest, ..) = self.kept.front()?;
+        Arc::ptr_eq(oldest, record)
+            .then(|| self.pop())?
+            .map(|(_, output)| output)
+    }
+
+    /// The oldest, when all take too much. The newest stays whatever its size: its client has not
+    /// seen it yet.
+    fn excess(&mut self, memory: u64) -> Option<(Arc<Record>, Arc<T>)> {
+        let full = self.held.memory > memory
+            || self.held.disk > limits::FINISHED_OUTPUT
+            || self.held.files > limits::FINISHED_FILES;
+        (full && self.kept.len() > 1).then(|| self.pop())?
+    }
+
+    fn count(&mut self, held: impl Fn(&T) -> Held) {
+        self.held = Held::default();
+        for (_, output, counted) in &mut self.kept {
+            *counted = held(output);
+            self.held += *counted;
+        }
+    }
+}
+
+/// Output that is no longer kept. Giving it up may take the filesystem a while, so that happens
+/// where nobody waits.
+#[derive(Debug, Default)]
+struct Discarded {
+    events: Vec<Arc<Journal>>,
+    logs: Vec<Arc<Log>>,
+}
+
+impl Discarded {
+    fn give_up(self) {
+        let nothing = self.events.is_empty() && self.logs.is_empty();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && !nothing
+        {
+            runtime.spawn_blocking(move || drop(self));
+        }
+    }
 }
 
 impl Commands {
@@ -150,9 +208,9 @@ impl Commands {
             records: HashMap::new(),
             running: 0,
             finished: VecDeque::new(),
-            without_output: 0,
             content: 0,
-            held: Held::default(),
+            events: Outputs::default(),
+            logs: Outputs::default(),
             memory,
         };
         Self {
@@ -209,17 +267,24 @@ impl Commands {
         };
         let set = record.ended.set(ended);
         debug_assert!(set.is_ok(), "a command ends once");
-        let finished = Finished {
-            at: Instant::now(),
-            record: Arc::clone(record),
-            held: record.kept().held(),
-        };
+        let Kept { events, log } = record.output();
         let mut state = self.state();
         state.running -= 1;
         state.content += record.content.len();
-        state.held += finished.held;
-        state.finished.push_back(finished);
-        state.evict();
+        if let Some(events) = events {
+            let held = events.held();
+            state.events.add(record, events, held);
+        }
+        if let Some(log) = log {
+            let held = log.held();
+            state.logs.add(record, log, held);
+        }
+        state
+            .finished
+            .push_back((Instant::now(), Arc::clone(record)));
+        let discarded = state.evict();
+        drop(state);
+        discarded.give_up();
     }
 
     /// The record of a command.
@@ -230,51 +295,46 @@ impl Commands {
     /// Forgets what is past its time. Called now and then, and whenever a command ends.
     pub fn sweep(&self) {
         let mut state = self.state();
-        state.count();
-        state.evict();
+        // Logs grow after the end, while children hold the pipes.
+        state.logs.count(Log::held);
+        state.events.count(Journal::held);
+        let discarded = state.evict();
+        drop(state);
+        discarded.give_up();
     }
 }
 
 impl State {
-    /// Counts output again: logs grow after the end, while children hold the pipes.
-    fn count(&mut self) {
-        self.held = Held::default();
-        for finished in self.finished.iter_mut().skip(self.without_output) {
-            finished.held = finished.record.kept().held();
-            self.held += finished.held;
-        }
-    }
-
-    /// The newest stays whatever its size: its client has not seen it yet.
-    fn evict(&mut self) {
-        while self.finished.len() > 1 && self.is_past(&self.finished[0]) {
-            if let Some(oldest) = self.finished.pop_front() {
-                self.records.remove(&oldest.record.id);
-                self.content -= oldest.record.content.len();
-                match self.without_output.checked_sub(1) {
-                    Some(left) => self.without_output = left,
-                    None => self.held -= oldest.held,
-                }
+    fn evict(&mut self) -> Discarded {
+        let mut discarded = Discarded::default();
+        // The newest stays whatever its size.
+        while self.finished.len() > 1 && self.is_past() {
+            if let Some((_, oldest)) = self.finished.pop_front() {
+                self.records.remove(&oldest.id);
+                self.content -= oldest.content.len();
+                discarded.events.extend(self.events.forget(&oldest));
+                discarded.logs.extend(self.logs.forget(&oldest));
             }
         }
-        while self.without_output + 1 < self.finished.len() && self.is_full() {
-            let oldest = &mut self.finished[self.without_output];
-            self.held -= std::mem::take(&mut oldest.held);
-            *oldest.record.kept() = Kept::default();
-            self.without_output += 1;
+        while let Some((record, events)) = self.events.excess(self.memory) {
+            record.kept().events = None;
+            discarded.events.push(events);
         }
+        while let Some((record, log)) = self.logs.excess(self.memory) {
+            record.kept().log = None;
+            discarded.logs.push(log);
+        }
+        discarded
     }
 
-    fn is_past(&self, oldest: &Finished) -> bool {
+    /// Whether the oldest is to be forgotten.
+    fn is_past(&self) -> bool {
         self.finished.len() > limits::FINISHED
             || self.content > limits::FINISHED_CONTENT
-            || oldest.at.elapsed() >= limits::RETENTION
-    }
-
-    fn is_full(&self) -> bool {
-        self.held.memory > self.memory
-            || self.held.disk > limits::FINISHED_OUTPUT
-            || self.held.files > limits::FINISHED_FILES
+            || self
+                .finished
+                .front()
+                .is_some_and(|(at, _)| at.elapsed() >= limits::RETENTION)
     }
 }
 

@@ -103,6 +103,14 @@ impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
     }
 }
 
+impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
+    /// Ends the event here, and says how many bytes of its text are left out.
+    pub(crate) fn cut(&self, out: &mut Vec<u8>) -> usize {
+        end_text(out, self.stamp);
+        self.text.len() - self.written
+    }
+}
+
 /// The place at or shortly before `at` where no character of UTF-8 is cut.
 fn boundary(text: &[u8], at: usize) -> usize {
     if at >= text.len() {

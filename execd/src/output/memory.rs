@@ -1,4 +1,4 @@
-//! What the windows of all journals may take together.
+//! What all journals take together.
 
 use std::sync::{
     Arc,
@@ -7,11 +7,12 @@ use std::sync::{
 
 use crate::limits;
 
-/// Counts bytes in memory.
+/// Counts bytes in memory and on disk.
 #[derive(Debug)]
 pub(crate) struct Memory {
     used: AtomicU64,
     max: u64,
+    on_disk: AtomicU64,
 }
 
 impl Memory {
@@ -21,12 +22,18 @@ impl Memory {
         Self {
             used: AtomicU64::new(0),
             max: part.min(limits::JOURNALS),
+            on_disk: AtomicU64::new(0),
         }
     }
 
     /// Whether windows should be on disk instead.
     pub(super) fn is_short(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.max
+    }
+
+    /// Whether little should be kept for those that come again.
+    pub(super) fn disk_is_short(&self) -> bool {
+        self.on_disk.load(Ordering::Relaxed) > limits::JOURNALS_ON_DISK
     }
 
     /// What journals of ended runs may take of it.
@@ -40,6 +47,7 @@ impl Memory {
 pub(super) struct Share {
     memory: Arc<Memory>,
     taken: u64,
+    on_disk: u64,
 }
 
 impl Share {
@@ -47,6 +55,7 @@ impl Share {
         Self {
             memory: Arc::clone(memory),
             taken: 0,
+            on_disk: 0,
         }
     }
 
@@ -65,8 +74,19 @@ impl Share {
     }
 }
 
+impl Share {
+    /// So much of it is on disk now.
+    pub(super) fn on_disk(&mut self, bytes: u64) {
+        let all = &self.memory.on_disk;
+        all.fetch_add(bytes, Ordering::Relaxed);
+        all.fetch_sub(self.on_disk, Ordering::Relaxed);
+        self.on_disk = bytes;
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
+        self.on_disk(0);
         self.give(self.taken);
     }
 }

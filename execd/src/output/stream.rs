@@ -29,8 +29,8 @@ pub(crate) fn response(reader: EventReader) -> Response {
 
 struct Events {
     reader: EventReader,
-    /// What was sent last may be the beginning of an event.
-    inside: bool,
+    /// What was sent last; two newlines end an event, and there are none inside.
+    last: [u8; 2],
     ping: Interval,
 }
 
@@ -40,7 +40,7 @@ impl Events {
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             reader,
-            inside: false,
+            last: *b"\n\n",
             ping,
         }
     }
@@ -52,12 +52,15 @@ impl Events {
                 biased;
                 bytes = self.reader.next() => {
                     let bytes = bytes?;
-                    // No newline stands inside an event.
-                    self.inside = !bytes.ends_with(b"\n\n");
+                    self.last = match bytes[..] {
+                        [.., before, last] => [before, last],
+                        [last] => [self.last[1], last],
+                        [] => self.last,
+                    };
                     return Some(bytes);
                 }
                 _ = self.ping.tick() => {
-                    if !self.inside {
+                    if self.last == *b"\n\n" {
                         let mut out = Vec::with_capacity(64);
                         let now = Timestamp::now().as_millisecond();
                         frame::text(&mut out, "ping", b"pong", Stamp::unnumbered(now));

@@ -72,7 +72,7 @@ impl Writer {
     }
 
     /// Writes the events that output completes. Waits at most for the disk.
-    pub(crate) async fn write(&mut self, source: Source, mut output: Bytes) {
+    pub(crate) async fn write(&mut self, source: Source, output: Bytes) {
         if !self.journal.has_room() {
             self.dropped += output.len() as u64;
             return;
@@ -80,9 +80,21 @@ impl Writer {
         let at = Timestamp::now().as_millisecond();
         let len = output.len();
         let room = len / 16 * self.growth + 256;
-        let mut out = Vec::with_capacity(room);
+        let mut out = Vec::with_capacity(room.min(2 * limits::STREAM_WRITE));
         let mut first = Some(self.seq + 1);
-        while !output.is_empty() {
+        let mut written = 0;
+        // In slices: a slice of blank lines becomes seventy times as long.
+        let mut rest = output;
+        let mut output = Bytes::new();
+        while !output.is_empty() || !rest.is_empty() {
+            if output.is_empty() {
+                output = rest.split_to(rest.len().min(limits::WRITE_SLICE));
+                if out.len() >= limits::STREAM_WRITE {
+                    written += out.len();
+                    self.append(&mut out, &mut first).await;
+                    first = Some(self.seq + 1);
+                }
+            }
             let lines = match source {
                 Source::Stdout => &mut self.stdout,
                 Source::Stderr => &mut self.stderr,
@@ -97,11 +109,9 @@ impl Writer {
                 self.long(&mut out, &mut first, source, text, at).await;
             }
         }
-        if out.capacity() > 2 * room.max(out.len()) {
-            out.shrink_to_fit();
-        }
+        written += out.len();
         if len >= limits::READ_CHUNK / 16 {
-            self.growth = (out.len() * 16).div_ceil(len) + 1;
+            self.growth = (written * 16).div_ceil(len) + 1;
         }
         self.append(&mut out, &mut first).await;
     }
@@ -122,6 +132,10 @@ impl Writer {
             if out.len() >= limits::STREAM_WRITE {
                 self.append(out, first).await;
             }
+            if self.journal.is_overfull() {
+                self.dropped += long.cut(out) as u64;
+                break;
+            }
         }
         // What follows begins with an event.
         if out.len() >= limits::STREAM_WRITE {
@@ -138,7 +152,11 @@ impl Writer {
             first: first.take(),
             last: self.seq,
         };
-        let bytes = Bytes::from(std::mem::take(out));
+        let mut out = std::mem::take(out);
+        if out.capacity() > 2 * out.len() {
+            out.shrink_to_fit();
+        }
+        let bytes = Bytes::from(out);
         self.journal.append(bytes, numbers).await;
     }
 

@@ -15,6 +15,7 @@ mod inherit;
 mod lookup;
 mod program;
 mod reaper;
+mod signals;
 pub mod tree;
 
 use std::{
@@ -33,6 +34,7 @@ pub(crate) use credentials::{Identity, run_as};
 pub use inherit::inherit;
 pub use lookup::{find, shell};
 pub use program::Program;
+pub use signals::heed_interrupts;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,6 +116,19 @@ async fn a_timeout_kills_the_whole_tree() {
 }
 
 #[tokio::test]
+async fn a_daemon_in_the_background_of_a_shell_starts_commands_that_can_be_interrupted() {
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "trap '' INT QUIT; exec \"$0\" --port 0"])
+        .arg(env!("CARGO_BIN_EXE_execd"));
+    let daemon = Daemon::launch(command, |_| {});
+    let text = "kill -QUIT $$; kill -INT $$; echo not reached";
+    let events = daemon.run(json!({ "argv": ["sh", "-c", text] })).await;
+    assert!(texts(&events, EventKind::Stdout).is_empty(), "{events:?}");
+    assert_eq!(events.last().unwrap().exit_code(), Some(-1));
+}
+
+#[tokio::test]
 async fn an_interrupted_command_ends_with_an_error() {
     let daemon = daemon();
     let started = daemon

@@ -20,6 +20,14 @@ fn full() -> bool {
     std::env::var_os("OPENSANDBOX_TEST_FULL").is_some()
 }
 
+/// Fails a test that could not show anything.
+fn needs_root(reason: &str) {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test needs root to {reason}"
+    );
+}
+
 /// Memory of the daemon in KiB: what it takes now, and the most it took.
 fn memory(daemon: &Daemon) -> (u64, u64) {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
@@ -109,10 +117,7 @@ fn daemon_with_little_room(place: &std::path::Path) -> Daemon {
 
 #[tokio::test]
 async fn a_full_disk_refuses_an_upload_and_leaves_nothing() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root to make a small filesystem");
-        return;
-    }
+    needs_root("make a small filesystem");
     let place = tempfile::tempdir().unwrap();
     let daemon = daemon_with_little_room(place.path());
     let path = place.path().join("big");
@@ -147,10 +152,7 @@ async fn a_full_disk_refuses_an_upload_and_leaves_nothing() {
 
 #[tokio::test]
 async fn output_that_fits_nowhere_is_dropped_and_told() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root to make a small filesystem");
-        return;
-    }
+    needs_root("make a small filesystem");
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
     // No other place for output than the small one.
@@ -183,14 +185,35 @@ async fn output_that_fits_nowhere_is_dropped_and_told() {
     let lines = texts(&events, EventKind::Stdout);
     assert!(lines.len() > 10_000, "{}", lines.len());
     assert_eq!(events.last().unwrap().exit_code(), Some(0));
+
+    // What is read as it comes needs no room, however small its pieces are.
+    let text = "i=0; while [ $i -lt 9000 ]; do echo $i; i=$((i+1)); done";
+    let all = daemon.run(json!({ "command": text })).await;
+    let lines = texts(&all, EventKind::Stdout);
+    assert!(texts(&all, EventKind::Stderr).is_empty());
+    assert_eq!(lines.len(), 9000);
+
+    // A line that fits nowhere is cut, not held.
+    let body = json!({ "command": "head -c 40000000 /dev/zero" }).to_string();
+    let mut response = daemon.send(Method::POST, "/command", &[], body).await;
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    let id = self::events(&frame.into_data().unwrap())[0].text.clone();
+    eventually("the command ended", async || {
+        let status = daemon.get(&format!("/command/status/{id}")).await.json();
+        (status["running"] == false).then_some(())
+    })
+    .await;
+    let answer = Answer::of(response).await;
+    let told = self::events(&answer.body);
+    let told = texts(&told, EventKind::Stderr).join("\n");
+    assert!(told.contains("bytes of output did not fit"), "{told}");
+    // The line as the command wrote it is there, but not six times as long.
+    assert!(memory(&daemon).1 < 130 << 10, "{:?} KiB", memory(&daemon));
 }
 
 #[tokio::test]
 async fn a_fork_bomb_does_not_take_the_daemon_along() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root to limit the processes of another user");
-        return;
-    }
+    needs_root("limit the processes of another user");
     // An identity that nobody else has, so that the limit counts these processes alone.
     const USER: &str = "54321";
     let mut command = Command::new("setpriv");

@@ -462,7 +462,11 @@ async fn what_commands_may_write_does_not_choose_what_hooks_start() {
     assert_eq!(told.await, "own\n");
     let request = json!({ "argv": ["/bin/sh", "-c", "echo $FROM_FILE"] });
     let told = hardened.run(request).await;
-    assert_eq!(texts(&told, EventKind::Stdout), ["seen"], "for commands it counts");
+    assert_eq!(
+        texts(&told, EventKind::Stdout),
+        ["seen"],
+        "for commands it counts"
+    );
 }
 
 #[tokio::test]
