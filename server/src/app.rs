@@ -57,6 +57,7 @@ impl App {
         let limits = Limits {
             max_timeout_seconds: server.max_sandbox_timeout_seconds,
             execd_auth: config.runtime.execd_auth,
+            execd_isolation: config.runtime.execd_isolation,
             ..Limits::default()
         };
         let hosts = PublicHost::decide(

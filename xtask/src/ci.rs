@@ -6,7 +6,10 @@ use anyhow::Result;
 
 use crate::{
     build::wasm,
-    host::{Installer, wasm::Toolchain},
+    host::{
+        Installer,
+        toolchain::{Toolchain, WASM},
+    },
     process::{self, find_program, run},
     repo::Repo,
     step::{notice, step},
@@ -34,7 +37,7 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
     gate("build the wasm", &|| {
         wasm::build(
             repo,
-            Toolchain::ensure(&Installer::new(options.may_install()))?,
+            Toolchain::ensure(WASM, &Installer::new(options.may_install()))?,
         )
     });
     if find_program("cargo-deny").is_some() {

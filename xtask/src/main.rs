@@ -37,6 +37,9 @@ enum Command {
         /// Optimised, as it ships
         #[arg(long)]
         release: bool,
+        /// Also execd for 64-bit ARM, as execd-arm64
+        #[arg(long)]
+        arm64: bool,
         /// Print what is missing on this machine instead of installing it
         #[arg(long)]
         no_install: bool,
@@ -69,6 +72,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Build {
             release,
+            arm64,
             no_install,
         } => {
             let profile = if release {
@@ -80,6 +84,9 @@ fn run(command: Command) -> Result<ExitCode> {
             let installer = Installer::new(!no_install);
             host::complain(host::lacks_for_build(&installer))?;
             build::all(&repo, &installer, profile, &dist)?;
+            if arm64 {
+                build::arm64(&repo, &installer, profile, &dist)?;
+            }
             println!("{}", dist.display());
             Ok(ExitCode::SUCCESS)
         }

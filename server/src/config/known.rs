@@ -26,6 +26,7 @@ pub(super) const KEYS: &[&str] = &[
     "runtime.execd_image",
     "runtime.execd_run_as_init",
     "runtime.execd_auth",
+    "runtime.execd_isolation",
     "docker.network_mode",
     "docker.api_timeout",
     "docker.host_ip",

@@ -152,6 +152,9 @@ pub struct RuntimeSection {
     /// Whether every sandbox's execd gets a token of its own.
     #[serde(default = "yes")]
     pub execd_auth: bool,
+    /// Whether a create may ask for the rights that isolated sessions take.
+    #[serde(default = "yes")]
+    pub execd_isolation: bool,
 }
 
 /// `[proxy]` (contract: lifecycle §6.3).

@@ -24,6 +24,8 @@ pub struct Limits {
     pub max_timeout_seconds: Option<i64>,
     /// Whether every execd gets a token.
     pub execd_auth: bool,
+    /// Whether a sandbox may ask for the rights that isolated sessions take.
+    pub execd_isolation: bool,
     /// Longest time that a create waits for execd before it answers anyway.
     pub ready_wait: Duration,
 }
@@ -34,6 +36,7 @@ impl Default for Limits {
         Self {
             max_timeout_seconds: None,
             execd_auth: true,
+            execd_isolation: true,
             ready_wait: Duration::from_secs(5),
         }
     }
@@ -117,6 +120,7 @@ impl Service {
             runtime: self.inner.runtime.kind(),
             max_timeout_seconds: self.inner.limits.max_timeout_seconds,
             execd_auth: self.inner.limits.execd_auth,
+            execd_isolation: self.inner.limits.execd_isolation,
         }
     }
 

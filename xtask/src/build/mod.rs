@@ -80,6 +80,16 @@ pub(crate) fn daemon(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
     execd::build(repo, profile, dist)
 }
 
+/// Builds execd for 64-bit ARM.
+pub(crate) fn arm64(
+    repo: &Repo,
+    installer: &Installer,
+    profile: Profile,
+    dist: &Path,
+) -> Result<()> {
+    execd::arm64(repo, installer, profile, dist)
+}
+
 /// Short hash of the commit, with a mark when files differ from it.
 fn commit(repo: &Repo) -> Option<String> {
     let git = |arguments: &[&str]| {

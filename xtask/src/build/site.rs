@@ -10,7 +10,10 @@ use anyhow::{Context, Result};
 
 use super::wasm;
 use crate::{
-    host::{Installer, node, wasm::Toolchain},
+    host::{
+        Installer, node,
+        toolchain::{Toolchain, WASM},
+    },
     process::run,
     repo::Repo,
     step::{Stamp, step},
@@ -18,7 +21,7 @@ use crate::{
 
 /// Builds `target/site`.
 pub(super) fn build(repo: &Repo, installer: &Installer) -> Result<()> {
-    let toolchain = Toolchain::ensure(installer)?;
+    let toolchain = Toolchain::ensure(WASM, installer)?;
     wasm::build(repo, toolchain)?;
     node::packages(repo, installer)?;
     assets(repo)

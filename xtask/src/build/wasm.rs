@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::{
-    host::wasm::{TARGET, Toolchain},
+    host::toolchain::{Toolchain, WASM},
     process::run,
     repo::Repo,
     step::{Stamp, step},
@@ -27,15 +27,15 @@ pub(crate) fn build(repo: &Repo, toolchain: Toolchain) -> Result<()> {
     let name = format!("build the console's wasm with {}", toolchain.name());
     step(&name, || {
         run(toolchain
-            .cargo()
+            .cargo(WASM)
             .args(["build", "--package", "osb-frontend", "--profile", PROFILE])
-            .args(["--target", TARGET, "--target-dir"])
+            .args(["--target", WASM.target, "--target-dir"])
             .arg(repo.wasm_target())
             .current_dir(repo.root()))
     })?;
     let built = repo
         .wasm_target()
-        .join(TARGET)
+        .join(WASM.target)
         .join(PROFILE)
         .join("osb_frontend.wasm");
     let stamp = Stamp::new(&repo.stamps(), "wasm", &[&built], OUT_NAME)?;

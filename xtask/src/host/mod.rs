@@ -4,7 +4,7 @@ mod apt;
 pub(crate) mod engine;
 pub(crate) mod node;
 pub(crate) mod python;
-pub(crate) mod wasm;
+pub(crate) mod toolchain;
 
 use std::path::Path;
 
@@ -44,7 +44,10 @@ pub(crate) fn complain(lacks: impl IntoIterator<Item = Option<Lack>>) -> Result<
 
 /// What a build needs and this machine will not get by itself.
 pub(crate) fn lacks_for_build(installer: &Installer) -> [Option<Lack>; 2] {
-    [node::lack(installer), wasm::lack(installer)]
+    [
+        node::lack(installer),
+        toolchain::lack(toolchain::WASM, installer),
+    ]
 }
 
 /// What the tests need besides.

@@ -2,11 +2,7 @@
 
 use std::sync::OnceLock;
 
-use axum::{
-    Router,
-    extract::Request,
-    response::Response,
-};
+use axum::{Router, extract::Request, response::Response};
 use memory_serve::{CacheControl, MemoryServe};
 use osb_app::ui::AssetRoot;
 use tower::ServiceExt;

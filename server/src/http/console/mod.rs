@@ -121,7 +121,7 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         https,
     } = parts;
     tasks.spawn("console files", async {
-        assets::prepare().await;
+        drop(assets::prepare().await);
     });
     let state = ConsoleState::new(service, keys, tasks)?;
     let inside = pages::router(&state)

@@ -34,6 +34,8 @@ pub struct Rules {
     pub max_timeout_seconds: Option<i64>,
     /// Whether every execd gets a token.
     pub execd_auth: bool,
+    /// Whether a sandbox may ask for the rights that isolated sessions take.
+    pub execd_isolation: bool,
 }
 
 /// Checks a request and turns it into a sandbox to be.

@@ -30,7 +30,7 @@ const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
 
 pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Error> {
     let renew_extend_seconds = renew_extension(&request.extensions)?;
-    let isolation = isolation(&request.extensions)?;
+    let isolation = isolation(&request.extensions, rules)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     if let Some(snapshot) = given(&request.snapshot_id) {
         return Err(Error::NoSnapshot(snapshot));
@@ -126,14 +126,13 @@ fn renew_extension(extensions: &BTreeMap<String, String>) -> Result<Option<u32>,
 
 /// Whether isolated sessions are asked for. Passing over another value would make a sandbox without
 /// what was meant, which shows only when the first session is refused.
-fn isolation(extensions: &BTreeMap<String, String>) -> Result<bool, Error> {
+fn isolation(extensions: &BTreeMap<String, String>, rules: &Rules) -> Result<bool, Error> {
+    let wrong = |rule: String| Err(Error::rule(format!("extensions.{ISOLATION}"), rule));
     match extensions.get(ISOLATION).map(String::as_str) {
         None => Ok(false),
-        Some(ISOLATION_ON) => Ok(true),
-        Some(_) => Err(Error::rule(
-            format!("extensions.{ISOLATION}"),
-            format!("must be {ISOLATION_ON} or left out"),
-        )),
+        Some(ISOLATION_ON) if rules.execd_isolation => Ok(true),
+        Some(ISOLATION_ON) => wrong("is not allowed here (runtime.execd_isolation)".to_owned()),
+        Some(_) => wrong(format!("must be {ISOLATION_ON} or left out")),
     }
 }
 

@@ -6,6 +6,7 @@ const RULES: Rules = Rules {
     runtime: "docker",
     max_timeout_seconds: Some(3600),
     execd_auth: true,
+    execd_isolation: true,
 };
 
 fn good() -> Value {
@@ -60,6 +61,17 @@ fn isolated_sessions_are_asked_for_and_not_kept() {
     assert!(spec.isolation);
     assert_eq!(spec.extensions.into_keys().collect::<Vec<_>>(), ["a"]);
     assert!(!request(&good(), &RULES).unwrap().isolation);
+    let strict = Rules {
+        execd_isolation: false,
+        ..RULES
+    };
+    let asked = json!({"bootstrap.execd.isolation": "enable"});
+    let error = request(&with("/extensions", asked), &strict).unwrap_err();
+    assert!(
+        error.to_string().contains("runtime.execd_isolation"),
+        "{error}"
+    );
+    assert!(request(&good(), &strict).is_ok());
 }
 
 #[test]
