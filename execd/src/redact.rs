@@ -42,7 +42,12 @@ const SECRET_PIECES: &[&str] = &[
 /// Beginnings of names.
 const SECRET_BEGINNINGS: &[&str] = &["AWS_", "ALIBABA_CLOUD_", "SECRET"];
 /// Parts of the names of query parameters.
-const QUERY_PARTS: &[&str] = &["KEY", "SIG", "SIGNATURE"];
+const QUERY_PARTS: &[&str] = &["CODE", "JWT", "PWD", "SESSION", "SID", "SIG", "SIGNATURE"];
+/// The end of such a name, as in `authKey`. It also hides what no secret is, as in `monkey`.
+const QUERY_ENDING: &str = "KEY";
+/// Beginning of the paths that go to the user's own servers: what their queries hold is not ours to
+/// tell.
+const PROXY: &str = "/proxy/";
 /// Beginnings of the ids of keys, which are nothing else.
 const KEY_IDS: &[&str] = &["LTAI", "AKIA", "AKID"];
 /// Such an id is at least this long.
@@ -73,6 +78,7 @@ impl fmt::Display for Address<'_> {
         if plain && path.len() <= limits::LOGGED_ADDRESS {
             return f.write_str(path);
         }
+        let foreign = path.starts_with(PROXY);
         let mut text = without_secrets(path).to_owned();
         for (pair, mark) in query
             .into_iter()
@@ -84,9 +90,12 @@ impl fmt::Display for Address<'_> {
                 Some((name, value)) => {
                     text.push_str(without_secrets(name));
                     text.push('=');
-                    let masked = !value.is_empty() && is_secret_parameter(&decoded(name));
+                    let secret = foreign || is_secret_parameter(&decoded(name));
+                    let masked = secret && !value.is_empty();
                     text.push_str(if masked { MASK } else { without_secrets(value) });
                 }
+                // It may be a value without a name.
+                None if foreign && !pair.is_empty() => text.push_str(MASK),
                 None => text.push_str(without_secrets(pair)),
             }
             if text.len() > limits::LOGGED_ADDRESS {
@@ -103,13 +112,9 @@ impl fmt::Display for Address<'_> {
 
 /// Parameters of signed addresses have shorter names than those of commands.
 fn is_secret_parameter(name: &str) -> bool {
-    let parts = name.split(['-', '_']);
-    let signs = |part: &str| {
-        QUERY_PARTS
-            .iter()
-            .any(|known| part.eq_ignore_ascii_case(known))
-    };
-    is_secret(name) || parts.into_iter().any(signs)
+    let upper = name.to_ascii_uppercase();
+    let known = |part: &str| QUERY_PARTS.contains(&part) || part.ends_with(QUERY_ENDING);
+    is_secret(name) || upper.split(['-', '_', '.', '[', ']']).any(known)
 }
 
 /// A part of an address, or a mask if it encodes a secret.
@@ -494,7 +499,25 @@ mod tests {
                 "/x?X-Amz-Signature=a&sig=b&key=c",
                 "/x?X-Amz-Signature=***&sig=***&key=***",
             ),
-            ("/x?monkey=a&design=b", "/x?monkey=a&design=b"),
+            ("/x?keyword=a&design=b", "/x?keyword=a&design=b"),
+            (
+                "/x?authKey=a&privateKey=b&api.key=c&KEY=d&subscription-key=e",
+                "/x?authKey=***&privateKey=***&api.key=***&KEY=***&subscription-key=***",
+            ),
+            (
+                "/x?pwd=a&jwt=b&code=c&session=d&sid=e&SID=f&session_id=g",
+                "/x?pwd=***&jwt=***&code=***&session=***&sid=***&SID=***&session_id=***",
+            ),
+            (
+                "/x?side=a&encode=b&sessions=c",
+                "/x?side=a&encode=b&sessions=c",
+            ),
+            (
+                "/proxy/80/x?a=b&c=&d&&e=f=g",
+                "/proxy/80/x?a=***&c=&***&&e=***",
+            ),
+            ("/proxy/80/x", "/proxy/80/x"),
+            ("/proxied?a=b", "/proxied?a=b"),
             ("/x?next=https%3A%2F%2Fme%3Apw%40host%2Fx", "/x?next=***"),
             ("/x?q=a+--password+b", "/x?q=***"),
             ("/x?acc%65ss_token=a", "/x?acc%65ss_token=***"),
