@@ -1,14 +1,15 @@
-//! From whoever logs to the outputs, without waiting.
+//! From whoever logs to an output, without waiting.
 
 use std::{
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread,
+    time::Instant,
 };
 
 use jiff::Timestamp;
 
-use super::Log;
+use super::{Log, Output};
 use crate::limits;
 
 /// It copies bytes from one place to another.
@@ -73,14 +74,14 @@ impl Queue {
     }
 
     /// The work of the thread.
-    fn write_all(&self, mut to: Log) {
+    fn write_all(&self, mut to: Output) {
         let mut lines = Vec::new();
-        while let Some(lost) = self.take(&mut lines) {
-            if !lines.is_empty() {
-                to.write_lines(&lines);
-            }
-            if lost > 0 {
-                to.write_lines(told(lost).as_bytes());
+        // Not told yet.
+        let mut lost = 0;
+        while let Some(more) = self.take(&mut lines) {
+            lost += to.write_lines(&lines) + more;
+            if lost > 0 && to.write_lines(told(lost).as_bytes()) == 0 {
+                lost = 0;
             }
             lines.clear();
             // A flood is over some time.
@@ -99,38 +100,47 @@ fn told(lost: u64) -> String {
     )
 }
 
-/// The thread that writes. Dropped, it writes what waits, within a bound.
+/// The threads that write, one for each output. Dropped, they write what waits, within a bound.
 #[derive(Debug)]
-pub struct Writer(Arc<Queue>);
+pub struct Writer(Vec<Arc<Queue>>);
 
 impl Writer {
     pub(super) fn start(to: Log) -> io::Result<Self> {
-        let queue = Arc::new(Queue::default());
-        let thread = Arc::clone(&queue);
-        thread::Builder::new()
-            .name("log".to_owned())
-            .stack_size(STACK)
-            .spawn(move || thread.write_all(to))?;
-        Ok(Self(queue))
+        let mut writer = Self(Vec::new());
+        for output in to.0 {
+            let queue = Arc::new(Queue::default());
+            let thread = Arc::clone(&queue);
+            thread::Builder::new()
+                .name("log".to_owned())
+                .stack_size(STACK)
+                .spawn(move || thread.write_all(output))?;
+            writer.0.push(queue);
+        }
+        Ok(writer)
     }
 
-    pub(super) fn queue(&self) -> Arc<Queue> {
-        Arc::clone(&self.0)
+    /// Each line goes to all of them.
+    pub(super) fn queues(&self) -> Vec<Arc<Queue>> {
+        self.0.clone()
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let mut waiting = self.0.waiting();
-        waiting.closed = true;
-        self.0.more.notify_one();
-        let unfinished = |waiting: &mut Waiting| !waiting.ended;
-        let waited = self
-            .0
-            .done
-            .wait_timeout_while(waiting, limits::LOG_END, unfinished);
-        // What was not read by then is lost with the process.
-        drop(waited);
+        let deadline = Instant::now() + limits::LOG_END;
+        for queue in &self.0 {
+            queue.waiting().closed = true;
+            queue.more.notify_one();
+        }
+        for queue in &self.0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let unfinished = |waiting: &mut Waiting| !waiting.ended;
+            let waited = queue
+                .done
+                .wait_timeout_while(queue.waiting(), left, unfinished);
+            // What was not read by then is lost with the process.
+            drop(waited);
+        }
     }
 }
 
@@ -166,9 +176,8 @@ mod tests {
         let path = place.path().join("log");
         let (log, _) = super::super::open(|_| Some(path.display().to_string()));
         let writer = Writer::start(log).unwrap();
-        let queue = writer.queue();
         for number in 0..1000 {
-            queue.push(format!("{number}\n").as_bytes());
+            writer.0[0].push(format!("{number}\n").as_bytes());
         }
         drop(writer);
         let text = std::fs::read_to_string(&path).unwrap();

@@ -2,8 +2,11 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::OpenOptionsExt,
+    },
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -67,15 +70,18 @@ impl Rotating {
         Ok(opened)
     }
 
-    /// Appends whole lines, to a new file if they do not fit into this one.
-    pub(super) fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
-        let full = self.size > 0 && self.size + lines.len() as u64 > self.bounds.bytes;
+    /// Begins a new file if so many bytes do not fit into this one.
+    pub(super) fn make_room(&mut self, bytes: u64) {
+        let full = self.size > 0 && self.size + bytes > self.bounds.bytes;
         if full && self.regular {
             // If that fails, a log that is too long is better than none.
             let _kept = self.put_aside();
         }
-        self.size += lines.len() as u64;
-        self.file.write_all(lines)
+    }
+
+    /// So many bytes were appended.
+    pub(super) fn grew(&mut self, bytes: u64) {
+        self.size += bytes;
     }
 
     fn put_aside(&mut self) -> io::Result<()> {
@@ -137,8 +143,14 @@ impl Rotating {
     }
 }
 
+impl AsFd for Rotating {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 fn append(path: &Path) -> io::Result<File> {
-    // A pipe that nobody reads must not hold the daemon.
+    // A pipe that nobody reads must not hold the start of the daemon.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag fits");
     let mut options = OpenOptions::new();
     options
@@ -158,7 +170,16 @@ fn has_shape(stamp: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+
+    fn write(log: &mut Rotating, lines: &str) {
+        let bytes = lines.len() as u64;
+        log.make_room(bytes);
+        log.file.write_all(lines.as_bytes()).unwrap();
+        log.grew(bytes);
+    }
 
     fn names(place: &Path) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(place)
@@ -182,7 +203,7 @@ mod tests {
         };
         let mut log = Rotating::open(&path, bounds).unwrap();
         for number in 0..9 {
-            log.write_lines(format!("line{number}").as_bytes()).unwrap();
+            write(&mut log, &format!("line{number}"));
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "line8");
         let aside = names(place.path());
@@ -203,7 +224,7 @@ mod tests {
             ..bounds
         };
         let mut log = Rotating::open(&path, bounds).unwrap();
-        log.write_lines(b"more").unwrap();
+        write(&mut log, "more");
         assert_eq!(fs::read_to_string(&path).unwrap(), "line8more");
         assert_eq!(names(place.path()), ["execd-notes.log", "execd.log"]);
     }
@@ -218,7 +239,7 @@ mod tests {
         };
         let mut log = Rotating::open(&path, bounds).unwrap();
         for line in ["long line", "next"] {
-            log.write_lines(line.as_bytes()).unwrap();
+            write(&mut log, line);
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "next");
         assert_eq!(names(place.path()).len(), 2);

@@ -25,11 +25,11 @@ thread_local! {
 pub(super) struct Lines {
     level: Level,
     sampler: Mutex<Sampler>,
-    to: Arc<Queue>,
+    to: Vec<Arc<Queue>>,
 }
 
 impl Lines {
-    pub(super) fn new(level: Level, to: Arc<Queue>) -> Self {
+    pub(super) fn new(level: Level, to: Vec<Arc<Queue>>) -> Self {
         Self {
             level,
             sampler: Mutex::default(),
@@ -60,7 +60,9 @@ impl Subscriber for Lines {
         let admitted = self.admit(*event.metadata().level(), line.text(), at);
         if let Some(left_out) = admitted {
             line.end(event, left_out);
-            self.to.push(buffer.as_bytes());
+            for queue in &self.to {
+                queue.push(buffer.as_bytes());
+            }
         }
         buffer.clear();
         buffer.shrink_to(limits::LOG_KEPT);
@@ -97,7 +99,7 @@ mod tests {
         let path = place.path().join("log");
         let (log, _) = open(|_| Some(path.display().to_string()));
         let writer = Writer::start(log).unwrap();
-        with_default(Lines::new(level, writer.queue()), work);
+        with_default(Lines::new(level, writer.queues()), work);
         drop(writer);
         let text = fs::read_to_string(&path).unwrap();
         text.lines().map(str::to_owned).collect()

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read,
     path::Path,
     process::{Command, Stdio},
 };
@@ -97,7 +98,7 @@ async fn requests_are_logged_with_their_address_and_without_secrets() {
         .collect();
     let want = [
         json!(["info", "GET /files/info?path=/x&token=***", 404]),
-        json!(["info", "GET /proxy/1/x?a=b", 502]),
+        json!(["info", "GET /proxy/1/x?a=***", 502]),
         json!(["info", "GET /none", 404]),
     ];
     assert_eq!(json!(told), json!(want), "{log}");
@@ -110,17 +111,40 @@ async fn requests_are_logged_with_their_address_and_without_secrets() {
 
 #[tokio::test]
 async fn a_log_that_nobody_reads_holds_nobody_up() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("execd.log");
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let outputs = format!("stdout,stderr,{}", path.display());
     let daemon = Daemon::start(&["--port", "0"], |command| {
         command
-            .env("OPENSANDBOX_LOG_OUTPUT", "stderr,stdout")
+            .env("OPENSANDBOX_LOG_OUTPUT", outputs)
             .env_remove("EXECD_LOG_FILE")
-            .stdout(Stdio::piped());
+            .stdout(writer);
     });
-    // More than a pipe and the daemon's own memory for lines hold.
-    let path = format!("/none/{}", "x".repeat(1000));
-    for _ in 0..400 {
+    // More than a pipe and the daemon's own memory for lines hold. No two are alike: of those that
+    // are, most would be left out.
+    for number in 0..800 {
+        let path = format!("/none/{number}/{}", "x".repeat(900));
         assert_eq!(daemon.get(&path).await.status, 404);
     }
     let told = daemon.run(json!({ "command": "echo works" })).await;
     assert!(told.iter().any(|event| event.text == "works"), "{told:?}");
+    // The other outputs did not wait for it.
+    let all = logged(&path, |log| log.contains("/none/799/")).await;
+    assert_eq!(all.matches("/none/").count(), 800);
+    assert!(!all.contains("\"lost\":"), "{all}");
+    let reading = std::thread::spawn(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    });
+    // It ends, and with it the pipe.
+    drop(daemon);
+    let text = reading.join().unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let lines: Vec<Value> = lines.collect();
+    let lost: u64 = lines.iter().filter_map(|line| line["lost"].as_u64()).sum();
+    assert!(lost > 0, "{text}");
+    let written = text.matches("GET /none/").count() as u64;
+    assert!(written < 800 && written + lost >= 800, "{written}, {lost}");
 }
