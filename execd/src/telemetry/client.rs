@@ -87,9 +87,7 @@ async fn send(mut request: Request<Bytes>) -> Result<Response<Bytes>, SendError>
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(SendError::Http)?;
-    // User and password, if the address has them, are not for the header.
-    let named = authority.as_str().rsplit('@').next().unwrap_or_default();
-    let named = HeaderValue::try_from(named).map_err(|_| SendError::Host)?;
+    let named = HeaderValue::try_from(authority.as_str()).map_err(|_| SendError::Host)?;
     request.headers_mut().insert(header::HOST, named);
     if let Some(path) = request.uri().path_and_query() {
         *request.uri_mut() = Uri::from(path.clone());

@@ -40,6 +40,9 @@ pub enum DestinationError {
     /// It is one that needs TLS.
     #[error("{0} must begin with http:// because execd speaks no TLS; a collector can forward")]
     Tls(&'static str),
+    /// It is one with a user, and perhaps a password.
+    #[error("{0} must hold no user and no password; OTEL_EXPORTER_OTLP_HEADERS can authenticate")]
+    Credentials(&'static str),
 }
 
 impl Destination {
@@ -76,7 +79,13 @@ fn address(variable: &'static str, text: &str) -> Result<Uri, DestinationError> 
     let uri: Uri = text
         .parse()
         .map_err(|_| DestinationError::Address(variable))?;
+    let credentials = uri
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'));
     match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP && credentials => {
+            Err(DestinationError::Credentials(variable))
+        }
         Some(scheme) if *scheme == Scheme::HTTP => Ok(uri),
         Some(scheme) if *scheme == Scheme::HTTPS => Err(DestinationError::Tls(variable)),
         _ => Err(DestinationError::Address(variable)),
@@ -176,6 +185,17 @@ mod tests {
     fn addresses_that_cannot_be_used_are_told_by_their_variable() {
         let tls = find(&[(ENV_ENDPOINT, "https://me:hunter2@collector")], "");
         assert_eq!(tls, Err(DestinationError::Tls(ENV_ENDPOINT)));
+        for variable in [ENV_ENDPOINT, ENV_METRICS_ENDPOINT] {
+            for address in ["http://me:hunter2@collector:4318", "http://me@collector/v1"] {
+                let refused = find(&[(variable, address)], "").unwrap_err();
+                assert_eq!(refused, DestinationError::Credentials(variable));
+                let told = refused.to_string();
+                assert!(
+                    told.starts_with(variable) && !told.contains("hunter2"),
+                    "{told}"
+                );
+            }
+        }
         for bad in [
             "collector:4318",
             "grpc://collector",

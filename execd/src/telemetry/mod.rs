@@ -81,7 +81,7 @@ impl Telemetry {
         let Some(Destination { address, timeout }) = found else {
             return Ok(Self::default());
         };
-        // The address may hold a password.
+        // The path may hold a token.
         info!(host = address.host(), "metrics are sent");
         let sandbox = variable(ENV_SANDBOX).filter(|id| !id.is_empty());
         let sandbox = sandbox.map(|id| KeyValue::new(SANDBOX, id));
