@@ -31,6 +31,7 @@ use crate::{
     limits, metrics,
     runtime_init::{Orders, RuntimeInit},
     server::{self, Token},
+    session,
     telemetry::Telemetry,
 };
 
@@ -80,6 +81,9 @@ impl DaemonError {
 /// # Errors
 /// See [`DaemonError`].
 pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
+    if let Err(error) = session::reserve_number() {
+        warn!(%error, "shell sessions cannot report their state");
+    }
     let child_ended = signal(SignalKind::child()).map_err(DaemonError::Signals)?;
     let mut signals = match &config.entrypoint {
         Some(_) => Signals::forwarded(),
@@ -104,6 +108,9 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
 
     for key in unknown {
         warn!(key, "this key of the isolation configuration means nothing");
+    }
+    if isolation.hardening.enabled && config.access_token.is_none() && !config.runtime_init {
+        warn!("without a token commands can ask execd itself for the rights that hardening takes");
     }
     let tasks = Supervisor::new();
     let (runtime_init, orders) = match config.runtime_init {

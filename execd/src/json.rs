@@ -16,11 +16,18 @@ use crate::{
 /// # Errors
 /// When it is longer than [`limits::JSON_BODY`] or cannot be read.
 pub async fn bytes(body: Body) -> ApiResult<bytes::Bytes> {
-    match Limited::new(body, limits::JSON_BODY).collect().await {
+    bytes_up_to(body, limits::JSON_BODY).await
+}
+
+/// Reads a body whole.
+///
+/// # Errors
+/// When it is longer than `most` bytes or cannot be read.
+pub(crate) async fn bytes_up_to(body: Body, most: usize) -> ApiResult<bytes::Bytes> {
+    match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(ApiError::invalid(format!(
-            "body is longer than {} bytes",
-            limits::JSON_BODY
+            "body is longer than {most} bytes"
         ))),
         Err(error) => Err(ApiError::invalid(format!("body cannot be read: {error}"))),
     }

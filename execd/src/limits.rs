@@ -121,7 +121,7 @@ pub const ENTRYPOINT_GRACE: Duration = Duration::from_secs(7);
 pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Streams and connections get this long to end after the last process did.
 pub const DRAIN: Duration = Duration::from_millis(500);
-/// Body of `POST /internal/init`, of which one is read at a time: nobody who sends it need have a token.
+/// Body of `POST /internal/init`, of which one is read at a time: who sends it may have no token.
 pub const ORDER: usize = 1 << 20;
 /// How long it may take to come, since others wait for their turn.
 pub const ORDER_READ: Duration = Duration::from_secs(10);

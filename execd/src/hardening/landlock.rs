@@ -11,11 +11,12 @@
 )]
 
 use std::{
+    collections::BTreeSet,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     path::{Path, PathBuf},
     ptr,
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use nix::libc::{self, c_long};
@@ -23,6 +24,8 @@ use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2},
     io::Errno,
 };
+
+use tracing::warn;
 
 use crate::env::{self, Environment};
 
@@ -117,6 +120,8 @@ fn checked(done: c_long) -> io::Result<c_long> {
 pub(super) struct Policy {
     handled: u64,
     places: Vec<(PathBuf, u64)>,
+    /// Places that were told to be in a bad state.
+    told: Mutex<BTreeSet<PathBuf>>,
     /// This program, which shells start to report their state.
     program: OwnedFd,
     environment: Arc<Environment>,
@@ -148,6 +153,7 @@ impl Policy {
         Ok(Self {
             handled,
             places,
+            told: Mutex::default(),
             program: open("/proc/self/exe", flags, Mode::empty())?,
             environment,
         })
@@ -156,18 +162,35 @@ impl Policy {
     /// The rules as the paths are now.
     ///
     /// # Errors
-    /// When the kernel has no room. What does not exist needs no rule.
+    /// When the kernel has no room. What does not exist needs no rule, and what is in a bad state
+    /// gets none, which only closes it.
     pub(super) fn rules(&self) -> io::Result<OwnedFd> {
         let ruleset = create(self.handled)?;
         allow(&ruleset, self.program.as_fd(), EXECUTE | READ_FILE)?;
         for (path, access) in &self.places {
-            allow_path(&ruleset, path, *access)?;
+            self.allow_place(&ruleset, path, *access)?;
         }
         // Where `set_env` of the official clients writes, from a command.
         if let Some(path) = env::file_path(&self.environment.own()) {
-            allow_path(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
+            self.allow_place(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
         }
         Ok(ruleset)
+    }
+
+    fn allow_place(&self, ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
+        match allow_path(ruleset, path, access) {
+            Err(error) if is_of_the_place(&error) => {
+                let told = self.told.lock();
+                if told
+                    .expect("no holder of this lock panics")
+                    .insert(path.to_owned())
+                {
+                    warn!(path = %path.display(), %error, "closed to commands");
+                }
+                Ok(())
+            }
+            done => done,
+        }
     }
 }
 
@@ -213,6 +236,18 @@ fn allow_path(ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
     }
 }
 
+/// Whether one place is to blame, such as a lost network mount. Otherwise there is no room, or the
+/// calls are refused as such.
+fn is_of_the_place(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        !matches!(
+            errno,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::TOOBIG | Errno::NOSYS | Errno::PERM
+        )
+    })
+}
+
 fn allow(ruleset: &OwnedFd, to: BorrowedFd<'_>, access: u64) -> io::Result<()> {
     match rule(ruleset, to, access) {
         // Some rights have a meaning for directories only.
@@ -247,6 +282,37 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::env::Variables;
+
+    #[test]
+    fn a_place_in_a_bad_state_closes_itself_only() {
+        let environment = Environment::new(Variables::default());
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let policy = Policy {
+            handled: READ,
+            places: Vec::new(),
+            told: Mutex::default(),
+            program: open("/proc/self/exe", flags, Mode::empty()).unwrap(),
+            environment: Arc::new(environment),
+        };
+        // It is opened before the rules are looked at.
+        let ruleset = open("/dev/null", OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let long = PathBuf::from(format!("/{}", "x".repeat(256)));
+        assert!(allow_path(&ruleset, &long, READ).is_err());
+        for _ in 0..2 {
+            policy.allow_place(&ruleset, &long, READ).unwrap();
+        }
+        assert_eq!(*policy.told.lock().unwrap(), BTreeSet::from([long]));
+        for (errno, of_the_place) in [
+            (Errno::STALE, true),
+            (Errno::IO, true),
+            (Errno::NOTCONN, true),
+            (Errno::MFILE, false),
+            (Errno::NOSYS, false),
+        ] {
+            assert_eq!(is_of_the_place(&errno.into()), of_the_place, "{errno}");
+        }
+    }
 
     #[test]
     fn links_are_followed_once_and_never_again() {

@@ -71,6 +71,9 @@ struct Steps {
     keep: CapabilitySet,
     /// Whether what programs may bring back can be given up, too.
     cut_bounding: bool,
+    no_new_privs: bool,
+    /// Whether capabilities can be given up.
+    drop: bool,
     files: Option<Policy>,
     calls: Option<Arc<Filter>>,
 }
@@ -122,13 +125,26 @@ impl Floor {
             true => files(config, environment),
             false => (None, layer(LayerState::Disabled, "landlock.enabled is off")),
         };
-        let steps = Steps {
+        let mut steps = Steps {
             keep,
             cut_bounding: true,
+            no_new_privs: true,
+            drop: true,
             files,
             calls: Some(Arc::new(calls)),
         };
-        let tried = probe::probe(&steps);
+        let mut tried = probe::probe(&steps);
+        // Perhaps they can be given up as long as nothing is kept.
+        if let Ok(Tried {
+            drop: Err(error), ..
+        }) = &tried
+            && !keep.is_empty()
+        {
+            let names = capability::names(keep);
+            warn!(names, %error, "no capabilities can be kept");
+            steps.keep = CapabilitySet::empty();
+            tried = probe::probe(&steps);
+        }
         let (steps, layers) = steps.reduced(tried, landlock);
         info!(?layers, "hardening is on");
         Self { layers, steps }
@@ -213,7 +229,7 @@ impl Steps {
         let tried = match tried {
             Ok(tried) => tried,
             Err(error) => {
-                let lost = || degraded(format!("rights cannot be given up: {error}"));
+                let lost = || degraded(format!("the layers cannot be tried: {error}"));
                 let landlock = match self.files {
                     Some(_) => lost(),
                     None => landlock,
@@ -221,15 +237,19 @@ impl Steps {
                 return (None, told(lost(), lost(), landlock));
             }
         };
-        let cap_drop = match tried.cut_bounding {
-            Ok(()) => ACTIVE,
-            Err(error) => {
-                self.cut_bounding = false;
-                degraded(format!(
-                    "the bounding set cannot be cut, which takes the capability SETPCAP: {error}. \
-                     The other sets are, and no program brings anything back"
-                ))
-            }
+        self.cut_bounding = tried.cut_bounding.is_ok();
+        self.no_new_privs = tried.no_new_privs.is_ok();
+        self.drop = tried.drop.is_ok();
+        let cap_drop = match (tried.drop, tried.no_new_privs, tried.cut_bounding) {
+            (Ok(()), Ok(()), Ok(())) => ACTIVE,
+            (Err(error), ..) => degraded(format!("capabilities cannot be given up: {error}")),
+            (_, Err(error), _) => degraded(format!(
+                "programs can bring capabilities back, since no_new_privs cannot be set: {error}"
+            )),
+            (_, _, Err(error)) => degraded(format!(
+                "the bounding set cannot be cut, which takes the capability SETPCAP: {error}. The \
+                 other sets are, and no program brings anything back"
+            )),
         };
         let seccomp = match tried.calls {
             Ok(()) => ACTIVE,
@@ -253,12 +273,15 @@ impl Steps {
         let identity = identity.map(Identity::of);
         let calls = self.calls.clone();
         let (keep, cut_bounding) = (self.keep, self.cut_bounding);
+        let (no_new_privs, drop) = (self.no_new_privs, self.drop);
         let stand = move || -> io::Result<()> {
             // Takes a right that the other steps take away.
             if cut_bounding {
                 capability::cut_bounding(keep)?;
             }
-            set_no_new_privs(true)?;
+            if no_new_privs {
+                set_no_new_privs(true)?;
+            }
             if let Some(identity) = &identity {
                 // Otherwise the capabilities would go with root's identity.
                 if !keep.is_empty() {
@@ -266,7 +289,9 @@ impl Steps {
                 }
                 identity.assume()?;
             }
-            capability::reduce_to(keep)?;
+            if drop {
+                capability::reduce_to(keep)?;
+            }
             if let Some(rules) = &rules {
                 landlock::restrict(rules.as_fd())?;
             }
@@ -316,6 +341,8 @@ mod tests {
         let steps = Steps {
             keep: CapabilitySet::empty(),
             cut_bounding: true,
+            no_new_privs: true,
+            drop: true,
             files: None,
             calls: Some(Arc::new(Filter::new(&[]))),
         };
@@ -333,13 +360,16 @@ mod tests {
     fn what_fails_is_left_out_and_nothing_else() {
         use LayerState::{Active, Degraded, Disabled};
         let refused = || Err(Errno::PERM.into());
-        let tried = |cut_bounding, calls| {
+        let given_up = |cut_bounding, no_new_privs, drop, calls| {
             Ok(Tried {
                 cut_bounding,
+                no_new_privs,
+                drop,
                 files: Ok(()),
                 calls,
             })
         };
+        let tried = |cut_bounding, calls| given_up(cut_bounding, Ok(()), Ok(()), calls);
         let (steps, layers) = reduced(tried(Ok(()), Ok(())));
         let steps = steps.unwrap();
         assert!(steps.cut_bounding && steps.calls.is_some());
@@ -354,6 +384,16 @@ mod tests {
         let steps = steps.unwrap();
         assert!(steps.cut_bounding && steps.calls.is_none());
         assert_eq!(layers, [Active, Degraded, Disabled]);
+
+        let (steps, layers) = reduced(given_up(Ok(()), Ok(()), refused(), Ok(())));
+        let steps = steps.unwrap();
+        assert!(!steps.drop && steps.no_new_privs && steps.cut_bounding && steps.calls.is_some());
+        assert_eq!(layers, [Degraded, Active, Disabled]);
+
+        let (steps, layers) = reduced(given_up(Ok(()), refused(), Ok(()), Ok(())));
+        let steps = steps.unwrap();
+        assert!(steps.drop && !steps.no_new_privs && steps.calls.is_some());
+        assert_eq!(layers, [Degraded, Active, Disabled]);
 
         let (steps, layers) = reduced(Err(Errno::PERM.into()));
         assert!(steps.is_none());

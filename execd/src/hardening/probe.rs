@@ -19,19 +19,21 @@ use super::{Steps, capability, landlock, landlock::Policy};
 #[derive(Debug)]
 pub(super) struct Tried {
     pub(super) cut_bounding: io::Result<()>,
+    pub(super) no_new_privs: io::Result<()>,
+    pub(super) drop: io::Result<()>,
     pub(super) files: io::Result<()>,
     pub(super) calls: io::Result<()>,
 }
 
 /// The child tells an error number for each, or 0.
-const NUMBERS: usize = 4;
+const NUMBERS: usize = 5;
 const BYTES: usize = NUMBERS * size_of::<i32>();
 
 /// Tries the steps. A failed one keeps none of the others from being tried. The child is waited for
 /// here, so nobody else may wait for children yet.
 ///
 /// # Errors
-/// When nothing at all can be given up.
+/// When nothing could be tried.
 pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
     let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
     let rules = steps.files.as_ref().map(Policy::rules).transpose();
@@ -40,7 +42,8 @@ pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
     let keep = steps.keep;
     let attempt = move || -> io::Result<()> {
         let cut_bounding = capability::cut_bounding(keep);
-        let dropped = set_no_new_privs(true).and_then(|()| capability::reduce_to(keep));
+        let no_new_privs = set_no_new_privs(true);
+        let drop = capability::reduce_to(keep);
         let files = match &rules {
             Ok(Some(rules)) => number(landlock::restrict(rules.as_fd())),
             Ok(None) => 0,
@@ -49,7 +52,8 @@ pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
         let calls = calls.as_ref().map_or(0, |calls| number(calls.install()));
         let numbers = [
             number(cut_bounding.map_err(io::Error::from)),
-            number(dropped.map_err(io::Error::from)),
+            number(no_new_privs.map_err(io::Error::from)),
+            number(drop.map_err(io::Error::from)),
             files,
             calls,
         ];
@@ -86,11 +90,11 @@ pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
             number => Err(io::Error::from_raw_os_error(number)),
         }
     });
-    let mut next = || results.next().expect("there are four");
-    let (cut_bounding, dropped) = (next(), next());
-    dropped?;
+    let mut next = || results.next().expect("there are five");
     Ok(Tried {
-        cut_bounding,
+        cut_bounding: next(),
+        no_new_privs: next(),
+        drop: next(),
         files: next(),
         calls: next(),
     })

@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use crate::{hardening::Floor, identity::Credentials};
 
 pub(crate) use credentials::{Identity, run_as};
-pub use inherit::inherit;
+pub use inherit::{inherit, reserve};
 pub use lookup::{find, shell};
 pub use program::Program;
 pub use signals::heed_interrupts;
@@ -146,9 +146,15 @@ pub struct Process {
 impl Processes {
     /// Says what the user's processes have to do without; before the first of them. Otherwise
     /// nothing.
+    ///
+    /// # Panics
+    /// When it comes too late: nobody may believe in a floor that is not there.
     pub fn harden(&self, floor: Floor) {
         let set = self.inner.floor.set(floor);
-        debug_assert!(set.is_ok(), "there is one floor");
+        assert!(
+            set.is_ok(),
+            "the floor comes once, before the first process"
+        );
     }
 
     /// What the user's processes stand on.
@@ -276,6 +282,14 @@ mod tests {
         assert_eq!(Exit::Code(255).shell_code(), 255);
         assert_eq!(signal(15, false).shell_code(), 143);
         assert_eq!(signal(15, false).wire_code(), -1);
+    }
+
+    #[test]
+    #[should_panic(expected = "before the first process")]
+    fn a_floor_that_comes_too_late_is_not_passed_over() {
+        let processes = Processes::default();
+        let _none = processes.floor();
+        processes.harden(Floor::default());
     }
 
     #[test]

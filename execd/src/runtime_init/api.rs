@@ -12,11 +12,13 @@ use osb_protocol::execd::{
     runtime_init::{Initialized, InitializedStatus, Readiness},
 };
 
-use super::{Bound, Order};
+use tokio::time::timeout;
+
+use super::{Bound, Order, order::room};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
-    json, server,
+    json, limits, server,
 };
 
 /// Both. They exist only where there is something to wait for.
@@ -35,9 +37,16 @@ async fn ready(State(app): State<App>) -> Response {
             initialized: true,
             sandbox_id: Some(bound.sandbox.clone()),
             generation: Some(bound.generation),
+            error: None,
         })
         .into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, Json(Readiness::default())).into_response(),
+        None => {
+            let readiness = Readiness {
+                error: app.runtime_init.failure(),
+                ..Readiness::default()
+            };
+            (StatusCode::SERVICE_UNAVAILABLE, Json(readiness)).into_response()
+        }
     }
 }
 
@@ -45,16 +54,33 @@ async fn init(State(app): State<App>, request: Request) -> ApiResult<Response> {
     if !app.runtime_init.is_used() {
         return Ok(server::not_found().await);
     }
-    let order = Order::read(&json::bytes(request.into_body()).await?)?;
+    let again = || {
+        let message = app
+            .runtime_init
+            .failure()
+            .unwrap_or_else(|| "execd was initialized already, or is being initialized".to_owned());
+        ApiError::new(StatusCode::CONFLICT, code::ALREADY_INITIALIZED, message)
+    };
+    // Whoever comes too late is not listened to.
+    if app.runtime_init.is_claimed() {
+        return Err(again());
+    }
+    let body = {
+        let _turn = app.runtime_init.turn().await;
+        if app.runtime_init.is_claimed() {
+            return Err(again());
+        }
+        let body = json::bytes_up_to(request.into_body(), limits::ORDER);
+        let slow = |_| ApiError::invalid("the body did not come in time");
+        timeout(limits::ORDER_READ, body).await.map_err(slow)??
+    };
+    let order = Order::read(&body)?;
+    order.check_room(&app.environment.own(), room())?;
     let Bound {
         sandbox,
         generation,
         ..
     } = order.bound.clone();
-    let again = || {
-        let message = "execd was initialized already, or is being initialized";
-        ApiError::new(StatusCode::CONFLICT, code::ALREADY_INITIALIZED, message)
-    };
     let reply = app.runtime_init.claim(order).ok_or_else(again)?;
     let stopping = || Err("execd is stopping".to_owned());
     let warning = reply

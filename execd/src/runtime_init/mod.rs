@@ -7,9 +7,9 @@
 //!    every other route answers 503        └ they fail ─▶ lost: 503 for ever
 //! ```
 //!
-//! The first valid call counts, and no other: what it brings is in force until the end. Nobody has a
-//! token yet that could be asked for, so whoever reaches the port first decides. What starts the
-//! container must see to it that this is the control plane.
+//! The first valid call counts, and no other: what it brings is in force until the end. Unless the
+//! container came with a token, which is asked for then, whoever reaches the port first decides. What
+//! starts the container must see to it that this is the control plane.
 
 mod api;
 mod order;
@@ -23,7 +23,7 @@ use std::{
 };
 
 use rustix::process::Signal;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
 use tracing::{info, warn};
 
 pub(crate) use api::routes;
@@ -46,12 +46,16 @@ pub struct RuntimeInit {
 #[derive(Debug)]
 struct Inner {
     claimed: AtomicBool,
+    /// Held while an order is read.
+    turn: Mutex<()>,
     bound: OnceLock<Bound>,
+    /// Why it will never be bound.
+    failure: OnceLock<String>,
     orders: mpsc::Sender<Request>,
 }
 
 /// Whose a daemon is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Bound {
     sandbox: String,
     generation: u64,
@@ -109,7 +113,9 @@ impl RuntimeInit {
         let (orders, receiver) = mpsc::channel(1);
         let inner = Inner {
             claimed: AtomicBool::new(false),
+            turn: Mutex::default(),
             bound: OnceLock::new(),
+            failure: OnceLock::new(),
             orders,
         };
         let runtime = Self {
@@ -136,6 +142,26 @@ impl RuntimeInit {
 
     fn bound(&self) -> Option<&Bound> {
         self.inner.as_ref()?.bound.get()
+    }
+
+    /// Why the order could not be carried out, if it could not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let why = self.inner.as_ref()?.failure.get()?;
+        Some(format!("execd could not be initialized: {why}"))
+    }
+
+    /// Whether there was an order.
+    fn is_claimed(&self) -> bool {
+        let inner = self.inner.as_ref();
+        inner.is_some_and(|inner| inner.claimed.load(Ordering::Relaxed))
+    }
+
+    /// Waits until no other order is being read.
+    async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match &self.inner {
+            Some(inner) => Some(inner.turn.lock().await),
+            None => None,
+        }
     }
 
     /// Hands an order over, unless there was one. The answer comes when it is carried out.
@@ -233,6 +259,10 @@ impl Underway {
 
     /// It could not be carried out. There is no other.
     pub(crate) fn failed(self, why: String) {
+        if let Some(inner) = &self.runtime.inner {
+            let set = inner.failure.set(why.clone());
+            debug_assert!(set.is_ok(), "there is one order");
+        }
         let _left = self.reply.send(Err(why));
     }
 }

@@ -2,23 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{Attribution, Bound, EntrypointPolicy};
 use crate::{
-    env,
+    env::{self, Variables},
     error::{self, ApiError, ApiResult},
     hook::Lifecycle,
     json, limits,
 };
 
+/// Most bytes of one variable, with its name, `=` and the end: what `execve` takes of one text.
+const VARIABLE: usize = 128 << 10;
+/// What the kernel keeps of each variable besides its bytes.
+const POINTER: usize = size_of::<usize>();
 /// A sandbox's id is at most this long (contract: execd A9.5).
 const SANDBOX_ID: usize = 128;
 
 /// One order.
-#[derive(Debug)]
 pub(super) struct Order {
     pub(super) bound: Bound,
     pub(super) attribution: Attribution,
@@ -28,8 +32,20 @@ pub(super) struct Order {
     pub(super) lifecycle: Option<Lifecycle>,
 }
 
+/// Values of variables and commands of hooks may be secrets.
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Order")
+            .field("bound", &self.bound)
+            .field("attribution", &self.attribution)
+            .field("entrypoint", &self.entrypoint)
+            .field("envs", &self.envs.keys())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A token of which only the hash is known.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct TokenHash([u8; 32]);
 
 impl std::fmt::Debug for TokenHash {
@@ -104,6 +120,10 @@ impl Order {
             }
             Some(_) => return Err(refuse("telemetry", "expected an object")),
         };
+        if attributes.len() > limits::ATTRIBUTES {
+            let rule = format!("expected at most {}", limits::ATTRIBUTES);
+            return Err(refuse("telemetry.attributes", rule));
+        }
         let attribution = Attribution {
             sandbox_id: sandbox_id.clone(),
             generation,
@@ -122,6 +142,47 @@ impl Order {
             lifecycle,
         })
     }
+
+    /// Whether programs can be started once the variables are laid over the daemon's own. `room` is
+    /// what the kernel takes, in bytes.
+    ///
+    /// # Errors
+    /// 400 naming the member.
+    pub(super) fn check_room(&self, own: &Variables, room: usize) -> ApiResult<()> {
+        let kept = own
+            .iter()
+            .filter(|(name, _)| {
+                name.to_str()
+                    .is_none_or(|name| !self.envs.contains_key(name))
+            })
+            .map(|(name, value)| taken(name.len(), value.len()));
+        let told = self.envs.iter();
+        let told = told.map(|(name, value)| taken(name.len(), value.len()));
+        let total: usize = kept.chain(told).sum();
+        // The rest is for arguments and for the variables of requests.
+        let most = room / 4 * 3;
+        match total <= most {
+            true => Ok(()),
+            false => Err(refuse(
+                "envs",
+                format!("with the sandbox's own they take {total} bytes, more than {most}"),
+            )),
+        }
+    }
+}
+
+/// What a variable takes of the room that a program has for arguments and variables.
+fn taken(name: usize, value: usize) -> usize {
+    name + value + "=\0".len() + POINTER
+}
+
+/// The room that a program has for arguments and variables, in bytes (Linux, execve(2)).
+pub(super) fn room() -> usize {
+    const LEAST: usize = 128 << 10;
+    const MOST: usize = 6 << 20;
+    let stack = getrlimit(Resource::Stack).current;
+    let stack = stack.and_then(|stack| usize::try_from(stack).ok());
+    (stack.unwrap_or(usize::MAX) / 4).clamp(LEAST, MOST)
 }
 
 /// Members by their names in lower case, without those that are null.
@@ -169,7 +230,6 @@ fn is_sandbox_id(text: &str) -> bool {
 
 /// The rules of variables.
 fn variables(given: BTreeMap<String, String>) -> ApiResult<BTreeMap<String, String>> {
-    let mut total = 0;
     for (name, value) in &given {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(refuse("envs", format!("invalid variable {name:?}")));
@@ -177,15 +237,12 @@ fn variables(given: BTreeMap<String, String>) -> ApiResult<BTreeMap<String, Stri
         if env::is_configuration(name) {
             return Err(refuse("envs", format!("{name} is reserved")));
         }
-        total += name.len() + value.len();
+        if name.len() + value.len() + "=\0".len() > VARIABLE {
+            let rule = format!("{name:.64} is longer than {VARIABLE} bytes");
+            return Err(refuse("envs", rule));
+        }
     }
-    match total <= limits::ENVIRONMENT {
-        true => Ok(given),
-        false => Err(refuse(
-            "envs",
-            format!("longer than {} bytes", limits::ENVIRONMENT),
-        )),
-    }
+    Ok(given)
 }
 
 #[cfg(test)]
@@ -279,6 +336,7 @@ mod tests {
             ("envs", json!({ "A": "\0" })),
             ("envs", json!({ "EXECD_ACCESS_TOKEN": "x" })),
             ("envs", json!({ "EXECD_ENVS": "x" })),
+            ("envs", json!({ "A": "x".repeat((128 << 10) - 2) })),
             ("lifecycle", json!("{}")),
             ("lifecycle", json!({ "preStart": { "command": [] } })),
             ("telemetry", json!([])),
@@ -287,7 +345,46 @@ mod tests {
             assert!(error.starts_with(&format!("{member}: ")), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        let error = read(json!({ "telemetry": { "attributes": { "a": 1 } } })).unwrap_err();
-        assert!(error.starts_with("telemetry.attributes: "), "{error}");
+        let many: BTreeMap<_, _> = (0..65).map(|n| (n.to_string(), "x")).collect();
+        for attributes in [json!({ "a": 1 }), json!(many)] {
+            let error = read(json!({ "telemetry": { "attributes": attributes } })).unwrap_err();
+            assert!(error.starts_with("telemetry.attributes: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_longest_variable_that_is_taken_can_be_passed_to_a_program() {
+        let long = "x".repeat((128 << 10) - 3);
+        let order = read(json!({ "envs": { "A": long } })).unwrap();
+        let mut program = std::process::Command::new("true");
+        assert!(program.envs(&order.envs).status().unwrap().success());
+        program.env("A", format!("{long}x"));
+        assert_eq!(program.status().unwrap_err().raw_os_error(), Some(7));
+    }
+
+    #[test]
+    fn variables_that_leave_no_room_for_programs_are_refused() {
+        let order = read(json!({ "envs": { "A": "x".repeat(1000), "B": "x" } })).unwrap();
+        let own = Variables::from_iter([("A", "y".repeat(5000)), ("C", "z".repeat(1000))]);
+        // The own one of the same name is replaced.
+        assert!(order.check_room(&own, 2800).is_ok());
+        let error = order.check_room(&own, 2600).unwrap_err().to_string();
+        assert!(error.starts_with("envs: "), "{error}");
+        assert!(room() >= 128 << 10);
+    }
+
+    #[test]
+    fn what_may_be_secret_is_not_shown() {
+        let order = read(json!({
+            "accessTokenHash": format!("sha256:{}", "2b".repeat(32)),
+            "envs": { "KEY": "hidden" },
+            "lifecycle": { "preStart": { "command": ["true", "hidden"] } },
+        }));
+        let shown = format!("{:?}", order.unwrap());
+        assert!(shown.contains("KEY"), "{shown}");
+        assert!(
+            !shown.contains("hidden") && !shown.contains("43"),
+            "{shown}"
+        );
     }
 }

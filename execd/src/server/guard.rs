@@ -35,15 +35,23 @@ impl Token {
     }
 
     fn admits(&self, headers: &HeaderMap, runtime: &RuntimeInit) -> bool {
-        let given = headers.get(EXECD_ACCESS_TOKEN);
         // It came later than the other, so it counts.
-        if let Some(hash) = runtime.token() {
-            return given.is_some_and(|given| hash.admits(given.as_bytes()));
+        match runtime.token() {
+            Some(hash) => {
+                let given = headers.get(EXECD_ACCESS_TOKEN);
+                given.is_some_and(|given| hash.admits(given.as_bytes()))
+            }
+            None => self.admits_order(headers),
         }
+    }
+
+    /// Whether these headers may say whose the daemon is. What an order brings does not count.
+    fn admits_order(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.0 else {
             return true;
         };
         let token = token.expose_secret().as_bytes();
+        let given = headers.get(EXECD_ACCESS_TOKEN);
         given.is_some_and(|given| given.as_bytes().ct_eq(token).into())
     }
 }
@@ -70,9 +78,14 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
     let timing = telemetry.request(&request);
     let path = uri.path();
     let open = is_open(&method, path, &runtime);
-    let mut response = if !open && runtime.is_closed() {
-        not_initialized()
-    } else if !open && !token.admits(request.headers(), &runtime) {
+    let is_order = is_order(&method, path, &runtime);
+    let admitted = match is_order {
+        true => token.admits_order(request.headers()),
+        false => open || token.admits(request.headers(), &runtime),
+    };
+    let mut response = if !open && !is_order && runtime.is_closed() {
+        not_initialized(&runtime)
+    } else if !admitted {
         unauthorized()
     } else if method == Method::HEAD && !path.starts_with("/proxy/") {
         routes::not_found().await
@@ -115,14 +128,18 @@ fn log(
 }
 
 /// Clients give up for good when `/ping` answers 401, so it never does (contract: execd §3.1). Those
-/// who bring a token, or wait for it, have none yet (contract: execd A9.5).
+/// who wait for a token have none yet (contract: execd A9.5).
 fn is_open(method: &Method, path: &str, runtime: &RuntimeInit) -> bool {
     match path {
         "/ping" => method == Method::GET,
         "/ready" => method == Method::GET && runtime.is_used(),
-        "/internal/init" => method == Method::POST && runtime.is_used(),
         _ => false,
     }
+}
+
+/// Who brings a token needs none, unless the daemon was started with one (contract: execd A9.5).
+fn is_order(method: &Method, path: &str, runtime: &RuntimeInit) -> bool {
+    path == "/internal/init" && method == Method::POST && runtime.is_used()
 }
 
 /// The client's id when it is a sane one, else a new one.
@@ -146,10 +163,13 @@ fn unauthorized() -> Response {
     refusal(StatusCode::UNAUTHORIZED, code::UNAUTHORIZED, message)
 }
 
-fn not_initialized() -> Response {
-    let message = "execd is not initialized yet: POST /internal/init must be called first";
+fn not_initialized(runtime: &RuntimeInit) -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    refusal(status, code::SERVICE_UNAVAILABLE, message)
+    let refuse = |message: &str| refusal(status, code::SERVICE_UNAVAILABLE, message);
+    match runtime.failure() {
+        Some(why) => refuse(&why),
+        None => refuse("execd is not initialized yet: POST /internal/init must be called first"),
+    }
 }
 
 /// The reference answers with `error` alone; some official clients need the other two.

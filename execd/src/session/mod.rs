@@ -16,4 +16,5 @@ mod run;
 mod store;
 
 pub(crate) use api::routes;
+pub use run::reserve_number;
 pub use store::Sessions;

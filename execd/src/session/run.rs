@@ -19,7 +19,7 @@ use crate::{
     app::App,
     env::report::Reader,
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Writer},
-    process::{Process, Program, inherit},
+    process::{Process, Program, inherit, reserve},
     redact,
     telemetry::Operation,
 };
@@ -27,6 +27,14 @@ use crate::{
 /// Where the shell's report goes: above what scripts use by number, below what shells use for
 /// themselves.
 const REPORT: i32 = 100;
+
+/// Keeps that number for shells, before many descriptors are open.
+///
+/// # Errors
+/// When there are fewer numbers; shells cannot report then.
+pub fn reserve_number() -> io::Result<()> {
+    reserve(REPORT)
+}
 
 /// What to run.
 #[derive(Debug)]

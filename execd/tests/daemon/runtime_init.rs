@@ -2,14 +2,17 @@
 
 use std::{
     fs,
+    io::{Read, Write},
+    net::TcpStream,
     path::Path,
     process::{Command, Stdio},
 };
 
+use http::Method;
 use osb_protocol::execd::event::EventKind;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Daemon, eventually, texts};
+use crate::support::{Answer, Daemon, LONG, eventually, texts};
 
 /// The hash of `secret`.
 const HASH: &str = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
@@ -117,7 +120,18 @@ async fn the_token_is_known_by_its_hash() {
             .env("HOME", place.path());
     });
     assert_eq!(daemon.get("/metrics").await.status, 503);
-    let done = order(&daemon, json!({ "accessTokenHash": HASH })).await;
+    // A daemon that has a token is not claimed without it.
+    let body = json!({ "sandboxId": "s-1", "generation": 7, "accessTokenHash": HASH }).to_string();
+    let claim = async |token: &[(&str, &str)]| {
+        let body = body.clone();
+        let answer = daemon.send(Method::POST, "/internal/init", token, body);
+        Answer::of(answer.await).await
+    };
+    for wrong in [&[][..], &TOKEN] {
+        assert_eq!(claim(wrong).await.status, 401);
+    }
+    let own = [("x-execd-access-token", "of-the-container")];
+    let done = claim(&own).await;
     assert_eq!(done.status, 200, "{}", done.text());
     let status = async |headers: &[(&str, &str)]| {
         let answer = daemon.get_with("/metrics", headers).await;
@@ -131,8 +145,26 @@ async fn the_token_is_known_by_its_hash() {
     for open in ["/ping", "/ready"] {
         assert_eq!(daemon.get(open).await.status, 200, "{open}");
     }
-    let again = order(&daemon, json!({})).await;
-    assert_eq!(again.status, 409);
+    assert_eq!(claim(&own).await.status, 409);
+    assert_eq!(claim(&[]).await.status, 401);
+}
+
+#[tokio::test]
+async fn orders_are_short_and_are_not_read_when_there_was_one() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = alone(place.path());
+    let long = json!({ "envs": {}, "more": "x".repeat(1 << 20) });
+    let refused = order(&daemon, long).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("longer"), "{}", refused.text());
+    assert_eq!(order(&daemon, json!({})).await.status, 200);
+    let head = "POST /internal/init HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n";
+    let mut late = TcpStream::connect(("127.0.0.1", daemon.port())).unwrap();
+    late.set_read_timeout(Some(LONG)).unwrap();
+    late.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    late.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"HTTP/1.1 409", "the body never came");
 }
 
 #[tokio::test]
@@ -182,9 +214,14 @@ async fn a_first_hook_that_fails_is_told() {
         (500, "RUNTIME_ERROR")
     );
     assert!(failed.text().contains("exit status 3"), "{}", failed.text());
-    assert_eq!(daemon.get("/ready").await.status, 503);
-    assert_eq!(daemon.get("/metrics").await.status, 503);
-    assert_eq!(order(&daemon, json!({})).await.status, 409);
+    let ready = daemon.get("/ready").await;
+    let other = daemon.get("/metrics").await;
+    let again = order(&daemon, json!({})).await;
+    for (answer, status) in [(&ready, 503), (&other, 503), (&again, 409)] {
+        assert_eq!(answer.status, status);
+        assert!(answer.text().contains("exit status 3"), "{}", answer.text());
+    }
+    assert_eq!(ready.json()["initialized"], false);
 
     let daemon = alone(place.path());
     let failed = order(&daemon, hook(json!(["no-such-program"]))).await;

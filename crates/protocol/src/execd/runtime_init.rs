@@ -38,4 +38,7 @@ pub struct Readiness {
     /// Which of its incarnations this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
+    /// Why it never will; an addition of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
