@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::{Context, suite::Suite, tally::Tally};
 use crate::{
+    interrupt::interrupted,
     process::{self, find_program, run},
     step::{notice, step},
 };
@@ -50,7 +51,9 @@ fn targets(context: &Context<'_>) -> Result<Tally> {
     thread::scope(|scope| {
         for _ in 0..lanes {
             scope.spawn(|| {
-                while let Some(name) = next() {
+                while !interrupted()
+                    && let Some(name) = next()
+                {
                     let result = target(context, &name).unwrap_or_else(|error| {
                         notice(&format!("FAILED: fuzz {name}: {error:#}"));
                         Tally::FAILED
