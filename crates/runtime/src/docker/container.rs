@@ -141,6 +141,11 @@ fn command(entrypoint: &[String]) -> Vec<String> {
     }
 }
 
+/// Names execd's file for isolated sessions and hardening.
+const ISOLATION_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
+/// Lets whoever is first claim an execd.
+const RUNTIME_INIT: &str = "EXECD_RUNTIME_INIT";
+
 /// Configured defaults, then the request's (a null removes a default), then ours.
 fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<String> {
     let mut env = defaults.clone();
@@ -151,8 +156,12 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
         };
     }
     // execd's own settings are not the request's to make: a foreign token would lock us out.
-    for key in ["EXECD_ACCESS_TOKEN", "OPENSANDBOX_ID"] {
+    for key in ["EXECD_ACCESS_TOKEN", "OPENSANDBOX_ID", RUNTIME_INIT] {
         env.remove(key);
+    }
+    // It may take rights away, which is for the operator to say.
+    if let Some(file) = defaults.get(ISOLATION_CONFIG) {
+        env.insert(ISOLATION_CONFIG.to_owned(), file.clone());
     }
     let mut list: Vec<String> = env
         .into_iter()
@@ -162,6 +171,8 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
         list.push(format!("EXECD_ACCESS_TOKEN={}", token.expose_secret()));
     }
     list.push(format!("OPENSANDBOX_ID={}", spec.id));
+    // Said in any case: the image may say otherwise.
+    list.push(format!("{RUNTIME_INIT}=false"));
     list
 }
 
@@ -284,6 +295,38 @@ mod tests {
             json!(["apparmor=unconfined", "seccomp=unconfined"])
         );
         assert_eq!(host["CapAdd"], json!(["SYS_ADMIN"]));
+    }
+
+    #[test]
+    fn what_configures_execd_is_not_the_requests_to_say() {
+        let environment = |env: Value, defaults: &[(&str, &str)]| {
+            let spec = CreateSpec {
+                env: serde_json::from_value(env).unwrap(),
+                ..labels::tests::spec()
+            };
+            let defaults = defaults.iter();
+            let defaults = defaults.map(|&(key, value)| (key.to_owned(), value.to_owned()));
+            environment(&spec, &defaults.collect())
+        };
+        let count = |list: &[String], start: &str| {
+            let found = list.iter().filter(|entry| entry.starts_with(start));
+            found.count()
+        };
+        for said in [json!({}), json!({ "EXECD_RUNTIME_INIT": "1" })] {
+            let list = environment(said, &[]);
+            assert!(list.contains(&"EXECD_RUNTIME_INIT=false".to_owned()));
+            assert_eq!(count(&list, "EXECD_RUNTIME_INIT="), 1, "{list:?}");
+        }
+        let configured = [("EXECD_ISOLATION_CONFIG", "/ours"), ("LANG", "C")];
+        for said in [json!("/theirs"), json!(""), json!(null)] {
+            let request = json!({ "EXECD_ISOLATION_CONFIG": said, "LANG": "de" });
+            let list = environment(request, &configured);
+            assert!(list.contains(&"EXECD_ISOLATION_CONFIG=/ours".to_owned()));
+            assert_eq!(count(&list, "EXECD_ISOLATION_CONFIG="), 1, "{list:?}");
+            assert!(list.contains(&"LANG=de".to_owned()));
+        }
+        let alone = environment(json!({ "EXECD_ISOLATION_CONFIG": "/theirs" }), &[]);
+        assert!(alone.contains(&"EXECD_ISOLATION_CONFIG=/theirs".to_owned()));
     }
 
     #[test]
