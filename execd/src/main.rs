@@ -88,7 +88,11 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
             error!(error = &failure as &dyn std::error::Error, "execd failed");
             let code = ExitCode::from(failure.exit_code());
             // Whoever looks for the reason where it usually is shall find it once.
-            if is_seen { Ok(code) } else { Err(failure.into()) }
+            if is_seen {
+                Ok(code)
+            } else {
+                Err(failure.into())
+            }
         }
     }
 }

@@ -151,10 +151,8 @@ pub(super) fn lack(platform: Platform, installer: &Installer) -> Option<Lack> {
     }
     if rustup_may_fetch() {
         let remedy = format!("rustup target add {}", platform.target);
-        return Some(Lack::new(
-            &format!("the {} target of Rust", platform.name),
-            remedy,
-        ));
+        let what = format!("the {} target of Rust", platform.name);
+        return Some(Lack::new(what, remedy));
     }
     let packages = debian_packages(platform);
     installer.lack(&purpose("a Rust toolchain", platform), &packages)
