@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use axum::{Router, extract::Request, response::Response};
+use axum::{Router, extract::Request, response::Response, routing::get};
 use memory_serve::{CacheControl, MemoryServe};
 use osb_app::ui::AssetRoot;
 use tower::ServiceExt;
@@ -18,7 +18,8 @@ pub(super) fn root() -> AssetRoot {
 /// Serves them.
 pub(super) fn router() -> Router {
     let AssetRoot(path) = root();
-    Router::new().nest(&path, Router::new().fallback(serve))
+    // A route, not a fallback: the console's own routes below it would come first.
+    Router::new().nest(&path, Router::new().route("/{*file}", get(serve)))
 }
 
 async fn serve(request: Request) -> Response {

@@ -264,6 +264,23 @@ fn spellings(id: &str) -> Vec<String> {
     list.map(str::to_owned).into_iter().chain(page).collect()
 }
 
+/// The page of the login needs them, so they are not behind it. Whether a file is there depends on
+/// what was built.
+#[tokio::test]
+async fn static_files_need_no_login() {
+    let console = Console::start().await;
+    let super::AssetRoot(root) = super::assets::root();
+    for file in ["console.css", "no/such.file"] {
+        let answer = console.get(&format!("{root}/{file}")).await;
+        let there = answer.status() == StatusCode::OK && file == "console.css";
+        assert!(
+            there || answer.status() == StatusCode::NOT_FOUND,
+            "{file}: {}",
+            answer.status()
+        );
+    }
+}
+
 #[tokio::test]
 async fn no_spelling_of_an_address_gets_around_the_login() {
     let console = Console::start().await;
