@@ -45,6 +45,17 @@ test("types, resizes, survives a reload and is taken over politely", async ({
   await expect.poll(() => screen(other)).toContain("size:");
 });
 
+test("programs have all the colours they ask for", async ({ page, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  // Beyond the palette, and on a background: the terminal sets these on each piece of text.
+  await type(page, "printf '\\e[48;2;0;0;80;38;2;255;100;0mtrue%s\\e[0m\\n' colour");
+  await expect.poll(() => screen(page)).toContain("truecolour");
+  const piece = page.locator(".xterm-rows span", { hasText: /^truecolour$/ });
+  await expect(piece).toHaveCSS("color", "rgb(255, 100, 0)");
+  await expect(piece).toHaveCSS("background-color", "rgb(0, 0, 80)");
+});
+
 test("a shell that ends says so, and a new one begins on request", async ({ page, sandbox }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
   const bar = page.locator(".terminal-bar");

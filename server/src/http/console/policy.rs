@@ -51,7 +51,8 @@ pub(super) async fn headers(
 }
 
 /// Policy of the page that is being rendered. Only scripts with this page's nonce run, and what
-/// they load. xterm makes `<style>` elements, hence `unsafe-inline` for those, not for attributes.
+/// they load. xterm makes `<style>` elements, and for colours beyond its palette `style` attributes,
+/// hence `unsafe-inline` for both.
 pub(super) fn of_page() {
     let (Some(nonce), Some(response)) = (use_context::<Nonce>(), use_context::<ResponseOptions>())
     else {
@@ -59,9 +60,8 @@ pub(super) fn of_page() {
     };
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}' 'strict-dynamic' 'wasm-unsafe-eval'; \
-         style-src-elem 'self' 'unsafe-inline'; style-src-attr 'none'; img-src 'self' data:; \
-         font-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
-         base-uri 'none'"
+         style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; \
+         connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     );
     if let Ok(policy) = HeaderValue::from_str(&policy) {
         response.insert_header(header::CONTENT_SECURITY_POLICY, policy);
