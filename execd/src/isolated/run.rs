@@ -89,7 +89,7 @@ async fn attend(app: App, session: Arc<Session>, code: Code, writer: Writer, bus
     let left = writer.journal().left();
     let turn = tokio::select! {
         turn = session.turn.lock() => turn,
-        () = session.deleted.cancelled() => return not_run(writer, "session terminated").await,
+        () = session.deleted.cancelled() => return not_run(writer, &terminated(&app)).await,
         () = left.cancelled() => return,
         () = app.tasks.stopping().cancelled() => return not_run(writer, "execd is stopping").await,
     };
@@ -99,6 +99,8 @@ async fn attend(app: App, session: Arc<Session>, code: Code, writer: Writer, bus
     let began = Instant::now();
     let (guest, pipes, state) = match begin(&app, &session, &code).await {
         Ok(started) => started,
+        // It ended before the run began, which is no other end than a moment later.
+        Err(RunError::Lost) => return not_run(writer, &terminated(&app)).await,
         Err(error) => return not_run(writer, &error.to_string()).await,
     };
     let mut pump = Pump {

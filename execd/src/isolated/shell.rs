@@ -100,11 +100,13 @@ pub(super) fn wrapper(files: &Files, state: Option<RawFd>, bash: bool) -> String
     let Some(state) = state.map(|state| files.path(state)) else {
         return begin;
     };
-    // Options and traps first, because what follows must not meet them; not in a substitution,
-    // which has others.
+    // Options and traps first, because what follows must not meet them; traps not in a
+    // substitution, which has others, and as one line, so that the user's code keeps its numbers.
     format!(
         "{begin}{{ builtin set -- \"$?\"
-builtin trap -p {TRAPS} >{options}
+builtin trap -p {TRAPS} >|{options}
+builtin set -- \"$1\" \"$(<{options})\"
+builtin printf 'builtin eval %q; ' \"$2\" >|{options}
 builtin printf '%s ' set +o braceexpand +o hashall +o interactive-comments \
   ${{SHELLOPTS:+-o ${{SHELLOPTS//:/ -o }}}} >>{options}
 builtin trap - ERR DEBUG RETURN
@@ -120,7 +122,7 @@ builtin alias -p
 builtin printf '%s\\n' \"$(<{kept})\"
 builtin printf 'builtin set -- %q\\n' \"$(<{options})\"
 builtin printf '\\n# complete\\n'
-}} >{state}
+}} >|{state}
 }} >/dev/null 2>&1
 exit \"$1\""
     )
@@ -141,7 +143,7 @@ printf '%s\\n' 'cd -- \"$PWD\"'
 while IFS= read -r l; do printf '%s\\n' \"$l\"; done <{kept}
 printf \"set -- '%s'\\n\" \"$2\"
 printf '\\n# complete\\n'
-}} >{state}
+}} >|{state}
 }} >/dev/null 2>&1
 exit \"$1\""
     )

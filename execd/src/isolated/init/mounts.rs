@@ -4,6 +4,7 @@
 //!   before  the trees that are mounted later are taken aside
 //!   then    everything there is becomes read-only
 //!   then    /tmp, /run, /dev, the overlays and what is bound are put on top, /proc at the end
+//!   last    what tells of the whole machine is covered, and what whoever made the sandbox covered
 //! ```
 //!
 //! All of this happens in a mount namespace of the session, so nothing has to be moved elsewhere:
@@ -49,15 +50,25 @@ const LINKS: [(&str, &str); 5] = [
 /// Where root may write without any capability, though it concerns the whole machine.
 const READ_ONLY_IN_PROC: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
 /// What tells of the whole machine.
-const HIDDEN_IN_PROC: [&str; 7] = [
+const HIDDEN_IN_PROC: [&str; 10] = [
     "acpi",
     "asound",
+    "interrupts",
     "kcore",
     "keys",
     "latency_stats",
+    "sched_debug",
     "scsi",
     "timer_list",
+    "timer_stats",
 ];
+/// The same in `/sys`. A sandbox that was made for sessions has no masks of its engine there.
+const HIDDEN_IN_SYS: [&str; 2] = ["devices/virtual/powercap", "firmware"];
+/// Processors, each of which may tell how warm it is.
+const PROCESSORS: &str = "/sys/devices/system/cpu";
+const WARMTH: &str = "thermal_throttle";
+/// What is mounted in `/proc` of machines and covers nothing.
+const NO_COVERS: [&str; 4] = ["autofs", "binfmt_misc", "nfsd", "rpc_pipefs"];
 
 /// While trees are taken aside: a directory that every container has and that is replaced anyway.
 const STAGE: &str = "/dev";
@@ -72,10 +83,22 @@ struct Aside {
     member: String,
 }
 
+/// How a part of `/proc` was covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cover {
+    /// It can only be read.
+    ReadOnly,
+    /// Something else lies over it.
+    Hidden,
+}
+
 /// Makes the session's view. Says what could not be had and is not needed.
 pub(super) fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
     let everything = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", everything).map_err(no_mounts("make mounts private"))?;
+    // Later everything is read-only.
+    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(no_mounts("read mounts"))?;
+    let covers = covers(&mounts);
     let devices = DEVICES
         .iter()
         .filter_map(|name| Some((name, tree(Path::new("/dev").join(name)).ok()?)))
@@ -120,7 +143,8 @@ pub(super) fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
         memory(root, "mode=0555,size=4k,nr_inodes=2").map_err(no_mounts("cover the uppers"))?;
     }
     let mut without = Vec::new();
-    proc(plan, &mut without)?;
+    proc(plan, &covers, &mut without)?;
+    sys()?;
     rustix::process::chdir("/").map_err(no_mounts("change to the root"))?;
     Ok(without)
 }
@@ -322,9 +346,20 @@ fn dev(devices: &[(&&str, OwnedFd)]) -> Result<(), Failure> {
     make().map_err(failed)
 }
 
-/// Processes of the session only, and nothing that belongs to the machine.
-fn proc(plan: &Plan, without: &mut Vec<String>) -> Result<(), Failure> {
+/// Processes of the session only, and nothing that belongs to the machine. What covers parts of the
+/// sandbox's own `/proc` does so here too.
+fn proc(
+    plan: &Plan,
+    covers: &[(PathBuf, Cover)],
+    without: &mut Vec<String>,
+) -> Result<(), Failure> {
     let failed = no_mounts("mount /proc");
+    let taken = covers
+        .iter()
+        .filter(|(_, cover)| *cover == Cover::Hidden)
+        .map(|(path, _)| Ok((path, tree(path)?)))
+        .collect::<rustix::io::Result<Vec<_>>>()
+        .map_err(no_mounts("take aside what covers parts of /proc"))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", flags, None).map_err(failed)?;
     if let Err(why) = limit_processes(plan.processes) {
@@ -333,26 +368,89 @@ fn proc(plan: &Plan, without: &mut Vec<String>) -> Result<(), Failure> {
     if plan.userns && fs::write("/proc/sys/user/max_user_namespaces", "0").is_err() {
         without.push("user namespaces inside are refused by the filter only".to_owned());
     }
-    let absent = |errno: Errno| errno == Errno::NOENT;
-    let cover = |name: &str, path: &Path| -> rustix::io::Result<()> {
-        if READ_ONLY_IN_PROC.contains(&name) {
-            mount_bind(path, path)?;
-            return read_only(path);
-        }
-        match path.is_dir() {
-            true => memory(path, "mode=0555,size=4k,nr_inodes=2"),
-            false => mount_bind("/dev/null", path),
-        }
+    let own = |names: &[&str]| -> Vec<PathBuf> {
+        let paths = names.iter().map(|name| Path::new("/proc").join(name));
+        paths.collect()
     };
-    for name in READ_ONLY_IN_PROC.iter().chain(&HIDDEN_IN_PROC) {
-        let path = Path::new("/proc").join(name);
-        match path.exists().then(|| cover(name, &path)) {
-            None | Some(Ok(())) => {}
-            Some(Err(errno)) if absent(errno) => {}
-            Some(Err(errno)) => return Err(no_mounts("cover parts of /proc")(errno)),
+    let mut read_only_ones = own(&READ_ONLY_IN_PROC);
+    let others = covers
+        .iter()
+        .filter(|(_, cover)| *cover == Cover::ReadOnly)
+        .map(|(path, _)| path);
+    for path in others {
+        if !read_only_ones.contains(path) {
+            read_only_ones.push(path.clone());
         }
     }
-    Ok(())
+    let fixed = |path: &Path| mount_bind(path, path).and_then(|()| read_only(path));
+    let hidden = own(&HIDDEN_IN_PROC);
+    let done = read_only_ones
+        .iter()
+        .try_for_each(|path| if_there(path, fixed))
+        .and_then(|()| hidden.iter().try_for_each(|path| if_there(path, hide)))
+        .and_then(|()| {
+            let mut taken = taken.iter().filter(|(path, _)| !hidden.contains(path));
+            taken.try_for_each(|(path, tree)| if_there(path, |path| put(tree, path)))
+        });
+    done.map_err(no_mounts("cover parts of /proc"))
+}
+
+/// Covers what in `/sys` tells of the whole machine. What is covered there already stays so.
+fn sys() -> Result<(), Failure> {
+    let failed = no_mounts("cover parts of /sys");
+    let processors = fs::read_dir(PROCESSORS).into_iter().flatten().flatten();
+    HIDDEN_IN_SYS
+        .iter()
+        .map(|name| Path::new("/sys").join(name))
+        .chain(processors.map(|processor| processor.path().join(WARMTH)))
+        .try_for_each(|path| if_there(&path, hide))
+        .map_err(failed)
+}
+
+/// Does something with a path, unless this kernel has no such thing.
+fn if_there(
+    path: &Path,
+    act: impl FnOnce(&Path) -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    match path.exists().then(|| act(path)) {
+        None | Some(Ok(()) | Err(Errno::NOENT)) => Ok(()),
+        Some(failed) => failed,
+    }
+}
+
+/// Leaves nothing to be seen at a path.
+fn hide(path: &Path) -> rustix::io::Result<()> {
+    match path.is_dir() {
+        true => {
+            memory(path, "mode=0555,size=4k,nr_inodes=2")?;
+            // Its owner could change the mode.
+            read_only(path)
+        }
+        false => mount_bind("/dev/null", path),
+    }
+}
+
+/// Which parts of `/proc` are covered, in the order in which that was done (Linux,
+/// "The /proc Filesystem", mountinfo).
+fn covers(mountinfo: &str) -> Vec<(PathBuf, Cover)> {
+    let cover = |line: &str| {
+        // number, parent, device, root, place, options, …, "-", kind, …
+        let (mount, rest) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ').skip(4);
+        let (place, options) = (fields.next()?, fields.next()?);
+        if !place.starts_with("/proc/") {
+            return None;
+        }
+        let cover = match rest.split(' ').next()? {
+            "proc" if options.split(',').any(|option| option == "ro") => Cover::ReadOnly,
+            "proc" => return None,
+            kind if NO_COVERS.contains(&kind) => return None,
+            _ => Cover::Hidden,
+        };
+        // Names with a blank are told otherwise, but `/proc` has none.
+        Some((PathBuf::from(place), cover))
+    };
+    mountinfo.lines().filter_map(cover).collect()
 }
 
 /// Bounds the numbers that processes of this namespace can have, and so their count. Before
@@ -423,5 +521,39 @@ fn set_read_only(path: &Path, recursive: bool) -> io::Result<()> {
     match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_covers_parts_of_proc_is_known_by_its_mounts() {
+        let mounts = "\
+22 27 0:21 / /proc rw,nosuid - proc proc rw
+40 22 0:21 /sys /proc/sys ro,nosuid,nodev shared:7 - proc proc rw
+41 22 0:21 /bus /proc/bus rw - proc proc rw
+42 22 0:5 /null /proc/kcore rw,nosuid - tmpfs tmpfs rw,size=65536k
+43 22 0:9 / /proc/acpi ro,relatime - tmpfs tmpfs ro
+44 22 0:50 /proc/meminfo /proc/meminfo rw - fuse.lxcfs lxcfs rw
+45 40 0:60 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw
+46 27 0:5 /null /procedure rw - tmpfs tmpfs rw
+47 27 0:22 / /sys ro - sysfs sysfs rw
+";
+        let found = covers(mounts);
+        let found: Vec<(&str, Cover)> = found
+            .iter()
+            .map(|(path, cover)| (path.to_str().unwrap(), *cover))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("/proc/sys", Cover::ReadOnly),
+                ("/proc/kcore", Cover::Hidden),
+                ("/proc/acpi", Cover::Hidden),
+                ("/proc/meminfo", Cover::Hidden),
+            ]
+        );
     }
 }

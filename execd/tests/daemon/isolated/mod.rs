@@ -17,6 +17,7 @@ mod background;
 mod changes;
 mod files;
 mod limits;
+mod runs;
 
 /// A daemon with a directory for uppers and one to work in.
 struct Isolated {
@@ -209,162 +210,6 @@ async fn a_session_is_made_told_listed_and_removed() {
         )
         .await;
     assert_eq!(answer.code(), "SESSION_NOT_FOUND");
-}
-
-#[tokio::test]
-async fn the_state_of_the_shell_outlives_runs_and_what_ends_them() {
-    let Some(isolated) = Isolated::new().await else {
-        return;
-    };
-    let id = isolated.session(json!({})).await;
-    assert_eq!(
-        isolated.told(&id, "pwd").await,
-        isolated.work().to_str().unwrap()
-    );
-    let set = "cd /usr; A=1; export B=\"two\nlines 'q'\"; f() { echo \"f $1\"; }; arr=(a 'b c'); set -u; umask 077";
-    assert_eq!(isolated.told(&id, set).await, "");
-    let ask = "pwd; f x; echo \"$A $B ${arr[1]}\"; umask; set -o | grep nounset; env | grep -c ^A=";
-    let events = isolated.run(&id, ask).await;
-    let told = texts(&events, EventKind::Stdout).join("|");
-    assert_eq!(
-        told,
-        "/usr|f x|1 two|lines 'q' b c|0077|nounset        \ton|0"
-    );
-    assert_eq!(
-        failure(&events),
-        exit("1"),
-        "the status of its last command"
-    );
-    // What does not come to its end leaves the state as it was.
-    for (code, end) in [
-        ("A=2; cd /; exit 7", exit("7")),
-        ("A=2; exec sh -c 'exit 4'", exit("4")),
-        ("A=2; kill -KILL $$", exit("-1")),
-        ("if then", exit("2")),
-    ] {
-        assert_eq!(failure(&isolated.run(&id, code).await), end, "{code}");
-        assert_eq!(isolated.told(&id, "echo $A $PWD").await, "1 /usr", "{code}");
-    }
-    assert_eq!(
-        failure(&isolated.run(&id, "bash -c 'exit 42'").await),
-        exit("42")
-    );
-    let other = isolated.session(json!({})).await;
-    assert_eq!(isolated.told(&other, "echo ${A-unset}").await, "unset");
-}
-
-#[tokio::test]
-async fn output_is_told_by_stream_and_line() {
-    let Some(isolated) = Isolated::new().await else {
-        return;
-    };
-    let id = isolated.session(json!({})).await;
-    let events = isolated
-        .run(&id, "echo a; echo; echo b >&2; printf c")
-        .await;
-    assert_eq!(texts(&events, EventKind::Stdout), ["a", "\n", "c"]);
-    assert_eq!(texts(&events, EventKind::Stderr), ["b"]);
-    let events = isolated.run(&id, "no-such-program").await;
-    assert!(
-        texts(&events, EventKind::Stderr)[0].contains("line 1: no-such-program"),
-        "{events:?}"
-    );
-    assert_eq!(failure(&events), exit("127"));
-    // What a run leaves behind holds nobody, and stays.
-    let started = isolated.told(&id, "sleep 1000 & echo $!").await;
-    assert_eq!(
-        isolated
-            .told(&id, &format!("kill -0 {started} && echo there"))
-            .await,
-        "there"
-    );
-}
-
-#[tokio::test]
-async fn variables_of_one_run_are_gone_and_everything_else_stays() {
-    let Some(isolated) = Isolated::new().await else {
-        return;
-    };
-    let id = isolated.session(json!({})).await;
-    isolated.told(&id, "export OLD='was'; PLAIN=p").await;
-    let body = json!({
-        "code": "echo \"$OLD $PLAIN $NEW\"; printenv odd.name; KEPT=$NEW; OLD=changed; PLAIN=changed",
-        "envs": { "OLD": "it's", "PLAIN": "q", "NEW": "n\nm", "odd.name": "o", "EMPTY": null },
-    });
-    let events = isolated.run_with(&id, body).await;
-    assert_eq!(texts(&events, EventKind::Stdout), ["it's q n", "m", "o"]);
-    let ask = "echo \"$OLD $PLAIN ${NEW-unset} ${EMPTY-unset} $KEPT\"; env | grep -c ^PLAIN=; true";
-    assert_eq!(isolated.told(&id, ask).await, "was p unset unset n|m|0");
-}
-
-#[tokio::test]
-async fn a_run_that_takes_too_long_is_ended_and_nothing_else() {
-    let Some(isolated) = Isolated::new().await else {
-        return;
-    };
-    let id = isolated.session(json!({})).await;
-    let pid = isolated.told(&id, "A=1; sleep 1000 & echo $!").await;
-    let code = "trap '' INT TERM; setsid sleep 1001 & A=2; sleep 1002; sleep 1003";
-    let body = json!({ "code": code, "timeout_seconds": 1 });
-    let (name, value) = failure(&isolated.run_with(&id, body).await);
-    assert_eq!(name, "TimeoutError");
-    assert!(value.parse::<i64>().is_err());
-    let ask = format!("echo $A; kill -0 {pid} && ps -e -o args= | grep -c '[s]leep 100'");
-    assert_eq!(
-        isolated.told(&id, &ask).await,
-        "1|1",
-        "only what was there before"
-    );
-}
-
-#[tokio::test]
-async fn a_client_that_leaves_ends_its_run_and_not_its_session() {
-    let Some(isolated) = Isolated::new().await else {
-        return;
-    };
-    let id = isolated.session(json!({})).await;
-    isolated.told(&id, "A=1").await;
-    let body = json!({ "code": "A=2; echo running > there; sleep 1000" }).to_string();
-    let path = format!("/v1/isolated/session/{id}/run");
-    let response = isolated.daemon.send(Method::POST, &path, &[], body).await;
-    let there = format!("/v1/isolated/session/{id}/files/download?path=there");
-    eventually("the run is under way", async || {
-        (isolated.daemon.get(&there).await.text() == "running\n").then_some(())
-    })
-    .await;
-    drop(response);
-    assert_eq!(
-        isolated
-            .told(
-                &id,
-                "echo $A; ps -e -o args= | grep -c '[s]leep 1000'; true"
-            )
-            .await,
-        "1|0"
-    );
-}
-
-#[tokio::test]
-async fn runs_of_a_session_take_turns_and_sessions_do_not_wait() {
-    let Some(isolated) = Isolated::new().await else {
-        return;
-    };
-    let id = isolated.session(json!({})).await;
-    isolated.told(&id, "N=0").await;
-    let one = || isolated.run(&id, "n=$N; sleep 0.05; N=$((n+1))");
-    tokio::join!(one(), one(), one());
-    assert_eq!(isolated.told(&id, "echo $N").await, "3");
-    let other = isolated.session(json!({})).await;
-    let path = format!("/v1/isolated/session/{id}/run");
-    let body = json!({ "code": "sleep 1000" }).to_string();
-    let busy = isolated.daemon.send(Method::POST, &path, &[], body).await;
-    assert_eq!(isolated.told(&other, "echo free").await, "free");
-    isolated.delete(&id).await;
-    let (name, value) = failure(&events(&Answer::of(busy).await.body));
-    assert_eq!(
-        (name.as_str(), value.as_str()),
-        ("RuntimeError", "session terminated")
-    );
 }
 
 #[tokio::test]
@@ -626,8 +471,11 @@ async fn nothing_is_left_when_a_session_or_the_daemon_ends() {
     let marker = |name: &str| format!("sleep 1000 & exec -a {name} sleep 100000 &");
     let dying = isolated.session(json!({})).await;
     let staying = isolated.session(json!({})).await;
-    isolated.told(&dying, &marker("dying-marker")).await;
-    isolated.told(&staying, &marker("staying-marker")).await;
+    // Names of this run's own: others may run the same test.
+    let own = |name: &str| format!("{name}-{}", std::process::id());
+    let (lost, kept) = (own("dying"), own("staying"));
+    isolated.told(&dying, &marker(&lost)).await;
+    isolated.told(&staying, &marker(&kept)).await;
     let found = |name: &str| -> Vec<i32> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -640,9 +488,9 @@ async fn nothing_is_left_when_a_session_or_the_daemon_ends() {
     // A shell does not wait until what it leaves behind is what it should be.
     let marked =
         async |name: &str| eventually("it runs", async || found(name).first().copied()).await;
-    let pid = marked("staying-marker").await;
+    let pid = marked(&kept).await;
     // The init of one is killed from outside.
-    let init = parent_of_namespace(marked("dying-marker").await);
+    let init = parent_of_namespace(marked(&lost).await);
     Command::new("kill")
         .args(["-KILL", &init.to_string()])
         .status()
@@ -652,7 +500,7 @@ async fn nothing_is_left_when_a_session_or_the_daemon_ends() {
         (isolated.daemon.get(&path).await.status == 404).then_some(())
     })
     .await;
-    assert!(found("dying-marker").is_empty());
+    assert!(found(&lost).is_empty());
     assert_eq!(isolated.uppers().len(), 1);
     let Isolated { daemon, place } = isolated;
     daemon.signal(rustix::process::Signal::TERM);
