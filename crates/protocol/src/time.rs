@@ -3,17 +3,29 @@
 
 use std::fmt;
 
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, fmt::temporal::Pieces, tz::Offset};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Seconds of a day.
+const DAY: i32 = 86_400;
 
 /// A moment with microsecond precision; finer parts are cut off, as the contract wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WireTime(Timestamp);
 
 /// Why a timestamp was refused.
-#[derive(Debug, thiserror::Error)]
-#[error("expected an RFC 3339 timestamp or Unix seconds, got {0:?}")]
-pub struct NotATime(String);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotATime {
+    /// It is none.
+    #[error("must be an RFC 3339 timestamp or Unix seconds")]
+    Malformed,
+    /// There is no such distance from UTC.
+    #[error("the offset from UTC must be less than 24 hours")]
+    Offset,
+    /// It cannot be told in the years that the contract has.
+    #[error("must lie between the years -9999 and 9999, and not on the last day of these")]
+    Range,
+}
 
 impl WireTime {
     /// Cuts a timestamp to whole microseconds.
@@ -62,19 +74,21 @@ impl WireTime {
     /// When the text is none of these.
     pub fn parse(text: &str) -> Result<Self, NotATime> {
         let trimmed = text.trim();
-        if let Ok(at) = trimmed.parse::<Timestamp>() {
-            return Ok(Self::new(at));
+        if let Ok(pieces) = Pieces::parse(trimmed) {
+            return Self::of(&pieces);
         }
-        if let Ok(civil) = trimmed.parse::<jiff::civil::DateTime>() {
-            let zoned = civil
-                .to_zoned(TimeZone::UTC)
-                .map_err(|_| NotATime(text.to_owned()))?;
-            return Ok(Self::new(zoned.timestamp()));
+        let seconds = trimmed.parse().map_err(|_| NotATime::Malformed)?;
+        Self::from_unix_seconds(seconds)
+    }
+
+    fn of(pieces: &Pieces<'_>) -> Result<Self, NotATime> {
+        let offset = pieces.to_numeric_offset().unwrap_or(Offset::UTC);
+        if offset.seconds().abs() >= DAY {
+            return Err(NotATime::Offset);
         }
-        match trimmed.parse::<f64>() {
-            Ok(seconds) => Self::from_unix_seconds(seconds),
-            Err(_) => Err(NotATime(text.chars().take(64).collect())),
-        }
+        let civil = pieces.date().to_datetime(pieces.time().unwrap_or_default());
+        let at = offset.to_timestamp(civil).map_err(|_| NotATime::Range)?;
+        Ok(Self::new(at))
     }
 
     /// From Unix seconds with a fraction.
@@ -87,10 +101,9 @@ impl WireTime {
     )]
     pub fn from_unix_seconds(seconds: f64) -> Result<Self, NotATime> {
         if !seconds.is_finite() {
-            return Err(NotATime(seconds.to_string()));
+            return Err(NotATime::Malformed);
         }
-        Self::from_unix_us((seconds * 1e6).round() as i64)
-            .ok_or_else(|| NotATime(seconds.to_string()))
+        Self::from_unix_us((seconds * 1e6).round() as i64).ok_or(NotATime::Range)
     }
 }
 
@@ -186,8 +199,16 @@ mod tests {
             WireTime::parse("1935396000").unwrap().to_string(),
             "2031-05-01T10:00:00Z"
         );
-        for text in ["", "soon", "NaN", "2031-13-01T00:00:00Z", "1e300"] {
-            assert!(WireTime::parse(text).is_err(), "{text}");
+        for (text, want) in [
+            ("", NotATime::Malformed),
+            ("soon", NotATime::Malformed),
+            ("NaN", NotATime::Malformed),
+            ("2031-13-01T00:00:00Z", NotATime::Malformed),
+            ("1e300", NotATime::Range),
+            ("9999-12-31T23:59:59Z", NotATime::Range),
+            ("2031-05-01T10:00:00+25:00", NotATime::Offset),
+        ] {
+            assert_eq!(WireTime::parse(text), Err(want), "{text}");
         }
     }
 

@@ -626,7 +626,10 @@ async fn garbage_is_answered_with_the_field() {
     let deep = post()
         .header(json_type.0, json_type.1)
         .body("[".repeat(100_000));
-    assert_eq!(answer(deep).await.0, 422);
+    let (status, body) = answer(deep).await;
+    assert_eq!(status, 422);
+    let message = body["detail"][0]["msg"].as_str().unwrap();
+    assert!(message.contains("nested deeper"), "{message}");
     let event = server.request(Method::POST, "/v1/metrics/events");
     let good = json!({"eventType": "sandbox.create", "createDurationMs": 1, "success": true});
     assert_eq!(

@@ -49,7 +49,12 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            let message = format!("the body is not valid JSON (line {line}, column {column})");
+            // The library tells this error from others in its words only.
+            let what = match error.to_string().starts_with("recursion limit") {
+                true => "nested deeper than 127 levels",
+                false => "not valid JSON",
+            };
+            let message = format!("the body is {what} (line {line}, column {column})");
             whole_body("json_invalid", message)
         })
     }

@@ -256,7 +256,7 @@ pub(super) async fn renew(
         .ok_or_else(|| wrong("missing", "is required"))?
         .clone();
     let at = serde_json::from_value(given)
-        .map_err(|_| wrong("datetime_parsing", "must be an RFC 3339 timestamp"))?;
+        .map_err(|error| wrong("datetime_parsing", &error.to_string()))?;
     let expires_at = app.service.renew(&sandbox_id(id), at).await?;
     Ok(axum::Json(RenewResponse { expires_at }))
 }
