@@ -7,6 +7,18 @@ import pytest
 from target import Target
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # -k takes an expression, in which spaces and words such as "not" have a meaning.
+    parser.addoption("--containing", metavar="TEXT", help="only tests whose name contains this")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    text = config.getoption("--containing")
+    if text is not None:
+        config.hook.pytest_deselected(items=[item for item in items if text not in item.name])
+        items[:] = [item for item in items if text in item.name]
+
+
 @pytest.fixture(scope="session")
 def target() -> Target:
     return Target.from_environment()

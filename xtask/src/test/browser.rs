@@ -5,7 +5,12 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use super::{Context, server::TestServer, suite::Suite, tally::Tally};
+use super::{
+    Context,
+    server::TestServer,
+    suite::{Suite, literal},
+    tally::Tally,
+};
 use crate::{host::node, up::BASE_IMAGE};
 
 /// Name of the suite.
@@ -44,7 +49,7 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
         .env("OSB_CHROMIUM", chromium)
         .current_dir(context.repo.root());
     if let Some(filter) = &context.options.filter {
-        playwright.args(["--grep", filter, "--pass-with-no-tests"]);
+        playwright.args(["--grep", &literal(filter), "--pass-with-no-tests"]);
     }
     let suite = Suite {
         name: NAME,

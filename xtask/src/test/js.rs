@@ -4,7 +4,12 @@ use std::{fs, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result};
 
-use super::{Context, server::TestServer, suite::Suite, tally::Tally};
+use super::{
+    Context,
+    server::TestServer,
+    suite::{Suite, literal},
+    tally::Tally,
+};
 use crate::host::node;
 
 /// Name of the suite.
@@ -41,7 +46,7 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
         .current_dir(context.repo.root());
     server.describe_to(&mut tests);
     if let Some(filter) = &context.options.filter {
-        tests.arg(format!("--test-name-pattern={filter}"));
+        tests.arg(format!("--test-name-pattern={}", literal(filter)));
     }
     tests.arg(format!("{FOLDER}/sdk.test.js"));
     let suite = Suite {

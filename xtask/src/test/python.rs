@@ -99,7 +99,7 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
         .current_dir(&folder);
     let filter = context.options.filter.as_ref();
     if let Some(filter) = filter {
-        pytest.args(["-k", filter]);
+        pytest.arg(format!("--containing={filter}"));
     }
     server.describe_to(&mut pytest);
     let suite = Suite {

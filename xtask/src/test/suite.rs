@@ -18,6 +18,18 @@ pub(super) struct Suite<'a> {
     pub(super) limit: Duration,
 }
 
+/// A regular expression of JavaScript that matches this text and no other.
+pub(super) fn literal(text: &str) -> String {
+    let mut pattern = String::new();
+    for char in text.chars() {
+        if r"\^$.|?*+()[]{}/".contains(char) {
+            pattern.push('\\');
+        }
+        pattern.push(char);
+    }
+    pattern
+}
+
 impl Suite<'_> {
     /// Runs `command` and counts with `count`, which reads the lines of stdout or a report file.
     ///
@@ -102,6 +114,12 @@ mod tests {
             limit: Duration::from_secs(limit),
         };
         suite.run(&mut shell(script), &mut |_| {}, || counted)
+    }
+
+    #[test]
+    fn a_filter_is_a_text_and_no_pattern() {
+        assert_eq!(literal("two words"), "two words");
+        assert_eq!(literal(r"a.b(c)[d]\e/"), r"a\.b\(c\)\[d\]\\e\/");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 
 use self::{
@@ -55,7 +55,7 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
     let state = state_dir()?;
     let installer = Installer::new(!options.no_install);
     if let Some(running) = Server::running(&state)? {
-        return revisit(&running, &installer, &state);
+        return revisit(&running, options, &installer, &state);
     }
     let draft = match &options.config {
         Some(config) => Draft::of_user(config)?,
@@ -96,10 +96,22 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
 }
 
 /// The server runs already: sees to it that it can work, and tells where it is.
-fn revisit(running: &Running, installer: &Installer, state: &Path) -> Result<ExitCode> {
+///
+/// # Errors
+/// When it runs with another configuration, or on another port, than is asked for.
+fn revisit(
+    running: &Running,
+    options: &Options,
+    installer: &Installer,
+    state: &Path,
+) -> Result<ExitCode> {
     eprintln!("The server is running already (process {}).", running.pid);
-    eprintln!("For another build or port: cargo xtask down, then up again.");
     let settings = Settings::load(&running.config)?;
+    let config = options.config.as_deref().map(Path::canonicalize);
+    if let Some(other) = unlike(&settings, options.port, config.transpose()?.as_deref()) {
+        bail!("it runs {other}; stop it first: cargo xtask down");
+    }
+    eprintln!("For another build: cargo xtask down, then up again.");
     engine::ensure(installer)?;
     running.wait_until_ready(&settings, state)?;
     Guide {
@@ -112,6 +124,19 @@ fn revisit(running: &Running, installer: &Installer, state: &Path) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
+/// How the server that runs differs from what is asked for.
+fn unlike(settings: &Settings, port: Option<u16>, config: Option<&Path>) -> Option<String> {
+    match (port, config) {
+        (_, Some(config)) if settings.file != config => {
+            Some(format!("with {}", settings.file.display()))
+        }
+        (Some(port), None) if !settings.address.ends_with(&format!(":{port}")) => {
+            Some(format!("on {}", settings.address))
+        }
+        _ => None,
+    }
+}
+
 /// Stops the server that `up` started.
 pub(crate) fn down() -> Result<ExitCode> {
     match Server::running(&state_dir()?)? {
@@ -122,4 +147,25 @@ pub(crate) fn down() -> Result<ExitCode> {
         None => eprintln!("No server is running."),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_port_or_configuration_is_not_the_server_that_runs() {
+        let settings = Settings {
+            file: "/state/server.toml".into(),
+            address: "127.0.0.1:8080".to_owned(),
+            api_key: None,
+        };
+        let unlike = |port, config: Option<&str>| unlike(&settings, port, config.map(Path::new));
+        assert_eq!(unlike(None, None), None);
+        assert_eq!(unlike(Some(8080), None), None);
+        assert_eq!(unlike(None, Some("/state/server.toml")), None);
+        assert_eq!(unlike(Some(80), None).unwrap(), "on 127.0.0.1:8080");
+        let told = unlike(None, Some("/other.toml")).unwrap();
+        assert_eq!(told, "with /state/server.toml");
+    }
 }
