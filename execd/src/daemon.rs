@@ -3,7 +3,8 @@
 //! ```text
 //!  bind ─▶ announce ─▶ serve ─▶ (order) ─▶ first hook ─┬─ alone:   until SIGTERM or SIGINT
 //!                                                      └─ as init: start the entry point, until it ended
-//!  end of the others: SIGTERM, a grace, SIGKILL ─▶ drain streams and connections
+//!  end of the others: SIGTERM, a grace, SIGKILL ─▶ drain streams and connections ─▶ last metrics
+//!  └──────────── all of it within a bound that begins with the SIGTERM to the daemon ───────────┘
 //! ```
 
 use std::{io, net::Ipv4Addr, sync::Arc};
@@ -12,6 +13,7 @@ use osb_service::{Drained, Supervisor, build_info::BuildInfo};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    time::timeout_at,
 };
 use tracing::{error, info, warn};
 
@@ -23,7 +25,7 @@ use crate::{
     error::chain,
     hardening::Floor,
     hook::{HookError, Hooks, PreStart},
-    init::{self, InitError, Signals},
+    init::{self, InitError, Signals, Stop},
     isolated::{
         self,
         config::{Config as Isolation, ConfigError},
@@ -140,10 +142,16 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         ended = until_end(&app, config.entrypoint, hooks, &mut signals, orders) => ended,
         _ = &mut serving => Err(DaemonError::Server),
     };
-    app.isolated.close().await;
-    init::end_children(&app).await;
-    let drained = tasks.drain(limits::DRAIN).await;
-    telemetry.finish().await;
+    let stop = Stop::asked_for(signals.told_to_end());
+    if timeout_at(stop.part(limits::ISOLATED_END), app.isolated.close())
+        .await
+        .is_err()
+    {
+        warn!("some isolated sessions did not end in time");
+    }
+    init::end_children(&app, stop).await;
+    let drained = tasks.drain(stop.left(limits::DRAIN)).await;
+    telemetry.finish(stop.part(limits::TELEMETRY_FLUSH)).await;
     match drained {
         Drained::Gracefully => info!("execd stopped"),
         Drained::TimedOut(left) => warn!(left, "execd stopped before all its tasks ended"),

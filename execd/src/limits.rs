@@ -115,7 +115,10 @@ pub const GROUP_POLL: Duration = Duration::from_millis(20);
 
 /// Children reaped in one go, so that a storm of orphans cannot starve the requests.
 pub const REAP_BATCH: usize = 64;
-/// From SIGTERM to the end of the user's entry point: under the ten seconds of `docker stop`.
+/// From SIGTERM to the end, but for the last lines of the log: with these under the ten seconds of
+/// `docker stop`.
+pub const STOP: Duration = Duration::from_millis(8500);
+/// The part of it that the user's entry point may take.
 pub const ENTRYPOINT_GRACE: Duration = Duration::from_secs(7);
 /// What is left after the entry point gets this long between SIGTERM and SIGKILL.
 pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
@@ -189,7 +192,7 @@ pub const EXPANDED_PATTERN: usize = 64 << 10;
 pub const TELEMETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// For one try to export.
 pub const TELEMETRY_EXPORT: Duration = Duration::from_secs(10);
-/// For the last export.
+/// For the last export, if the stop has as much left.
 pub const TELEMETRY_FLUSH: Duration = Duration::from_secs(5);
 /// Between two complaints that metrics cannot be sent.
 pub const TELEMETRY_TROUBLE: Duration = Duration::from_secs(600);

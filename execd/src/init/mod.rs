@@ -14,7 +14,7 @@ use rustix::process::{Signal, getpid, set_child_subreaper};
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
-pub use end::end_children;
+pub use end::{Stop, end_children};
 pub use entrypoint::EntrypointError;
 pub use signals::Signals;
 

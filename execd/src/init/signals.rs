@@ -3,11 +3,18 @@
 use std::{future::poll_fn, io, task::Poll};
 
 use rustix::process::Signal;
-use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::{
+    signal::unix::{self, SignalKind, signal},
+    time::Instant,
+};
 
 /// The signals the daemon listens to.
 #[derive(Debug)]
-pub struct Signals(Vec<(Signal, unix::Signal)>);
+pub struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+    /// When the first SIGTERM came: from then on whoever sent it counts the seconds.
+    told_to_end: Option<Instant>,
+}
 
 impl Signals {
     /// What init passes on to the entry point.
@@ -39,19 +46,53 @@ impl Signals {
             let stream = signal(SignalKind::from_raw(wanted.as_raw()))?;
             Ok((*wanted, stream))
         };
-        Ok(Self(wanted.iter().map(listen).collect::<io::Result<_>>()?))
+        Ok(Self {
+            streams: wanted.iter().map(listen).collect::<io::Result<_>>()?,
+            told_to_end: None,
+        })
+    }
+
+    /// When the first SIGTERM came, if one did.
+    #[must_use]
+    pub fn told_to_end(&self) -> Option<Instant> {
+        self.told_to_end
     }
 
     /// The next signal. Safe to cancel.
     pub async fn next(&mut self) -> Signal {
-        poll_fn(|context| {
-            for (signal, stream) in &mut self.0 {
+        let next = poll_fn(|context| {
+            for (signal, stream) in &mut self.streams {
                 if stream.poll_recv(context).is_ready() {
                     return Poll::Ready(*signal);
                 }
             }
             Poll::Pending
-        })
-        .await
+        });
+        let signal = next.await;
+        if signal == Signal::TERM {
+            self.told_to_end.get_or_insert_with(Instant::now);
+        }
+        signal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{getpid, kill_process};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_sigterm_is_the_one_from_which_seconds_are_counted() {
+        let mut signals = Signals::of(&[Signal::USR2, Signal::TERM]).unwrap();
+        let mut receive = async |signal| {
+            kill_process(getpid(), signal).unwrap();
+            assert_eq!(signals.next().await, signal);
+            signals.told_to_end()
+        };
+        assert_eq!(receive(Signal::USR2).await, None);
+        let first = receive(Signal::TERM).await;
+        assert!(first.is_some());
+        assert_eq!(receive(Signal::TERM).await, first);
     }
 }

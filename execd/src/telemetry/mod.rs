@@ -27,6 +27,7 @@ use opentelemetry_sdk::{
     resource::{EnvResourceDetector, TelemetryResourceDetector},
 };
 use osb_service::{Supervisor, build_info};
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 pub use destination::DestinationError;
@@ -136,19 +137,16 @@ impl Telemetry {
         }
     }
 
-    /// Sends what was recorded last, within a bound. Nothing is recorded any more.
-    pub async fn finish(&self) {
+    /// Sends what was recorded last, if that can be done until then. Nothing is recorded any more.
+    pub async fn finish(&self, deadline: Instant) {
         let Some(active) = self.0.clone() else {
             return;
         };
+        let left = deadline.saturating_duration_since(Instant::now());
         // It waits for the thread that exports.
-        let finish = move || {
-            active
-                .provider
-                .shutdown_with_timeout(limits::TELEMETRY_FLUSH)
-        };
+        let finish = move || active.provider.shutdown_with_timeout(left);
         let finished = tokio::task::spawn_blocking(finish);
-        match tokio::time::timeout(limits::TELEMETRY_FLUSH, finished).await {
+        match timeout_at(deadline, finished).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => warn!(%error, "the last metrics were not sent"),
             Ok(Err(_)) | Err(_) => warn!("the last metrics were not sent in time"),
