@@ -15,6 +15,7 @@ mod identity;
 mod init;
 mod isolated;
 mod log;
+mod masked;
 mod output;
 mod proxy;
 mod pty;

@@ -1,0 +1,137 @@
+//! What isolated sessions do not get to see of the machine (contract: execd A6.2). Needs root and
+//! namespaces.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use osb_protocol::execd::event::EventKind;
+use serde_json::json;
+
+use crate::support::{Daemon, events, texts};
+
+/// What container engines hide.
+const HIDDEN: [&str; 12] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+
+/// What they leave to be read.
+const READ_ONLY: [&str; 5] = [
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+];
+
+/// Starts a daemon in a mount namespace of its own, after a script there. `None`, loudly, where there
+/// are no sessions.
+async fn daemon(script: &str, place: &Path) -> Option<Daemon> {
+    let config = place.join("isolation.toml");
+    fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(place.join("work")).unwrap();
+    let text = format!("upper_root = {:?}\n", place.join("uppers"));
+    fs::write(&config, text).unwrap();
+    let probe = Command::new("unshare")
+        .args(["--mount", "true"])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    if !probe.success() {
+        eprintln!("SKIPPED: no mount namespaces here");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-ec"])
+        .arg(format!("{script}\nexec \"$@\""))
+        .args(["sh", env!("CARGO_BIN_EXE_execd"), "--port", "0"])
+        .arg("--isolation-config")
+        .arg(config);
+    let daemon = Daemon::launch(command, |_| {});
+    let told = daemon.get("/v1/isolated/capabilities").await.json();
+    if told["setpriv_available"] != json!(true) {
+        eprintln!("SKIPPED: no isolated sessions here: {told}");
+        return None;
+    }
+    Some(daemon)
+}
+
+/// Output of code in a new session, which must end well.
+async fn told(daemon: &Daemon, place: &Path, code: &str) -> String {
+    let body = json!({ "workspace": { "path": place.join("work") } });
+    let made = daemon.post("/v1/isolated/session", body).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+    let id = made["session_id"].as_str().unwrap();
+    let path = format!("/v1/isolated/session/{id}/run");
+    let ran = daemon.post(&path, json!({ "code": code })).await;
+    assert_eq!(ran.status, 200, "{}", ran.text());
+    let events = events(&ran.body);
+    assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
+    texts(&events, EventKind::Stdout).join("\n")
+}
+
+/// What is mounted at a path last: its options and its kind.
+fn mounted(mounts: &str, path: &str) -> Option<(String, String)> {
+    let at = |line: &&str| line.split(' ').nth(4) == Some(path);
+    let line = mounts.lines().rfind(at)?;
+    let (mount, kind) = line.split_once(" - ")?;
+    let options = mount.split(' ').nth(5)?;
+    Some((options.to_owned(), kind.split(' ').next()?.to_owned()))
+}
+
+#[tokio::test]
+async fn what_engines_hide_is_hidden_and_what_they_keep_from_being_written_too() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(daemon) = daemon("", place.path()).await else {
+        return;
+    };
+    let mounts = told(&daemon, place.path(), "cat /proc/self/mountinfo").await;
+    let there = |path: &&&str| Path::new(path).exists();
+    for path in HIDDEN.iter().filter(there) {
+        let (options, kind) = mounted(&mounts, path).unwrap_or_else(|| panic!("{path}: {mounts}"));
+        assert!(!["proc", "sysfs"].contains(&&*kind), "{path}: {mounts}");
+        if Path::new(path).is_dir() {
+            assert!(options.split(',').any(|option| option == "ro"), "{path}");
+        }
+    }
+    for path in READ_ONLY.iter().filter(there) {
+        let (options, _) = mounted(&mounts, path).unwrap_or_else(|| panic!("{path}: {mounts}"));
+        assert!(options.split(',').any(|option| option == "ro"), "{path}");
+    }
+    // `/sys/firmware` is there on every machine.
+    let left = told(&daemon, place.path(), "ls -A /sys/firmware | wc -l").await;
+    assert_eq!(left.trim(), "0");
+}
+
+#[tokio::test]
+async fn what_is_hidden_in_the_sandbox_is_hidden_in_its_sessions() {
+    let place = tempfile::tempdir().unwrap();
+    let script = "mount --bind /dev/null /proc/uptime
+        mount --bind /proc/driver /proc/driver
+        mount -o remount,bind,ro /proc/driver
+        mount -t tmpfs -o ro none /sys/kernel/mm";
+    let Some(daemon) = daemon(script, place.path()).await else {
+        return;
+    };
+    let code = "wc -c < /proc/uptime; ls -A /sys/kernel/mm | wc -l";
+    assert_eq!(told(&daemon, place.path(), code).await, "0\n0");
+    let mounts = told(&daemon, place.path(), "cat /proc/self/mountinfo").await;
+    let (options, _) = mounted(&mounts, "/proc/driver").expect("it is a mount");
+    assert!(options.split(',').any(|option| option == "ro"), "{mounts}");
+}
