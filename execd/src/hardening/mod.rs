@@ -95,6 +95,12 @@ impl Floor {
     /// hardening it starts a child and waits for it, so nobody else may wait for children yet.
     #[must_use]
     pub fn new(config: &Config, environment: &Arc<Environment>) -> Self {
+        for name in seccomp::unknown(&config.seccomp.deny) {
+            warn!(
+                name,
+                "seccomp.deny refuses nothing by a name that no system call here has"
+            );
+        }
         let mut floor = match config.hardening.enabled {
             true => Self::enabled(config, environment),
             false => Self::default(),
@@ -145,7 +151,8 @@ impl Floor {
             steps.keep = CapabilitySet::empty();
             tried = probe::probe(&steps);
         }
-        let (steps, layers) = steps.reduced(tried, landlock);
+        let (steps, mut layers) = steps.reduced(tried, landlock);
+        layers.tell_unknown(&seccomp::unknown(&config.seccomp.deny));
         info!(?layers, "hardening is on");
         Self { layers, steps }
     }
@@ -313,6 +320,18 @@ impl Steps {
 }
 
 impl Layers {
+    /// A filter that leaves out what somebody wanted to be refused is not all that was asked for.
+    fn tell_unknown(&mut self, names: &[&str]) {
+        if let Some(seccomp) = &mut self.seccomp
+            && seccomp.state == LayerState::Active
+            && !names.is_empty()
+        {
+            let names = names.join(", ");
+            let why = format!("no system call here has these names of seccomp.deny: {names}");
+            *seccomp = layer(LayerState::Degraded, why);
+        }
+    }
+
     fn warn(&self) {
         let layers = [
             ("cap_drop", Some(&self.cap_drop)),
@@ -325,7 +344,10 @@ impl Layers {
                 && matches!(state, LayerState::Degraded | LayerState::Unsupported)
             {
                 let why = message.as_deref().unwrap_or_default();
-                warn!(layer = name, why, "a layer of the hardening is missing");
+                warn!(
+                    layer = name,
+                    why, "a layer of the hardening is incomplete or missing"
+                );
             }
         }
     }

@@ -10,6 +10,7 @@ use std::{collections::BTreeSet, io};
 use nix::libc::{self, c_ulong, sock_filter, sock_fprog};
 
 use super::syscalls::number;
+use crate::isolated::config::DENIED;
 
 /// New namespaces of any kind, as flags of `clone`.
 const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
@@ -60,8 +61,8 @@ impl std::fmt::Debug for Filter {
 }
 
 impl Filter {
-    /// Refuses these calls, and with them namespaces by way of `clone`. Names that this
-    /// architecture does not know are passed over.
+    /// Refuses these calls, and with them new namespaces by way of any call. Names that this
+    /// architecture does not know are passed over, see [`unknown`].
     #[must_use]
     pub(crate) fn new(deny: &[String]) -> Self {
         Self(program(deny))
@@ -93,6 +94,13 @@ impl Filter {
     }
 }
 
+/// Which of these names no system call here has. Those of the default list are not told: they belong
+/// to other architectures.
+pub(super) fn unknown(deny: &[String]) -> Vec<&str> {
+    let odd = |name: &&str| number(name).is_none() && !DENIED.contains(name);
+    deny.iter().map(String::as_str).filter(odd).collect()
+}
+
 fn program(deny: &[String]) -> Vec<sock_filter> {
     // Two instructions each: unless the condition holds, the answer is jumped over.
     let mut program = vec![
@@ -115,6 +123,10 @@ fn program(deny: &[String]) -> Vec<sock_filter> {
     for name in deny {
         when(name, refuse(libc::EPERM));
     }
+    // As `clone` with such flags, whatever the list says.
+    for name in ["unshare", "setns"] {
+        when(name, refuse(libc::EPERM));
+    }
     let clone = number("clone").expect("every architecture has it");
     program.extend([
         instruction(EQUAL, clone, 0, 3),
@@ -129,7 +141,6 @@ fn program(deny: &[String]) -> Vec<sock_filter> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isolated::config::DENIED;
 
     /// What the kernel would do with a call.
     fn answer(program: &[sock_filter], arch: u32, number: u32, argument: u32) -> u32 {
@@ -172,6 +183,25 @@ mod tests {
         assert_eq!(answer(&program, 0x4000_0003, 6, 0), errno(libc::ENOSYS));
         let x32 = answer(&program, ARCHITECTURE, mount | X32, 0);
         assert_eq!(x32, errno(libc::ENOSYS));
+    }
+
+    #[test]
+    fn namespaces_are_refused_whatever_is_on_the_list() {
+        let program = program(&["mkdir".to_owned()]);
+        let refused = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
+        for name in ["unshare", "setns"] {
+            let number = number(name).unwrap();
+            assert_eq!(answer(&program, ARCHITECTURE, number, 0), refused, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_mean_nothing_are_known() {
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
+        assert_eq!(unknown(&names(DENIED)), [""; 0]);
+        let deny = names(&["mkdirat", "no_such_call", "Mount", "read"]);
+        assert_eq!(unknown(&deny), ["no_such_call", "Mount"]);
     }
 
     #[test]

@@ -269,6 +269,12 @@ async fn system_calls_on_the_list_are_refused() {
     assert!(!directory.exists());
     own.told(&format!("touch {}", own.at("file").display()))
         .await;
+    // A list of one's own does not bring namespaces back, and names that mean nothing are told.
+    let refused = failed(&own, "unshare --user true").await;
+    assert!(refused.contains("Operation not permitted"), "{refused}");
+    let (state, why) = own.layer("seccomp").await;
+    assert_eq!(state, "degraded");
+    assert!(why.unwrap().contains("no_such_call"));
     // The daemon itself is not meant.
     let body = json!({ directory.to_str().unwrap(): {} });
     assert_eq!(own.daemon.post("/directories", body).await.status, 200);
