@@ -94,8 +94,26 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     .map_err(DaemonError::Signals)?;
 
     let own = own_variables();
-    let hooks = Hooks::load(&own, config.startup_status.clone())?;
     let (isolation, unknown) = Isolation::load(config.isolation_config.as_deref())?;
+    let tasks = Supervisor::new();
+    let (runtime_init, orders) = match config.runtime_init {
+        true => {
+            let (runtime_init, orders) = RuntimeInit::waiting();
+            (runtime_init, Some(orders))
+        }
+        false => (RuntimeInit::default(), None),
+    };
+    let mut app = App {
+        runtime_init,
+        ..App::new(Environment::new(own), tasks.clone())
+    };
+    app.processes
+        .harden(Floor::new(&isolation, &app.environment));
+    let hooks = Hooks::load(
+        &app.environment.own(),
+        config.startup_status.clone(),
+        app.processes.floor(),
+    )?;
     let listen = |source| DaemonError::Listen {
         port: config.port,
         source,
@@ -114,20 +132,6 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     if isolation.hardening.enabled && config.access_token.is_none() && !config.runtime_init {
         warn!("without a token commands can ask execd itself for the rights that hardening takes");
     }
-    let tasks = Supervisor::new();
-    let (runtime_init, orders) = match config.runtime_init {
-        true => {
-            let (runtime_init, orders) = RuntimeInit::waiting();
-            (runtime_init, Some(orders))
-        }
-        false => (RuntimeInit::default(), None),
-    };
-    let mut app = App {
-        runtime_init,
-        ..App::new(Environment::new(own), tasks.clone())
-    };
-    app.processes
-        .harden(Floor::new(&isolation, &app.environment));
     app.telemetry = telemetry(&app);
     app.isolated.configure(isolation);
     tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));

@@ -177,6 +177,13 @@ impl Policy {
         Ok(ruleset)
     }
 
+    /// Whether a path, which has no symbolic links, is where something may be written.
+    pub(super) fn leaves_writable(&self, path: &Path) -> bool {
+        self.places
+            .iter()
+            .any(|(place, access)| access & WRITE_FILE != 0 && path.starts_with(place))
+    }
+
     fn allow_place(&self, ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
         match allow_path(ruleset, path, access) {
             Err(error) if is_of_the_place(&error) => {

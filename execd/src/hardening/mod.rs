@@ -24,7 +24,7 @@ mod syscalls;
 use std::{
     io,
     os::{fd::AsFd, unix::process::CommandExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::Arc,
 };
@@ -160,6 +160,16 @@ impl Floor {
     /// Whether the user's processes have fewer rights than the daemon.
     pub(crate) fn is_in_force(&self) -> bool {
         self.steps.is_some()
+    }
+
+    /// Whether the user's processes, although they have fewer rights than the daemon, may write what
+    /// belongs to the daemon's user at this path, which has no symbolic links.
+    pub(crate) fn leaves_writable(&self, path: &Path) -> bool {
+        let steps = self.steps.as_ref();
+        steps.is_some_and(|steps| {
+            let files = steps.files.as_ref();
+            files.is_none_or(|files| files.leaves_writable(path))
+        })
     }
 
     /// The state of each layer.

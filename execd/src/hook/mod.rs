@@ -26,6 +26,7 @@ use tracing::warn;
 use crate::{
     app::App,
     env::Variables,
+    hardening::Floor,
     process::{Process, Program},
 };
 
@@ -49,8 +50,8 @@ pub enum HookError {
         #[source]
         source: ConfigError,
     },
-    /// What was kept cannot be read.
-    #[error("cannot read the lifecycle hooks in {path}")]
+    /// What was kept cannot be read, or is not to be believed.
+    #[error("cannot use the lifecycle hooks in {path}")]
     Unreadable {
         /// Where.
         path: PathBuf,
@@ -89,11 +90,16 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Those in the environment, which are kept for the next start, else those that were kept.
+    /// Those in the environment, which are kept for the next start, else those that were kept, unless
+    /// somebody may have written them who stands on the floor.
     ///
     /// # Errors
-    /// When they break a rule, or were kept and cannot be read.
-    pub fn load(own: &Variables, status: Option<StatusFile>) -> Result<Self, HookError> {
+    /// When they break a rule, or were kept where the environment says and cannot be used.
+    pub fn load(
+        own: &Variables,
+        status: Option<StatusFile>,
+        floor: &Floor,
+    ) -> Result<Self, HookError> {
         let kept_at = store::path(own);
         let given = own.text(ENV_HOOKS).filter(|text| !text.trim().is_empty());
         let lifecycle = match (given, kept_at) {
@@ -107,7 +113,7 @@ impl Hooks {
                 }
                 lifecycle
             }
-            (None, Some(path)) => match store::kept(&path) {
+            (None, Some(path)) => match store::kept(&path, floor) {
                 Ok(None) => Lifecycle::default(),
                 Ok(Some(text)) => {
                     let broken = |source| HookError::Kept { path, source };
@@ -116,7 +122,8 @@ impl Hooks {
                 Err(source) if store::is_named(own) => {
                     return Err(HookError::Unreadable { path, source });
                 }
-                // Nobody said that there are any: images may name a home that is another user's.
+                // Nobody said that there are any: images may name a home that is another user's, and
+                // commands may leave there what they like.
                 Err(error) => {
                     warn!(path = %path.display(), %error, "no lifecycle hooks are looked for");
                     Lifecycle::default()
@@ -165,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_home_that_cannot_be_read_has_no_hooks_and_a_file_that_was_named_must_be_read() {
-        let load = |name, value| Hooks::load(&Variables::from_iter([(name, value)]), None);
+        let floor = Floor::default();
+        let load = |name, value| Hooks::load(&Variables::from_iter([(name, value)]), None, &floor);
         let home = load("HOME", "/dev/null").unwrap();
         assert_eq!(home.lifecycle, Lifecycle::default());
         let named = load(ENV_KEPT_AT, "/dev/null/x").unwrap_err();

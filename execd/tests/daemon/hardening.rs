@@ -573,6 +573,68 @@ async fn what_commands_may_write_does_not_choose_what_hooks_start() {
     );
 }
 
+/// An init without a variable for hooks, in whose home a command of an earlier run may have left one.
+/// Tells whether it ran before the entry point.
+async fn planted_hook_runs(config: &str, home: &Path) -> bool {
+    let marker = place();
+    let at = |name: &str| marker.path().join(name);
+    fs::create_dir(home.join(".execd")).unwrap();
+    let text = format!("[preStart]\ncommand = [\"touch\", {:?}]\n", at("planted"));
+    fs::write(home.join(".execd/lifecycle.toml"), text).unwrap();
+    let entry = format!("echo x > {}; sleep 1000", at("entry").display());
+    let args = ["init", "--port", "0", "--", "sh", "-c", &entry];
+    let _hardened = Hardened::start(config, &args, |command| {
+        command
+            .env("HOME", home)
+            .env("EXECD_ENVS", at(".env"))
+            .env_remove("OPENSANDBOX_LIFECYCLE")
+            .env_remove("EXECD_LIFECYCLE_CONFIG");
+    });
+    eventually("the entry point ran", async || {
+        at("entry").exists().then_some(())
+    })
+    .await;
+    at("planted").exists()
+}
+
+#[tokio::test]
+async fn hooks_that_commands_may_have_left_do_not_run() {
+    let closed = format!("{ON}[landlock]\nenabled = true\n");
+    assert!(planted_hook_runs("", outside().path()).await, "same rights");
+    assert!(!planted_hook_runs(ON, outside().path()).await);
+    if let Err(why) = complete_landlock() {
+        eprintln!("SKIPPED: no complete Landlock here: {why}");
+        return;
+    }
+    let home = outside();
+    assert!(planted_hook_runs(&closed, home.path()).await);
+    let open = format!("{closed}extra_writable = [{:?}]\n", home.path());
+    fs::remove_dir_all(home.path().join(".execd")).unwrap();
+    assert!(!planted_hook_runs(&open, home.path()).await);
+}
+
+#[test]
+fn hooks_in_a_file_that_was_named_and_is_within_reach_of_commands_end_the_start() {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("isolation.toml"), ON).unwrap();
+    fs::write(at("hooks.toml"), "").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_execd"))
+        .args(["--port", "0", "--isolation-config"])
+        .arg(at("isolation.toml"))
+        .env("EXECD_LIFECYCLE_CONFIG", at("hooks.toml"))
+        .env_remove("OPENSANDBOX_LIFECYCLE")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("hooks.toml") && told.contains("commands may have written it"),
+        "{told}"
+    );
+}
+
 #[tokio::test]
 async fn hooks_and_files_as_somebody_else_keep_their_rights() {
     let marker = place();
