@@ -3,20 +3,23 @@
 //!
 //! Everything is denied that no rule allows. Rules belong to files and directories, not to paths, so
 //! they are made anew for every process that is started: a workspace may be made, or removed and
-//! made again, at any time. What a path leads to is settled at the start of the daemon; from then on
-//! symbolic links in it are not followed, since the user's processes may have put them there.
+//! made again, at any time. What a path leads to is settled at the start of the daemon, and for the
+//! variables that name one when they first do; from then on symbolic links in it are not followed,
+//! since the user's processes may have put them there. Nor are they followed at the start where such
+//! processes may write: what they left behind is still there when a sandbox starts again.
 #![expect(
     unsafe_code,
     reason = "the C library has no functions for these system calls"
 )]
 
 use std::{
-    collections::BTreeSet,
-    io,
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs, io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     ptr,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use nix::libc::{self, c_long};
@@ -27,7 +30,7 @@ use rustix::{
 
 use tracing::warn;
 
-use crate::env::{self, Environment};
+use crate::env::{self, Environment, Variables};
 
 /// What every program may need to read. Reading the memory and the variables of others by way of
 /// `/proc` is not a question of files: the kernel refuses it to whoever is confined.
@@ -36,8 +39,11 @@ const READABLE: [&str; 11] = [
 ];
 
 /// What every program may need to write.
-const WRITABLE: [&str; 12] = [
+const WRITABLE: [&str; 15] = [
+    "/dev/dri",
+    "/dev/dxg",
     "/dev/full",
+    "/dev/kfd",
     "/dev/null",
     "/dev/ptmx",
     "/dev/pts",
@@ -50,6 +56,15 @@ const WRITABLE: [&str; 12] = [
     "/tmp",
     "/var/tmp",
 ];
+
+/// How the names of other devices for computing begin; the engine adds as many as were asked for.
+const DEVICES: &str = "nvidia";
+
+/// Names a directory for temporary files besides the usual ones.
+const ENV_TEMPORARY: &str = "TMPDIR";
+
+/// Links in one path, as the kernel has it.
+const LINKS: usize = 40;
 
 // What may be done with a file or in a directory.
 const EXECUTE: u64 = 1;
@@ -122,16 +137,37 @@ pub(super) struct Policy {
     places: Vec<(PathBuf, u64)>,
     /// Places that were told to be in a bad state.
     told: Mutex<BTreeSet<PathBuf>>,
+    named: Mutex<Named>,
     /// This program, which shells start to report their state.
     program: OwnedFd,
     environment: Arc<Environment>,
+}
+
+/// What variables name. They are changed by whoever made the sandbox only.
+#[derive(Debug, Default)]
+struct Named {
+    /// What each path led to when it was first named; nothing when that was in doubt.
+    settled: BTreeMap<PathBuf, Option<PathBuf>>,
+    /// Where the user's processes may write, under every name.
+    writable: Vec<PathBuf>,
+}
+
+impl Named {
+    fn settle(&mut self, path: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.settled.get(path) {
+            return known.clone();
+        }
+        let settled = settled(path, &self.writable);
+        self.settled.insert(path.to_owned(), settled.clone());
+        settled
+    }
 }
 
 impl Policy {
     /// Settles what the paths lead to, for a kernel of this version.
     pub(super) fn new(
         version: u32,
-        readable: &[PathBuf],
+        extra_readable: &[PathBuf],
         writable: impl IntoIterator<Item = PathBuf>,
         environment: Arc<Environment>,
     ) -> io::Result<Self> {
@@ -140,20 +176,43 @@ impl Policy {
             | CHANGE_DIR
             | if version >= 2 { REFER } else { 0 }
             | if version >= 3 { TRUNCATE } else { 0 };
-        let readable = READABLE
+        let wanted: Vec<PathBuf> = WRITABLE
             .iter()
             .map(PathBuf::from)
-            .chain(readable.iter().cloned());
-        let writable = WRITABLE.iter().map(PathBuf::from).chain(writable);
-        let places = readable
-            .map(|path| (settled(&path), READ))
-            .chain(writable.map(|path| (settled(&path), handled)))
+            .chain(devices(Path::new("/dev")))
+            .chain(writable)
             .collect();
+        // Whatever they lead to can be written as well, and links in there are not followed either.
+        let mut writable = wanted.clone();
+        let mut outer_first: Vec<&PathBuf> = wanted.iter().collect();
+        outer_first.sort_by_key(|path| path.components().count());
+        for path in outer_first {
+            let led_to = settled(path, &writable);
+            writable.extend(led_to);
+        }
+        let place = |path: &Path, access| {
+            let settled = settled(path, &writable);
+            if settled.is_none() {
+                warn_of_link(path);
+            }
+            settled.map(|settled| (settled, access))
+        };
+        let readable = READABLE.iter().map(Path::new);
+        let readable = readable.chain(extra_readable.iter().map(PathBuf::as_path));
+        let places = readable
+            .filter_map(|path| place(path, READ))
+            .chain(wanted.iter().filter_map(|path| place(path, handled)))
+            .collect();
+        let named = Named {
+            writable,
+            ..Named::default()
+        };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         Ok(Self {
             handled,
             places,
             told: Mutex::default(),
+            named: Mutex::new(named),
             program: open("/proc/self/exe", flags, Mode::empty())?,
             environment,
         })
@@ -170,28 +229,62 @@ impl Policy {
         for (path, access) in &self.places {
             self.allow_place(&ruleset, path, *access)?;
         }
+        let own = self.environment.own();
+        if let Some(path) = self.temporary(&own) {
+            self.allow_place(&ruleset, &path, self.handled)?;
+        }
         // Where `set_env` of the official clients writes, from a command.
-        if let Some(path) = env::file_path(&self.environment.own()) {
+        if let Some(path) = env::file_path(&own).and_then(|path| self.settle(&path)) {
             self.allow_place(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
         }
         Ok(ruleset)
     }
 
+    /// The directory for temporary files that a variable names.
+    fn temporary(&self, own: &Variables) -> Option<PathBuf> {
+        let path = own.get(ENV_TEMPORARY).map(Path::new)?;
+        // The root is nobody's directory for temporary files.
+        if !path.is_absolute() || path.parent().is_none() {
+            return None;
+        }
+        let settled = self.settle(path)?;
+        let writable = &mut self.named().writable;
+        for path in [path, &settled] {
+            if !writable.iter().any(|known| known == path) {
+                writable.push(path.to_owned());
+            }
+        }
+        Some(settled)
+    }
+
+    /// What a path led to when it was first named.
+    fn settle(&self, path: &Path) -> Option<PathBuf> {
+        let path = &std::path::absolute(path).ok()?;
+        let settled = self.named().settle(path);
+        if settled.is_none() && self.told().insert(path.to_owned()) {
+            warn_of_link(path);
+        }
+        settled
+    }
+
+    fn named(&self) -> MutexGuard<'_, Named> {
+        self.named.lock().expect("no holder of this lock panics")
+    }
+
+    fn told(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.told.lock().expect("no holder of this lock panics")
+    }
+
     /// Whether a path, which has no symbolic links, is where something may be written.
     pub(super) fn leaves_writable(&self, path: &Path) -> bool {
-        self.places
-            .iter()
-            .any(|(place, access)| access & WRITE_FILE != 0 && path.starts_with(place))
+        let writable = &self.named().writable;
+        writable.iter().any(|place| path.starts_with(place))
     }
 
     fn allow_place(&self, ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
         match allow_path(ruleset, path, access) {
             Err(error) if is_of_the_place(&error) => {
-                let told = self.told.lock();
-                if told
-                    .expect("no holder of this lock panics")
-                    .insert(path.to_owned())
-                {
+                if self.told().insert(path.to_owned()) {
                     warn!(path = %path.display(), %error, "closed to commands");
                 }
                 Ok(())
@@ -201,19 +294,57 @@ impl Policy {
     }
 }
 
-/// What a path means now: without symbolic links, as far as it exists.
-fn settled(path: &Path) -> PathBuf {
-    let exists = |ancestor: &Path| {
-        let real = ancestor.canonicalize().ok()?;
-        let rest = path.strip_prefix(ancestor).ok()?;
-        // A slash at the end would demand a directory.
-        Some(match rest.as_os_str().is_empty() {
-            true => real,
-            false => real.join(rest),
-        })
+fn warn_of_link(path: &Path) {
+    let path = path.display();
+    warn!(%path, "closed to commands: on the way is a link that one of them may have made");
+}
+
+/// Devices for computing in a directory of devices.
+fn devices(dev: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dev).into_iter().flatten().flatten();
+    let wanted = entries.filter(|entry| {
+        let name = entry.file_name();
+        name.as_encoded_bytes().starts_with(DEVICES.as_bytes())
+    });
+    wanted.map(|entry| entry.path())
+}
+
+/// What an absolute path means now: without symbolic links, as far as it exists. `None` when one of
+/// them is where the user's processes may write, or they lead in circles.
+fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
+    let mut real = PathBuf::from("/");
+    let mut rest = names(path);
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            real.pop();
+            continue;
+        }
+        // Neither a link nor anything else: then the path has none from here on.
+        let Ok(target) = fs::read_link(real.join(&name)) else {
+            real.push(name);
+            continue;
+        };
+        links += 1;
+        if links > LINKS || writable.iter().any(|place| real.starts_with(place)) {
+            return None;
+        }
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        rest.extend(names(&target));
+    }
+    Some(real)
+}
+
+/// The names in a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     };
-    let found = path.ancestors().find_map(exists);
-    found.unwrap_or_else(|| path.to_owned())
+    path.components().rev().filter_map(name).collect()
 }
 
 fn create(handled: u64) -> io::Result<OwnedFd> {
@@ -289,7 +420,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::env::Variables;
 
     #[test]
     fn a_place_in_a_bad_state_closes_itself_only() {
@@ -299,6 +429,7 @@ mod tests {
             handled: READ,
             places: Vec::new(),
             told: Mutex::default(),
+            named: Mutex::default(),
             program: open("/proc/self/exe", flags, Mode::empty()).unwrap(),
             environment: Arc::new(environment),
         };
@@ -322,14 +453,98 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_once_and_never_again() {
+    fn links_are_followed_once_and_never_where_commands_may_have_put_them() {
         let place = tempfile::tempdir().unwrap();
         let real = place.path().canonicalize().unwrap();
-        std::fs::create_dir(real.join("a")).unwrap();
-        symlink("a", real.join("link")).unwrap();
-        assert_eq!(settled(&real.join("link")), real.join("a"));
-        assert_eq!(settled(&real.join("link/b/c")), real.join("a/b/c"));
-        assert_eq!(settled(Path::new("/")), Path::new("/"));
-        assert_eq!(settled(Path::new("/none/x")), Path::new("/none/x"));
+        let at = |name: &str| real.join(name);
+        for name in ["a", "open", "elsewhere"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        for (link, target) in [
+            ("link", PathBuf::from("a")),
+            ("up", "a/../a/./b".into()),
+            ("absolute", at("link/c")),
+            ("circle", "circle".into()),
+            ("leads-in", "open/planted".into()),
+            ("elsewhere/link", "../a".into()),
+        ] {
+            symlink(target, at(link)).unwrap();
+        }
+        symlink("/", at("open/planted")).unwrap();
+        let writable = [at("open")];
+        for (path, want) in [
+            (at("link"), Some(at("a"))),
+            (at("link/b/c"), Some(at("a/b/c"))),
+            (at("link/../x"), Some(at("x"))),
+            (at("up/c"), Some(at("a/b/c"))),
+            (at("absolute"), Some(at("a/c"))),
+            (at("none/../a/"), Some(at("a"))),
+            (at("open/new"), Some(at("open/new"))),
+            (at("elsewhere/link"), Some(at("a"))),
+            (at("circle"), None),
+            (at("open/planted"), None),
+            (at("open/planted/etc"), None),
+            (at("leads-in"), None),
+            (PathBuf::from("/"), Some(PathBuf::from("/"))),
+            (PathBuf::from("/none/x"), Some(PathBuf::from("/none/x"))),
+        ] {
+            assert_eq!(settled(&path, &writable), want, "{}", path.display());
+        }
+        assert_eq!(settled(&at("open/planted"), &[]), Some("/".into()));
+    }
+
+    #[test]
+    fn what_a_writable_link_leads_to_holds_no_links_either() {
+        let place = tempfile::tempdir_in("/var/lib").unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let at = |name: &str| real.join(name);
+        for name in ["volume", "closed"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        symlink("volume", at("data")).unwrap();
+        symlink(at("closed"), at("volume/planted")).unwrap();
+        symlink("volume/planted", at("other")).unwrap();
+        let writable = ["data", "other", "volume/planted"].map(at);
+        let variables = [("TMPDIR", at("temporary")), ("EXECD_ENVS", at("data/.env"))];
+        fs::create_dir(at("temporary")).unwrap();
+        let environment = Environment::new(Variables::from_iter(variables));
+        let policy = Policy::new(COMPLETE, &[], writable, Arc::new(environment)).unwrap();
+        let ours = policy.places.iter().map(|(path, _)| path);
+        let ours: Vec<&PathBuf> = ours.filter(|path| path.starts_with(&real)).collect();
+        assert_eq!(ours, [&at("volume")]);
+        // Variables are settled when they are first looked at.
+        let own = policy.environment.own();
+        assert_eq!(policy.temporary(&own), Some(at("temporary")));
+        symlink(at("closed"), at("temporary/.env")).unwrap();
+        assert_eq!(policy.settle(&at("temporary/.env")), None);
+        assert_eq!(policy.settle(&at("data/.env")), Some(at("volume/.env")));
+        symlink(at("closed"), at("volume/.env")).unwrap();
+        assert_eq!(policy.settle(&at("data/.env")), Some(at("volume/.env")));
+        for (path, writable) in [
+            ("volume/x", true),
+            ("temporary/x", true),
+            ("closed/x", false),
+        ] {
+            assert_eq!(policy.leaves_writable(&at(path)), writable, "{path}");
+        }
+        let root = Variables::from_iter([("TMPDIR", "/")]);
+        assert_eq!(policy.temporary(&root), None);
+    }
+
+    #[test]
+    fn devices_for_computing_are_found() {
+        let dev = tempfile::tempdir().unwrap();
+        for name in ["nvidia0", "nvidiactl", "nvidia-uvm", "null", "sda"] {
+            fs::write(dev.path().join(name), "").unwrap();
+        }
+        fs::create_dir(dev.path().join("nvidia-caps")).unwrap();
+        let found: BTreeSet<PathBuf> = devices(dev.path()).collect();
+        let wanted = ["nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps"];
+        let wanted = wanted.map(|name| dev.path().join(name));
+        assert_eq!(found, BTreeSet::from(wanted));
+        assert_eq!(devices(&dev.path().join("none")).count(), 0);
+        for path in ["/dev/dri", "/dev/kfd"] {
+            assert!(WRITABLE.contains(&path));
+        }
     }
 }

@@ -8,9 +8,13 @@ mod entrypoint;
 mod script;
 mod signals;
 
-use std::{ffi::OsString, time::Instant};
+use std::{ffi::OsString, io, os::unix::fs::OpenOptionsExt, time::Instant};
 
-use rustix::process::{Signal, getpid, set_child_subreaper};
+use rustix::{
+    fs::OFlags,
+    io::Errno,
+    process::{Signal, getpid, set_child_subreaper},
+};
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
@@ -202,9 +206,14 @@ fn with_env_file(own: &Variables) -> Variables {
                 std::fs::OpenOptions::new()
                     .append(true)
                     .create(true)
+                    // Nothing is made where somebody's link leads.
+                    .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
                     .open(&path)
             });
-        if let Err(error) = touched {
+        let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+        if let Err(error) = touched
+            && !(is_link(&error) && path.exists())
+        {
             warn!(path = %path.display(), %error, "environment file cannot be made");
         }
     }

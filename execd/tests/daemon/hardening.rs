@@ -487,6 +487,48 @@ async fn files_can_be_written_where_it_is_allowed_and_nowhere_else() {
 }
 
 #[tokio::test]
+async fn what_variables_name_stays_usable_and_links_of_commands_lead_nowhere() {
+    if let Err(why) = complete_landlock() {
+        eprintln!("SKIPPED: no complete Landlock here: {why}");
+        return;
+    }
+    let outer = outside();
+    let at = |name: &str| outer.path().join(name);
+    for name in ["allowed", "closed", "temporary", "real"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    fs::write(at("real/.env"), "").unwrap();
+    fs::write(at("closed/file"), "closed").unwrap();
+    symlink("real", at("linked")).unwrap();
+    // As a command may have left them before the sandbox started again.
+    symlink(at("closed"), at("allowed/planted")).unwrap();
+    symlink(at("closed/file"), at("allowed/.env")).unwrap();
+    let config = format!(
+        "{ON}[landlock]\nenabled = true\nextra_writable = [{:?}, {:?}]\n",
+        at("allowed"),
+        at("allowed/planted")
+    );
+    for (envs, usable) in [("linked/.env", true), ("allowed/.env", false)] {
+        let hardened = Hardened::start(&config, &["--port", "0"], |command| {
+            command
+                .env("EXECD_ENVS", at(envs))
+                .env("TMPDIR", at("temporary"));
+        });
+        let writes = async |path: PathBuf| {
+            let command = format!("echo A=x >> {}", path.display());
+            let events = hardened.run(json!({ "command": command })).await;
+            events.last().unwrap().exit_code() == Some(0)
+        };
+        assert_eq!(writes(at(envs)).await, usable, "{envs}");
+        assert!(!writes(at("closed/file")).await, "{envs}");
+        assert!(!writes(at("closed/new")).await, "{envs}");
+        let made = hardened.told("f=$(mktemp) && echo x > $f && echo $f").await;
+        assert!(Path::new(&made).starts_with(at("temporary")), "{made}");
+    }
+    assert_eq!(fs::read_to_string(at("closed/file")).unwrap(), "closed");
+}
+
+#[tokio::test]
 async fn sessions_report_whatever_numbers_descriptors_have() {
     let place = place();
     let file = place.path().join("isolation.toml");
