@@ -2,6 +2,10 @@
 
 use std::{io, os::unix::process::CommandExt, process::Stdio, sync::Arc, time::Instant};
 
+use rustix::{
+    io::Errno,
+    thread::{CapabilitySet, capabilities},
+};
 use tracing::{debug, info};
 
 use super::{
@@ -11,6 +15,7 @@ use super::{
 use crate::{
     app::App,
     error::ApiResult,
+    hardening::Floor,
     output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
     process::Exit,
     redact,
@@ -64,12 +69,12 @@ pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult
             if let Some(cwd) = &plan.cwd {
                 command.current_dir(cwd);
             }
-            let hint = plan.credentials.is_some();
+            let switching = plan.credentials.is_some();
             let credentials = plan.credentials.as_ref();
             let spawned = app.processes.spawn_as(&mut command, credentials);
-            spawned
-                .map(|process| (process, ours))
-                .map_err(|error| explain(&error, hint))
+            spawned.map(|process| (process, ours)).map_err(|error| {
+                explain(&error, switching && cannot_switch(), app.processes.floor())
+            })
         }
         (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
     };
@@ -128,12 +133,46 @@ async fn attend(mut pump: Pump, record: Arc<Record>, app: App) {
     pump.linger(&app.outputs, app.tasks.stopping()).await;
 }
 
-fn explain(error: &io::Error, switching: bool) -> String {
-    if switching && error.kind() == io::ErrorKind::PermissionDenied {
-        return format!(
-            "{error}: running as another user needs the capabilities SETUID and SETGID, which the \
-             server may have dropped (docker.drop_capabilities)"
-        );
+/// Whether the daemon lacks what it takes to run something as another user.
+fn cannot_switch() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    capabilities(None).map_or(true, |own| !own.effective.contains(needed))
+}
+
+/// Why a command did not start, with a hint where the error alone would mislead.
+fn explain(error: &io::Error, cannot_switch: bool, floor: &Floor) -> String {
+    let hint = match Errno::from_io_error(error) {
+        Some(Errno::PERM) if cannot_switch => Some(
+            "running as another user needs the capabilities SETUID and SETGID, which the server may \
+             have dropped (docker.drop_capabilities)",
+        ),
+        _ => floor.hint(error),
+    };
+    match hint {
+        Some(hint) => format!("{error}: {hint}"),
+        None => error.to_string(),
     }
-    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lacks_its_capabilities_is_told_of_them() {
+        let floor = Floor::default();
+        for (errno, cannot_switch, told) in [
+            (Errno::PERM, true, true),
+            (Errno::PERM, false, false),
+            (Errno::ACCESS, true, false),
+            (Errno::NOENT, true, false),
+        ] {
+            let text = explain(&errno.into(), cannot_switch, &floor);
+            assert_eq!(text.contains("SETUID"), told, "{text}");
+            assert!(
+                text.starts_with(&io::Error::from(errno).to_string()),
+                "{text}"
+            );
+        }
+    }
 }

@@ -30,7 +30,10 @@ use std::{
 };
 
 use osb_protocol::execd::isolated::{Layer, LayerState};
-use rustix::thread::{CapabilitySet, capabilities, set_keep_capabilities, set_no_new_privs};
+use rustix::{
+    io::Errno,
+    thread::{CapabilitySet, capabilities, set_keep_capabilities, set_no_new_privs},
+};
 use tracing::{info, warn};
 
 use self::{landlock::Policy, probe::Tried, seccomp::Filter};
@@ -160,6 +163,27 @@ impl Floor {
     /// Whether the user's processes have fewer rights than the daemon.
     pub(crate) fn is_in_force(&self) -> bool {
         self.steps.is_some()
+    }
+
+    /// What of it may be why a process was not started.
+    pub(crate) fn hint(&self, error: &io::Error) -> Option<&'static str> {
+        let steps = self.steps.as_ref()?;
+        match (Errno::from_io_error(error)?, &steps.files) {
+            (Errno::ACCESS, Some(_)) => Some(
+                "hardening is in force: commands may execute only what [landlock] leaves them \
+                 (landlock.extra_readable adds to it), and only as the rights of files say, for root \
+                 too",
+            ),
+            (Errno::ACCESS, None) => Some(
+                "hardening is in force: commands have no capabilities, so the rights of files hold \
+                 for root too",
+            ),
+            (Errno::PERM, _) => Some(
+                "hardening is in force: commands have no capabilities, and are refused the system \
+                 calls of seccomp.deny",
+            ),
+            _ => None,
+        }
     }
 
     /// Whether the user's processes, although they have fewer rights than the daemon, may write what
@@ -365,8 +389,6 @@ impl Layers {
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
-
     use super::*;
 
     fn reduced(tried: io::Result<Tried>) -> (Option<Steps>, [LayerState; 3]) {

@@ -4,7 +4,7 @@
 use std::{
     fs,
     net::TcpStream,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -376,6 +376,44 @@ async fn errors_are_the_same_with_and_without() {
     let refusal = refused(&hardened).await;
     assert_eq!(refusal.0, 400);
     assert_eq!(refusal, refused(&usual).await);
+}
+
+#[tokio::test]
+async fn a_command_that_hardening_keeps_from_starting_says_so() {
+    let outer = outside();
+    let tool = outer.path().join("tool");
+    fs::write(&tool, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o700)).unwrap();
+    let reason = async |config: &str, request: Value| {
+        let hardened = Hardened::with(config);
+        let events = hardened.run(request).await;
+        let error = events.last().unwrap().error.clone();
+        error.unwrap_or_else(|| panic!("{events:?}")).evalue
+    };
+    // Of somebody else, which only a capability passes over.
+    chown(&tool, Some(12345), Some(12345)).unwrap();
+    let request = json!({ "argv": [&tool] });
+    let told = reason(ON, request.clone()).await;
+    assert!(told.contains("ermission denied"), "{told}");
+    assert!(
+        told.contains("hardening") && !told.contains("SETUID"),
+        "{told}"
+    );
+    // Also where nothing is hardened the rights of files hold for others, and no capability helps.
+    let other = json!({ "argv": [&tool], "uid": 54321 });
+    let told = reason("", other).await;
+    assert!(told.contains("ermission denied"), "{told}");
+    assert!(
+        !told.contains("SETUID") && !told.contains("hardening"),
+        "{told}"
+    );
+    if let Err(why) = complete_landlock() {
+        eprintln!("SKIPPED: no complete Landlock here: {why}");
+        return;
+    }
+    chown(&tool, Some(0), Some(0)).unwrap();
+    let told = reason(&format!("{ON}[landlock]\nenabled = true\n"), request).await;
+    assert!(told.contains("landlock.extra_readable"), "{told}");
 }
 
 /// Asks the kernel itself, so that a layer that we break is not taken for one that is not there.
