@@ -98,7 +98,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     let tasks = Supervisor::new();
     let (runtime_init, orders) = match config.runtime_init {
         true => {
-            let (runtime_init, orders) = RuntimeInit::waiting();
+            let (runtime_init, orders) = RuntimeInit::waiting(config.access_token.is_some());
             (runtime_init, Some(orders))
         }
         false => (RuntimeInit::default(), None),

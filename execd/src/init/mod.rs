@@ -1,7 +1,7 @@
 //! Init duty: the daemon stands in front of the user's entry point (contract: execd §15, A9.2, A9.4).
 //!
-//! It starts the entry point after its port is open, passes signals on to it, reaps orphans, and
-//! ends with its status. Nothing here needs a shell unless the user asked for one.
+//! It starts the entry point after its port is open and every route answers, passes signals on to it,
+//! reaps orphans, and ends with its status. Nothing here needs a shell unless the user asked for one.
 
 mod end;
 mod entrypoint;
@@ -78,14 +78,15 @@ pub async fn run(
     app.environment
         .replace(with_env_file(&app.environment.own()));
     let Some(orders) = orders else {
-        let started = start(app, Some(argv), &hooks, signals).await?;
+        // Nobody has to be waited for, so all routes answer already.
+        let started = start(app, Some(argv), &hooks, signals, || ()).await?;
         return Ok(stay(started, signals).await);
     };
     let Some((order, hooks)) = orders.next(app, hooks, signals).await else {
         return Ok(Exit::Code(0));
     };
     let argv = (order.entrypoint == EntrypointPolicy::Restart).then_some(argv);
-    let started = start(app, argv, &hooks, signals).await;
+    let started = start(app, argv, &hooks, signals, || order.open()).await;
     match &started {
         Ok(Started::Entrypoint(_)) => order.done(None),
         Ok(Started::Nothing) => order.done(Some(NOT_STARTED)),
@@ -110,12 +111,14 @@ enum Started {
     Ended(Exit),
 }
 
-/// Runs what goes before the entry point, and starts that, if there is one.
+/// Runs what goes before the entry point, opens the routes that it may need, and starts it, if there
+/// is one.
 async fn start(
     app: &App,
     argv: Option<Vec<OsString>>,
     hooks: &Hooks,
     signals: &mut Signals,
+    open: impl FnOnce(),
 ) -> Result<Started, InitError> {
     if let Some(exit) = script::source(app, signals).await {
         info!(%exit, "told to end before the entry point was started");
@@ -125,6 +128,7 @@ async fn start(
         PreStart::Done => {}
         PreStart::Failed(exit) | PreStart::ToldToEnd(exit) => return Ok(Started::Ended(exit)),
     }
+    open();
     hooks.start_periodic(app);
     let Some(argv) = argv else {
         return Ok(Started::Nothing);
@@ -218,4 +222,28 @@ fn with_env_file(own: &Variables) -> Variables {
         }
     }
     variables
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use osb_service::Supervisor;
+
+    use super::*;
+    use crate::env::Environment;
+
+    #[tokio::test]
+    async fn routes_open_before_the_entry_point_starts() {
+        let environment = Environment::new(Variables::default());
+        let app = App::new(environment, Supervisor::new());
+        let mut signals = Signals::stopping().unwrap();
+        let opened = Cell::new(false);
+        let argv = Some(vec!["/nonexistent/program".into()]);
+        let hooks = Hooks::default();
+        // One that cannot start: nothing after its start has happened.
+        let started = start(&app, argv, &hooks, &mut signals, || opened.set(true)).await;
+        assert!(started.is_err());
+        assert!(opened.get());
+    }
 }

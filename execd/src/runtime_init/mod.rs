@@ -2,9 +2,9 @@
 //! container can be claimed.
 //!
 //! ```text
-//!  `--runtime-init`      POST /internal/init        hooks, entry point
-//!  waiting ─────────────▶ under way ──────┬──────────▶ bound: every route answers
-//!    every other route answers 503        └ they fail ─▶ lost: 503 for ever
+//!  `--runtime-init`      POST /internal/init        preStart hook
+//!  waiting ─────────────▶ under way ──────┬──────────▶ open: every route answers ─▶ entry point
+//!    every other route answers 503        └ it fails, or the entry point ─▶ lost: 503 for ever
 //! ```
 //!
 //! The first valid call counts, and no other: what it brings is in force until the end. Unless the
@@ -49,8 +49,10 @@ struct Inner {
     /// Held while an order is read.
     turn: Mutex<()>,
     bound: OnceLock<Bound>,
-    /// Why it will never be bound.
+    /// Why it will never be bound, or is no longer.
     failure: OnceLock<String>,
+    /// Whether the container came with a token.
+    has_token: bool,
     orders: mpsc::Sender<Request>,
 }
 
@@ -107,15 +109,16 @@ pub(crate) struct Underway {
 }
 
 impl RuntimeInit {
-    /// A daemon that waits for its order.
+    /// A daemon that waits for its order. It may have a token already, which who orders must bring.
     #[must_use]
-    pub fn waiting() -> (Self, Orders) {
+    pub fn waiting(has_token: bool) -> (Self, Orders) {
         let (orders, receiver) = mpsc::channel(1);
         let inner = Inner {
             claimed: AtomicBool::new(false),
             turn: Mutex::default(),
             bound: OnceLock::new(),
             failure: OnceLock::new(),
+            has_token,
             orders,
         };
         let runtime = Self {
@@ -129,19 +132,29 @@ impl RuntimeInit {
         self.inner.is_some()
     }
 
-    /// Whether it is waited for.
+    /// Whether it is waited for, or came to nothing.
     pub(crate) fn is_closed(&self) -> bool {
-        let bound = self.inner.as_ref().map(|inner| inner.bound.get());
-        bound.is_some_and(|bound| bound.is_none())
+        self.is_used() && self.bound().is_none()
     }
 
     /// The token that the order brought, in the form in which it came.
     pub(crate) fn token(&self) -> Option<&TokenHash> {
-        self.bound()?.token.as_ref()
+        self.inner.as_ref()?.bound.get()?.token.as_ref()
     }
 
+    /// Whose the daemon is, as long as that went well.
     fn bound(&self) -> Option<&Bound> {
-        self.inner.as_ref()?.bound.get()
+        let inner = self.inner.as_ref()?;
+        match inner.failure.get() {
+            Some(_) => None,
+            None => inner.bound.get(),
+        }
+    }
+
+    /// Whether everybody who reaches the port may do everything, once this is in force.
+    fn is_unguarded_by(&self, bound: &Bound) -> bool {
+        let has_token = self.inner.as_ref().is_some_and(|inner| inner.has_token);
+        !has_token && bound.token.is_none()
     }
 
     /// Why the order could not be carried out, if it could not.
@@ -200,6 +213,12 @@ impl Orders {
             attributes,
         } = order.attribution;
         info!(sandbox_id, generation, ?attributes, "bound");
+        if app.runtime_init.is_unguarded_by(&bound) {
+            warn!(
+                "bound without a token: whoever reaches the port, commands of this sandbox included, \
+                 may ask execd for everything"
+            );
+        }
         app.telemetry.attribute(&sandbox_id, &attributes);
         let mut variables = app.environment.own().as_ref().clone();
         for (name, value) in order.envs {
@@ -233,14 +252,18 @@ pub(crate) async fn told_to_end(signals: &mut Signals) {
 }
 
 impl Underway {
-    /// It is carried out: from here on every route answers.
+    /// From here on every route answers: the entry point may need them.
+    pub(crate) fn open(&self) {
+        if let Some(inner) = &self.runtime.inner {
+            let set = inner.bound.set(self.bound.clone());
+            debug_assert!(set.is_ok(), "there is one order");
+        }
+    }
+
+    /// It is carried out.
     pub(crate) fn done(self, warning: Option<&str>) {
         if let Some(warning) = warning {
             warn!(warning, "initialized");
-        }
-        if let Some(inner) = &self.runtime.inner {
-            let set = inner.bound.set(self.bound);
-            debug_assert!(set.is_ok(), "there is one order");
         }
         // The client may have left.
         let _left = self.reply.send(Ok(warning.map(str::to_owned)));
@@ -254,15 +277,62 @@ impl Underway {
                 "entrypointPolicy restart has no effect, because execd is not the init process",
             ),
         };
+        self.open();
         self.done(warning);
     }
 
-    /// It could not be carried out. There is no other.
+    /// It could not be carried out. There is no other, and no route answers any more.
     pub(crate) fn failed(self, why: String) {
         if let Some(inner) = &self.runtime.inner {
             let set = inner.failure.set(why.clone());
             debug_assert!(set.is_ok(), "there is one order");
         }
         let _left = self.reply.send(Err(why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn underway(runtime: &RuntimeInit, token: Option<TokenHash>) -> Underway {
+        let (reply, _client) = oneshot::channel();
+        Underway {
+            entrypoint: EntrypointPolicy::Restart,
+            bound: Bound {
+                sandbox: "s-1".to_owned(),
+                generation: 1,
+                token,
+            },
+            runtime: runtime.clone(),
+            reply,
+        }
+    }
+
+    #[test]
+    fn routes_are_open_before_the_entry_point_and_closed_when_it_fails() {
+        let (runtime, _orders) = RuntimeInit::waiting(false);
+        let order = underway(&runtime, None);
+        assert!(runtime.is_closed() && runtime.bound().is_none());
+        order.open();
+        assert!(!runtime.is_closed() && runtime.bound().is_some());
+        order.failed("no such program".to_owned());
+        assert!(runtime.is_closed() && runtime.bound().is_none());
+        assert!(runtime.failure().unwrap().contains("no such program"));
+        assert!(!RuntimeInit::default().is_closed());
+    }
+
+    #[test]
+    fn one_token_of_two_guards() {
+        for (has_token, brings_one, unguarded) in [
+            (false, false, true),
+            (true, false, false),
+            (false, true, false),
+            (true, true, false),
+        ] {
+            let (runtime, _orders) = RuntimeInit::waiting(has_token);
+            let order = underway(&runtime, brings_one.then(TokenHash::any));
+            assert_eq!(runtime.is_unguarded_by(&order.bound), unguarded);
+        }
     }
 }

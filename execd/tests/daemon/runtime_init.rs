@@ -204,6 +204,71 @@ async fn variables_and_hooks_of_the_order_are_in_force() {
 }
 
 #[tokio::test]
+async fn while_the_first_hook_runs_nothing_else_answers_and_no_other_order_counts() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let daemon = init(place.path());
+    let text = "echo > $PLACE/runs; while ! test -e $PLACE/go; do sleep 0.05; done";
+    let first = order(
+        &daemon,
+        json!({
+            "entrypointPolicy": "restart",
+            "lifecycle": { "preStart": { "command": ["sh", "-c", text] } },
+        }),
+    );
+    let meanwhile = async {
+        written(&at("runs")).await;
+        let second = order(&daemon, json!({ "sandboxId": "s-2" })).await;
+        assert_eq!(
+            (second.status.as_u16(), second.code().as_str()),
+            (409, "ALREADY_INITIALIZED")
+        );
+        for path in ["/metrics", "/v1/isolated/capabilities", "/ready"] {
+            assert_eq!(daemon.get(path).await.status, 503, "{path}");
+        }
+        let command = json!({ "command": "true" });
+        assert_eq!(daemon.post("/command", command).await.status, 503);
+        assert_eq!(daemon.get("/ping").await.status, 200);
+        assert!(!at("entry").exists());
+        fs::write(at("go"), "").unwrap();
+    };
+    let (first, ()) = tokio::join!(first, meanwhile);
+    assert_eq!(first.status, 200, "{}", first.text());
+    assert_eq!(first.json()["sandboxId"], "s-1");
+    assert_eq!(daemon.get("/metrics").await.status, 200);
+    assert_eq!(written(&at("entry")).await, "s-1 \n");
+}
+
+#[tokio::test]
+async fn being_bound_without_a_token_is_a_warning() {
+    let place = tempfile::tempdir().unwrap();
+    let log = place.path().join("log");
+    for (more, warned) in [
+        (json!({}), true),
+        (json!({ "accessTokenHash": HASH }), false),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_execd"));
+        command.args(["--port", "0", "--runtime-init"]);
+        let daemon = Daemon::launch(command, |command| {
+            command
+                .env("HOME", place.path())
+                .env(
+                    "OPENSANDBOX_LOG_OUTPUT",
+                    format!("stderr,{}", log.display()),
+                )
+                .env_remove("EXECD_LOG_FILE");
+        });
+        let done = order(&daemon, more).await;
+        assert_eq!(done.status, 200, "{}", done.text());
+        daemon.signal(rustix::process::Signal::TERM);
+        daemon.wait().await;
+        let text = fs::read_to_string(&log).unwrap();
+        assert_eq!(text.contains("bound without a token"), warned, "{text}");
+        fs::remove_file(&log).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_first_hook_that_fails_is_told() {
     let place = tempfile::tempdir().unwrap();
     let daemon = alone(place.path());
