@@ -99,6 +99,8 @@ pub(crate) struct Lines {
     partial: Held,
     /// The last byte was `\r`: a `\n` right after it belongs to the same line end.
     after_return: bool,
+    /// Something is missing behind the unfinished line.
+    cut_off: bool,
     max: usize,
 }
 
@@ -111,13 +113,25 @@ impl Lines {
         Self {
             partial: Held::new(budget),
             after_return: false,
+            cut_off: false,
             max,
         }
+    }
+
+    /// What would come next was dropped: what comes then is no part of the unfinished line.
+    pub(crate) fn cut_off(&mut self) {
+        self.cut_off = true;
+        self.after_return = false;
     }
 
     /// Takes a chunk and gives every line that is complete now. A line that was held comes back as
     /// the result, because it may be long; what is left of the chunk is for the next call.
     pub(crate) fn feed(&mut self, chunk: &mut Bytes, mut line: impl FnMut(&[u8])) -> Option<Held> {
+        if std::mem::take(&mut self.cut_off)
+            && let Some(unfinished) = self.flush()
+        {
+            return Some(unfinished);
+        }
         if self.after_return && !chunk.is_empty() {
             chunk.advance(usize::from(chunk.starts_with(b"\n")));
             self.after_return = false;
@@ -230,6 +244,31 @@ mod tests {
         assert_eq!(feed(b"ab"), (None, vec![]));
         assert_eq!(feed(b"c\r"), (Some(b"abc".to_vec()), vec![]));
         assert_eq!(feed(b"\nd\n"), (None, vec![b"d".to_vec()]));
+    }
+
+    #[test]
+    fn what_comes_after_a_gap_is_no_part_of_the_line_before() {
+        for (before, after, want) in [
+            ("begun", "later\n", &["begun", "later"][..]),
+            ("whole\n", "later\n", &["whole", "later"]),
+            ("return\r", "\nlater\n", &["return", "\n", "later"]),
+            ("", "\nlater\n", &["\n", "later"]),
+        ] {
+            let mut lines = Lines::new(Arc::new(Budget::new(None)));
+            let texts = std::cell::RefCell::new(Vec::new());
+            let push = |text: &[u8]| {
+                let text = String::from_utf8_lossy(text).into_owned();
+                texts.borrow_mut().push(text);
+            };
+            for text in [before, after] {
+                let mut chunk = Bytes::from_static(text.as_bytes());
+                while let Some(held) = lines.feed(&mut chunk, push) {
+                    push(&held);
+                }
+                lines.cut_off();
+            }
+            assert_eq!(texts.into_inner(), want, "{before:?}");
+        }
     }
 
     #[test]

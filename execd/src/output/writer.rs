@@ -66,6 +66,13 @@ impl Writer {
         (writer, reader)
     }
 
+    fn lines(&mut self, source: Source) -> &mut Lines {
+        match source {
+            Source::Stdout => &mut self.stdout,
+            Source::Stderr => &mut self.stderr,
+        }
+    }
+
     /// What it writes to.
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         &self.journal
@@ -75,6 +82,7 @@ impl Writer {
     pub(crate) async fn write(&mut self, source: Source, output: Bytes) {
         if !self.journal.has_room() {
             self.dropped += output.len() as u64;
+            self.lines(source).cut_off();
             return;
         }
         let at = Timestamp::now().as_millisecond();
@@ -95,12 +103,8 @@ impl Writer {
                     first = Some(self.seq + 1);
                 }
             }
-            let lines = match source {
-                Source::Stdout => &mut self.stdout,
-                Source::Stderr => &mut self.stderr,
-            };
             let mut stamp = Stamp::new(at, self.seq);
-            let held = lines.feed(&mut output, |text| {
+            let held = self.lines(source).feed(&mut output, |text| {
                 stamp.next();
                 frame::text(&mut out, source.kind(), text, stamp);
             });
@@ -173,11 +177,7 @@ impl Writer {
         let mut out = Vec::with_capacity(192);
         let mut first = Some(self.seq + 1);
         for source in [Source::Stdout, Source::Stderr] {
-            let lines = match source {
-                Source::Stdout => &mut self.stdout,
-                Source::Stderr => &mut self.stderr,
-            };
-            if let Some(text) = lines.flush() {
+            if let Some(text) = self.lines(source).flush() {
                 self.long(&mut out, &mut first, source, text, outcome.at)
                     .await;
             }
@@ -216,4 +216,63 @@ fn last_event(out: &mut Vec<u8>, outcome: &Outcome, stamp: Stamp) {
         End::Failed { name, value, .. } => (*name, value.clone()),
     };
     frame::error(out, name, &value, &reasons, stamp);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{output::memory::Memory, process::Exit};
+
+    /// A writer to a journal in which little has room.
+    fn small() -> (Writer, EventReader) {
+        let outputs = Outputs::new(None);
+        let keep = Keep {
+            window: 64,
+            replay: 0,
+            unread: 256,
+        };
+        let (journal, reader) = Journal::new(keep, &Arc::new(Memory::new(None)));
+        let stdout = Lines::new(Arc::clone(&outputs.partial_lines));
+        let stderr = Lines::new(Arc::clone(&outputs.partial_lines));
+        let writer = Writer {
+            journal,
+            stdout,
+            stderr,
+            seq: 0,
+            dropped: 0,
+            growth: 16,
+        };
+        (writer, reader)
+    }
+
+    #[tokio::test]
+    async fn dropped_output_ends_the_line_before_it() {
+        let (mut writer, mut reader) = small();
+        let write = async |writer: &mut Writer, text: &'static str| {
+            let text = Bytes::from_static(text.as_bytes());
+            writer.write(Source::Stdout, text).await;
+        };
+        write(&mut writer, "begun").await;
+        while writer.journal.has_room() {
+            writer
+                .write(Source::Stderr, Bytes::from_static(b"filling\n"))
+                .await;
+        }
+        write(&mut writer, " and lost\n").await;
+        assert_eq!(writer.dropped, 10);
+        let mut all = Vec::new();
+        while !writer.journal.has_room() {
+            all.extend_from_slice(&reader.next().await.expect("there is more"));
+        }
+        write(&mut writer, "later\n").await;
+        let outcome = Outcome::ended(Exit::Code(0), None);
+        writer.finish(&outcome).await;
+        while let Some(bytes) = reader.next().await {
+            all.extend_from_slice(&bytes);
+        }
+        let all = String::from_utf8(all).unwrap();
+        for text in ["\"begun\"", "\"later\"", "10 bytes of output"] {
+            assert!(all.contains(text), "no {text} in {all}");
+        }
+    }
 }
