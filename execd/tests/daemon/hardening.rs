@@ -698,7 +698,8 @@ fn hooks_in_a_file_that_was_named_and_is_within_reach_of_commands_end_the_start(
     let place = place();
     let at = |name: &str| place.path().join(name);
     fs::write(at("isolation.toml"), ON).unwrap();
-    fs::write(at("hooks.toml"), "").unwrap();
+    // A daemon that read it would end as well, but for another reason.
+    fs::write(at("hooks.toml"), "preStart = 1").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_execd"))
         .args(["--port", "0", "--isolation-config"])
         .arg(at("isolation.toml"))
