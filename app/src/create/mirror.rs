@@ -17,7 +17,8 @@ pub(super) fn curl(origin: &str, body: &Value) -> String {
     )
 }
 
-/// The request through the official Python SDK.
+/// The request through the official Python SDK. Its context manager closes connections only, so the
+/// program removes the sandbox itself, whatever happens in between.
 #[must_use]
 pub(super) fn python(host: &str, body: &Value) -> String {
     let image = body.pointer("/image/uri").cloned();
@@ -50,9 +51,10 @@ pub(super) fn python(host: &str, body: &Value) -> String {
         }
     }
     code.push_str(
-        "    )\n    async with sandbox:\n        \
-             run = await sandbox.commands.run(\"echo hello\")\n        \
-             print(run.logs.stdout[0].text)\n\n\nasyncio.run(main())",
+        "    )\n    async with sandbox:\n        try:\n            \
+             run = await sandbox.commands.run(\"echo hello\")\n            \
+             print(run.logs.stdout[0].text)\n        finally:\n            \
+             await sandbox.kill()\n\n\nasyncio.run(main())",
     );
     code
 }
@@ -108,5 +110,14 @@ mod tests {
             assert!(code.contains(part), "{part} in {code}");
         }
         assert!(!code.contains("metadata"), "{code}");
+    }
+
+    #[test]
+    fn python_removes_its_sandbox_in_the_end() {
+        let code = python("h", &json!({ "image": { "uri": "debian:12" } }));
+        let end = "        finally:\n            await sandbox.kill()\n";
+        let (before, after) = code.split_once(end).unwrap_or_else(|| panic!("{code}"));
+        assert!(before.contains("        try:\n            run ="), "{code}");
+        assert_eq!(after, "\n\nasyncio.run(main())");
     }
 }
