@@ -32,9 +32,8 @@ pub async fn detail(id: SandboxId) -> Result<SandboxDetail, ConsoleError> {
 #[server(prefix = "/console/fn", endpoint = "sandboxes/check")]
 pub async fn check(form: CreateForm) -> Result<Vec<FieldError>, ConsoleError> {
     let request = form.request();
-    let mut problems = crate::backend::backend()?.validate(&request.body);
-    problems.splice(..0, request.problems);
-    Ok(problems)
+    let rules = crate::backend::backend()?.validate(&request.body);
+    Ok(form.problems(request.problems, rules))
 }
 
 /// Makes a sandbox. A form with mistakes is no error of the call: browsers would log it as one.

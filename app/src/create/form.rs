@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 use super::words;
 
+/// An image that every installation has: `xtask up` makes it.
+pub(super) const EXAMPLE_IMAGE: &str = "opensandbox/base:latest";
+
 /// What the form holds, as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -200,6 +203,21 @@ impl CreateForm {
         }
     }
 
+    /// What is wrong with this form: what it could not say, then the rules that its request breaks.
+    /// The API's rule about a missing image names what this form has no field for.
+    #[must_use]
+    pub fn problems(&self, unreadable: Vec<FieldError>, rules: Vec<FieldError>) -> Vec<FieldError> {
+        let no_image = self.image.trim().is_empty();
+        let in_our_words = |mut rule: FieldError| {
+            if no_image && Field::of(&rule) == Field::Image {
+                rule.msg = format!("Name an image, such as {EXAMPLE_IMAGE}.");
+            }
+            rule
+        };
+        let rules = rules.into_iter().map(in_our_words);
+        unreadable.into_iter().chain(rules).collect()
+    }
+
     /// Makes the sandbox.
     ///
     /// # Errors
@@ -210,8 +228,8 @@ impl CreateForm {
         &self,
         backend: &dyn crate::backend::ConsoleBackend,
     ) -> Result<osb_protocol::SandboxId, crate::error::ConsoleError> {
-        let Request { body, mut problems } = self.request();
-        problems.extend(backend.validate(&body));
+        let Request { body, problems } = self.request();
+        let problems = self.problems(problems, backend.validate(&body));
         if !problems.is_empty() {
             return Err(crate::error::ConsoleError::Invalid { problems });
         }
@@ -273,6 +291,32 @@ mod tests {
             fields,
             [Field::Entrypoint, Field::Env, Field::Metadata, Field::Ttl]
         );
+    }
+
+    #[test]
+    fn an_empty_image_field_is_told_in_the_forms_own_words() {
+        let rule = |field: &'static str| {
+            FieldError::body(
+                "missing",
+                [Loc::from(field)],
+                "one of image.uri and snapshotId is required",
+            )
+        };
+        let told = |image: &str| {
+            let form = CreateForm {
+                image: image.to_owned(),
+                ..CreateForm::default()
+            };
+            form.problems(Vec::new(), vec![rule("image"), rule("networkPolicy")])
+        };
+        let empty = told(" ");
+        assert_eq!(
+            empty[0].msg,
+            "Name an image, such as opensandbox/base:latest."
+        );
+        assert_eq!(Field::of(&empty[0]), Field::Image);
+        assert_eq!(empty[1], rule("networkPolicy"));
+        assert_eq!(told("x")[0], rule("image"), "of an image that was named");
     }
 
     #[test]

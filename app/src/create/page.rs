@@ -12,7 +12,7 @@ use leptos_router::hooks::use_navigate;
 use osb_protocol::FieldError;
 use serde::{Deserialize, Serialize};
 
-use super::{CreateForm, Field, Lifetime, mirror};
+use super::{CreateForm, Field, Lifetime, form::EXAMPLE_IMAGE, mirror};
 use crate::{
     api, browser,
     frame::Toasts,
@@ -127,7 +127,7 @@ pub fn CreatePage() -> impl IntoView {
 fn Fields(state: State) -> impl IntoView {
     view! {
         <TextField state field=Field::Image name="image" label="Image"
-            help="A container image, such as debian:bookworm-slim." />
+            help=format!("A container image, such as {EXAMPLE_IMAGE}.") />
         <TextField state field=Field::Entrypoint name="entrypoint" label="Entry point"
             help="The sandbox lives as long as this command. Quotes group words, as in a shell." />
         <LifetimeField state />
@@ -150,7 +150,7 @@ fn TextField(
     field: Field,
     name: &'static str,
     label: &'static str,
-    help: &'static str,
+    #[prop(into)] help: String,
     /// More than one makes it a box.
     #[prop(default = 1)]
     lines: u32,
