@@ -1,8 +1,8 @@
-//! The way in.
+//! The way in, and the way back to it.
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::use_query_map;
+use leptos_router::hooks::{use_location, use_query_map};
 
 use crate::{
     ui::Icon,
@@ -69,6 +69,24 @@ pub fn LoginPage() -> impl IntoView {
                 <p class="fine">{format!("Version {version} · {runtime}")}</p>
             </form>
         </main>
+    }
+    .into_any()
+}
+
+/// Leads a tab that was signed out to the login, and from there back to where it is: it loads this
+/// page anew, and the server sends who is not signed in to the login with this address as `next`.
+/// Who signed in again in another tab meanwhile just gets the page.
+#[component]
+pub(crate) fn SignInLink() -> impl IntoView {
+    let here = use_location();
+    let address = move || {
+        let query = here.query.read().to_query_string();
+        format!("{}{query}", here.pathname.read())
+    };
+    view! {
+        <a class="button" rel="external" href=address>
+            "Sign in"
+        </a>
     }
     .into_any()
 }

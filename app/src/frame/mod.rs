@@ -17,8 +17,9 @@ pub use toast::Toasts;
 
 use crate::{
     browser,
-    live::Live,
-    ui::Clock,
+    live::{Link, Live},
+    login::SignInLink,
+    ui::{Clock, Icon},
     view::{Notice, ServerInfo},
 };
 
@@ -66,6 +67,7 @@ pub fn Frame() -> impl IntoView {
             <rail::Rail version=info.version.clone() />
             <topbar::TopBar info help_open />
             <main id="main" class="page" tabindex="-1">
+                <SignedOut live />
                 <Outlet />
             </main>
         </div>
@@ -73,6 +75,23 @@ pub fn Frame() -> impl IntoView {
         <keys::Help open=help_open />
     }
     .into_any()
+}
+
+/// Says that what the page shows is of before, once nobody is signed in any more.
+#[component]
+fn SignedOut(live: Live) -> impl IntoView {
+    let notice = || {
+        view! {
+            <div class="banner" data-tone="bad">
+                <Icon name="key-round" />
+                <p>"You are signed out. What is below was the last state."</p>
+                <SignInLink />
+            </div>
+        }
+    };
+    let is_out = move || live.link.get() == Link::SignedOut;
+    // There from the beginning: screen readers say what comes into an alert, not one that comes.
+    view! { <div role="alert" class="signed-out">{move || is_out().then(notice)}</div> }.into_any()
 }
 
 /// There is no such page.

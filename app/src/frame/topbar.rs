@@ -95,28 +95,31 @@ fn Breadcrumb() -> impl IntoView {
     .into_any()
 }
 
-/// `live`, `updated n s ago`, `reconnecting`, `paused`; a click pauses or goes on.
+/// `live`, `updated n s ago`, `reconnecting`, `signed out`, `paused`; a click pauses or goes on.
 #[component]
 fn LinkState() -> impl IntoView {
     let live = expect_context::<Live>();
     let Clock(now) = Clock::current();
     let quiet = Memo::new(move |_| (now.get() - live.heard.get()) / 1_000);
     let state = move || match (live.paused.get(), live.link.get()) {
+        (_, Link::SignedOut) => "out",
         (true, _) => "paused",
         (_, Link::Starting) => "static",
         (_, Link::Live) => "live",
         (_, Link::Lost) => "lost",
     };
     let text = move || match (live.paused.get(), live.link.get()) {
+        (_, Link::SignedOut) => "signed out".to_owned(),
         (true, _) => "paused".to_owned(),
         (_, Link::Starting) => "as rendered".to_owned(),
         (_, Link::Live) if quiet.get() <= FRESH_SECONDS => "live".to_owned(),
         (_, Link::Live) => format!("updated {} ago", duration(quiet.get())),
         (_, Link::Lost) => format!("reconnecting · {} old", duration(quiet.get())),
     };
-    let title = move || match live.paused.get() {
-        true => "Go on with live updates",
-        false => "Pause live updates",
+    let title = move || match (live.paused.get(), live.link.get()) {
+        (_, Link::SignedOut) => "Live updates need a new sign-in",
+        (true, _) => "Go on with live updates",
+        (false, _) => "Pause live updates",
     };
     view! {
         <button
@@ -124,6 +127,7 @@ fn LinkState() -> impl IntoView {
             class="link-state num"
             data-state=state
             title=title
+            disabled=move || live.link.get() == Link::SignedOut
             on:click=move |_| live.toggle_pause()
         >
             <span class="dot" aria-hidden="true"></span>

@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{CloseEvent, MessageEvent, WebSocket};
 
-use super::wire::{Command, Frame, Position, RowChange, Topic, Update};
+use super::wire::{Command, Frame, Position, RowChange, Topic, Update, says_signed_out};
 use crate::{
     browser,
     view::{SandboxDetail, SandboxRow},
@@ -29,6 +29,8 @@ pub enum Link {
     Live,
     /// Broken; trying again.
     Lost,
+    /// Nobody is signed in, so there is nothing to try.
+    SignedOut,
 }
 
 /// The tab's live data, provided as context by the frame. Copies are the same connection.
@@ -50,6 +52,8 @@ struct Tab {
     watches: BTreeMap<Topic, Watch>,
     failures: u32,
     epoch: String,
+    /// Whether the server greeted on this connection: there was a session then.
+    greeted: bool,
 }
 
 struct Watch {
@@ -97,7 +101,7 @@ impl Live {
                 self.hear(&text);
             }
         });
-        let on_close = Closure::new(move |_: CloseEvent| self.retry());
+        let on_close = Closure::new(move |event: CloseEvent| self.closed(event.code()));
         raw.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
         raw.set_onclose(Some(on_close.as_ref().unchecked_ref()));
         let socket = Socket {
@@ -105,7 +109,10 @@ impl Live {
             _on_message: on_message,
             _on_close: on_close,
         };
-        TAB.with_borrow_mut(|tab| tab.socket = Some(socket));
+        TAB.with_borrow_mut(|tab| {
+            tab.socket = Some(socket);
+            tab.greeted = false;
+        });
     }
 
     /// Watches the list until the calling effect ends.
@@ -192,6 +199,15 @@ impl Live {
         }
     }
 
+    fn closed(self, code: u16) {
+        if says_signed_out(code, TAB.with_borrow(|tab| tab.greeted)) {
+            TAB.with_borrow_mut(|tab| tab.socket = None);
+            self.link.set(Link::SignedOut);
+        } else {
+            self.retry();
+        }
+    }
+
     fn retry(self) {
         self.link.set(Link::Lost);
         let failures = TAB.with_borrow_mut(|tab| {
@@ -217,6 +233,7 @@ impl Tab {
         }
         self.epoch = epoch;
         self.failures = 0;
+        self.greeted = true;
         let topics: Vec<_> = self.watches.keys().cloned().collect();
         topics.iter().for_each(|topic| self.subscribe(topic));
     }

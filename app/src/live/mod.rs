@@ -4,9 +4,12 @@
 //! snapshot, then with deltas whose sequence numbers grow by one. After a reconnect the last number
 //! is offered: the server replays what was missed, or sends a snapshot when it cannot. A hole in
 //! the numbers makes the tab ask for a snapshot too.
+//!
+//! A tab without a session is told so by a close code ([`CLOSE_SIGNED_OUT`]), which a server that is
+//! down never sends: it stops to connect and asks for a new sign-in.
 
 mod link;
 mod wire;
 
 pub use link::{Link, Live};
-pub use wire::{Command, Frame, Position, RowChange, Topic};
+pub use wire::{CLOSE_SIGNED_OUT, Command, Frame, Position, RowChange, Topic, says_signed_out};

@@ -5,6 +5,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::view::{SandboxDetail, SandboxRow};
 
+/// Close code of the console's WebSockets, terminals included: the session that opened it is over,
+/// or there was none. A handshake that fails would tell a page nothing, so the server lets even
+/// that one succeed and says it here.
+pub const CLOSE_SIGNED_OUT: u16 = 4401;
+
+/// Whether nobody is signed in any more, told by how a connection ended. When it had been greeted,
+/// only the session that opened it is over: somebody who signed in again in another tab has a new
+/// one, and the next attempt shows it.
+#[must_use]
+pub fn says_signed_out(code: u16, was_greeted: bool) -> bool {
+    code == CLOSE_SIGNED_OUT && !was_greeted
+}
+
 /// What can be watched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
@@ -175,6 +188,14 @@ mod tests {
                 since
             }
         );
+    }
+
+    #[test]
+    fn only_a_connection_that_was_not_let_in_tells_of_no_session() {
+        assert!(says_signed_out(CLOSE_SIGNED_OUT, false));
+        assert!(!says_signed_out(CLOSE_SIGNED_OUT, true), "a new session?");
+        // What browsers report of a server that is down.
+        assert!(!says_signed_out(1006, false));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
     api,
     error::ConsoleError,
     live::Live,
+    login::SignInLink,
     terminal::Terminal,
     ui::{CopyButton, Countdown, Icon, StateBadge},
     view::{SandboxDetail, is_alive},
@@ -119,15 +120,22 @@ fn Tabs(id: SandboxId) -> impl IntoView {
 
 #[component]
 fn Missing(error: ConsoleError) -> impl IntoView {
+    let title = match error {
+        ConsoleError::NotFound => "No such sandbox",
+        ConsoleError::SignedOut => "Signed out",
+        _ => "Not available",
+    };
+    let way_on = match error {
+        ConsoleError::SignedOut => view! { <SignInLink /> }.into_any(),
+        _ => view! { <a class="button" href="/console/sandboxes">"To the list"</a> }.into_any(),
+    };
     view! {
         <Title text="Sandbox" />
         <section class="empty">
             <Icon name="triangle-alert" />
-            <h1>{if error == ConsoleError::NotFound { "No such sandbox" } else { "Not available" }}</h1>
+            <h1>{title}</h1>
             <p role="alert">{error.to_string()}</p>
-            <a class="button" href="/console/sandboxes">
-                "To the list"
-            </a>
+            {way_on}
         </section>
     }
     .into_any()

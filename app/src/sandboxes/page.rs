@@ -6,7 +6,7 @@ use leptos_router::hooks::{use_navigate, use_query_map};
 use osb_protocol::lifecycle::SandboxState;
 
 use super::{ListQuery, PAGE_ROWS, Rows, row::Row};
-use crate::{api, live::Live, ui::Icon, view::SandboxList};
+use crate::{api, error::ConsoleError, live::Live, login::SignInLink, ui::Icon, view::SandboxList};
 
 /// States worth a filter: those a sandbox stays in for a while.
 const STATES: [SandboxState; 6] = [
@@ -38,9 +38,7 @@ pub fn SandboxesPage() -> impl IntoView {
             {move || Suspend::new(async move {
                 match first.await {
                     Ok(list) => view! { <Table list query /> }.into_any(),
-                    Err(error) => {
-                        view! { <p class="problem" role="alert">{error.to_string()}</p> }.into_any()
-                    }
+                    Err(error) => view! { <NoList error /> }.into_any(),
                 }
             })}
         </Suspense>
@@ -110,6 +108,19 @@ fn Filter(query: Memo<ListQuery>) -> impl IntoView {
             </label>
             <button type="submit" class="button needs-no-script">"Apply"</button>
         </form>
+    }
+    .into_any()
+}
+
+#[component]
+fn NoList(error: ConsoleError) -> impl IntoView {
+    let way_on = (error == ConsoleError::SignedOut).then(|| view! { <SignInLink /> });
+    view! {
+        <div class="banner" data-tone="bad" role="alert">
+            <Icon name="triangle-alert" />
+            <p>{error.to_string()}</p>
+            {way_on}
+        </div>
     }
     .into_any()
 }

@@ -21,6 +21,8 @@ mod socket;
 use leptos::{html::Div, prelude::*};
 use osb_protocol::SandboxId;
 
+use crate::login::SignInLink;
+
 /// What stands between the user and the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
@@ -35,6 +37,8 @@ pub(crate) enum Phase {
     Open,
     /// The connection broke; it is tried again.
     Lost,
+    /// Nobody is signed in any more; the shell goes on without this page.
+    SignedOut,
     /// Another tab holds the shell.
     Taken,
     /// The shell ended with this status.
@@ -69,6 +73,7 @@ pub fn Terminal(
         Phase::Connecting => "Connecting …".to_owned(),
         Phase::Open => "Connected".to_owned(),
         Phase::Lost => "Connection lost. Trying again …".to_owned(),
+        Phase::SignedOut => "You are signed out.".to_owned(),
         Phase::Taken => "This shell is open in another tab.".to_owned(),
         Phase::Ended(0) => "The shell ended.".to_owned(),
         Phase::Ended(status) => format!("The shell ended with status {status}."),
@@ -97,6 +102,7 @@ pub fn Terminal(
             >
                 <span>{line}</span>
                 {button}
+                {move || (phase.get() == Phase::SignedOut).then(|| view! { <SignInLink /> })}
             </div>
             <div class="terminal" node_ref=place></div>
             <noscript>

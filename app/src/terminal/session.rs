@@ -16,7 +16,10 @@ use super::{
     frames::{self, Output},
     socket::{Heard, Socket},
 };
-use crate::browser::{self, Memory};
+use crate::{
+    browser::{self, Memory},
+    live::says_signed_out,
+};
 
 /// Close codes of the server's bridge, see its module.
 const NO_SUCH_PTY: u16 = 4404;
@@ -236,6 +239,9 @@ fn closed(session: &Shared, code: u16, reason: String) {
         return;
     }
     match code {
+        _ if says_signed_out(code, phase.get_untracked() == Phase::Open) => {
+            phase.set(Phase::SignedOut);
+        }
         CLOSE_TAKEN_OVER => phase.set(Phase::Taken),
         HELD_BY_ANOTHER if session.borrow().attempts >= POLITE_ATTEMPTS => phase.set(Phase::Taken),
         NO_SUCH_PTY => {

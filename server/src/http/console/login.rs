@@ -14,6 +14,7 @@ use axum::{
 use osb_app::view::Notice;
 use serde::Deserialize;
 use tower_sessions::Session;
+use url::Url;
 
 use super::{ConsoleState, session};
 
@@ -95,20 +96,25 @@ pub(super) async fn log_in(
     Redirect::to(own_page(&next).unwrap_or("/console/sandboxes"))
 }
 
-/// Ends the session.
-pub(super) async fn log_out(session: Session) -> Redirect {
+/// Ends the session, and what is open by it in other tabs.
+pub(super) async fn log_out(State(state): State<ConsoleState>, session: Session) -> Redirect {
     if let Err(error) = session.flush().await {
         tracing::error!(%error, "a console session cannot be ended");
     }
+    state.logouts.send_replace(());
     Redirect::to("/console/login")
 }
 
-/// The address when it is a page of the console: `next` comes from the URL and must not lead away.
+/// The address when it is a page of the console: `next` comes from the URL and must not lead away,
+/// neither as it is written nor as browsers read it, who know more than one way to write `..`.
 fn own_page(next: &str) -> Option<&str> {
     let plain = next
         .bytes()
         .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    (plain && next.starts_with("/console/") && !next.contains("..")).then_some(next)
+    let here = Url::parse("http://console.invalid").ok()?;
+    let read = here.join(next).ok()?;
+    let stays = |path: &str| path.starts_with("/console/");
+    (plain && stays(next) && here.origin() == read.origin() && stays(read.path())).then_some(next)
 }
 
 #[cfg(test)]
@@ -121,11 +127,15 @@ mod tests {
             own_page("/console/sandboxes?q=a"),
             Some("/console/sandboxes?q=a")
         );
+        let dots = "/console/sandboxes?q=1..2&state=Running";
+        assert_eq!(own_page(dots), Some(dots));
         for away in [
             "",
             "//evil",
             "https://evil",
             "/console/../v1",
+            "/console/%2e%2e/v1",
+            "/console/.%2E/v1",
             "/console/\\evil",
             "/console/ x",
         ] {

@@ -40,6 +40,7 @@ use axum::{
 use osb_app::{backend::ConsoleBackend, ui::AssetRoot};
 use osb_service::Supervisor;
 use osb_store::Store;
+use tokio::sync::watch;
 use tower_http::csrf::CsrfLayer;
 
 use self::{backend::Domain, live::Hub, throttle::Throttle};
@@ -81,6 +82,8 @@ struct ConsoleState {
     tasks: Supervisor,
     hub: Arc<Hub>,
     throttle: Arc<Throttle>,
+    /// Told when somebody logs out, so that open WebSockets look at their sessions at once.
+    logouts: Arc<watch::Sender<()>>,
     http: reqwest::Client,
     assets: AssetRoot,
 }
@@ -101,6 +104,7 @@ impl ConsoleState {
             tasks,
             hub,
             throttle: Arc::default(),
+            logouts: Arc::default(),
             http: osb_client::plain_http()?,
             assets: assets::root(),
         })

@@ -10,17 +10,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::{
-    extract::{Request, State},
+    extract::{
+        FromRequestParts, Request, State, WebSocketUpgrade,
+        ws::{CloseFrame, Message, WebSocket},
+    },
     http::{Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
 use leptos::prelude::FromServerFnError;
-use osb_app::{error::ConsoleError, view::Notice};
+use osb_app::{error::ConsoleError, live::CLOSE_SIGNED_OUT, view::Notice};
 use osb_store::{SessionRow, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower_sessions::{
     Expiry, Session, SessionManagerLayer, SessionStore,
     cookie::SameSite,
@@ -38,7 +41,10 @@ const TOUCH_EVERY: i64 = 600;
 /// Attempts to find a free id; one is enough unless the random source is broken.
 const ID_ATTEMPTS: usize = 8;
 
-/// How often open WebSockets ask whether their session still is.
+/// Longest wait for a page to take notice that its WebSocket ends.
+const PARTING: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How often open WebSockets ask whether their session still is, when no logout makes them.
 const WATCH: std::time::Duration = if cfg!(test) {
     std::time::Duration::from_millis(20)
 } else {
@@ -112,33 +118,76 @@ fn now() -> i64 {
 /// What the session layer fails with.
 pub(super) type SessionError = tower_sessions::session::Error;
 
+/// Why the work of a WebSocket is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The session is.
+    SignedOut,
+    /// Anything else: the page left, the server stops, sessions cannot be read.
+    Other,
+}
+
+impl End {
+    /// Tells the page when its session ended; anything else it sees.
+    pub(super) async fn tell(self, page: &mut WebSocket) {
+        if self == Self::SignedOut {
+            say_signed_out(page).await;
+        }
+    }
+}
+
 /// Does the work of a WebSocket until it is done, the session ends or the server stops. A
 /// WebSocket was let in once, and may stay open for days.
 pub(super) async fn while_open(
     session: &Session,
     state: &ConsoleState,
     work: impl Future<Output = ()>,
-) {
+) -> End {
+    let mut logouts = state.logouts.subscribe();
     let ended = async {
         let mut watch = interval(WATCH);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            watch.tick().await;
-            if !is_open(session, &*state.keys).await {
-                return;
+            tokio::select! {
+                _ = watch.tick() => {}
+                // The sender lives as long as the state that is borrowed here.
+                _ = logouts.changed() => {}
+            }
+            match is_open(session, &*state.keys).await {
+                Ok(true) => {}
+                Ok(false) => return End::SignedOut,
+                Err(_) => return End::Other,
             }
         }
     };
     tokio::select! {
-        () = state.tasks.stopping().cancelled() => {}
-        () = ended => {}
-        () = work => {}
+        () = state.tasks.stopping().cancelled() => End::Other,
+        end = ended => end,
+        () = work => End::Other,
     }
 }
 
 /// Whether somebody is logged in, as the store says now.
-async fn is_open(session: &Session, keys: &dyn Keys) -> bool {
-    session.load().await.is_ok() && matches!(Login::of(session, keys).await, Ok(Some(_)))
+async fn is_open(session: &Session, keys: &dyn Keys) -> std::result::Result<bool, SessionError> {
+    session.load().await?;
+    Ok(Login::of(session, keys).await?.is_some())
+}
+
+/// Closes a WebSocket with the code for an ended session, and hears the page out.
+async fn say_signed_out(page: &mut WebSocket) {
+    let parting = async {
+        let close = CloseFrame {
+            code: CLOSE_SIGNED_OUT,
+            reason: "signed out".into(),
+        };
+        // What the page still sends is not lost on it: an unread rest would break the connection
+        // before the code arrives.
+        if page.send(Message::Close(Some(close))).await.is_ok() {
+            while let Some(Ok(_)) = page.recv().await {}
+        }
+    };
+    // A page that takes no notice is gone.
+    let _ = timeout(PARTING, parting).await;
 }
 
 /// Keeps news for the next page.
@@ -157,7 +206,7 @@ pub(super) async fn admit(
 ) -> Response {
     let login = match Login::of(&session, &*state.keys).await {
         Ok(Some(login)) => login,
-        Ok(None) => return refuse(&request),
+        Ok(None) => return refuse(request).await,
         Err(error) => {
             tracing::error!(%error, "sessions cannot be read");
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -176,10 +225,12 @@ pub(super) async fn admit(
     next.run(request).await
 }
 
-fn refuse(request: &Request) -> Response {
+async fn refuse(request: Request) -> Response {
+    if request.headers().contains_key(header::UPGRADE) {
+        return refuse_socket(request).await;
+    }
     let path = request.uri().path();
-    let is_page =
-        request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
+    let is_page = request.method() == Method::GET;
     if path.starts_with("/console/fn/") {
         let body = ConsoleError::SignedOut.ser();
         let json = [(header::CONTENT_TYPE, "application/json")];
@@ -195,10 +246,21 @@ fn refuse(request: &Request) -> Response {
             .finish();
         return Redirect::to(&format!("/console/login?{query}")).into_response();
     }
-    if wants_html(request) {
+    if wants_html(&request) {
         return Redirect::to("/console/login").into_response();
     }
     StatusCode::UNAUTHORIZED.into_response()
+}
+
+/// Lets a WebSocket succeed to say why it ends: of a handshake that fails, browsers tell a page
+/// neither status nor reason, and it could as well be a server that is down. Only the console's own
+/// pages get this far ([`super::origin`]).
+async fn refuse_socket(request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
+        Ok(upgrade) => upgrade.on_upgrade(async |mut page| say_signed_out(&mut page).await),
+        Err(_) => StatusCode::UNAUTHORIZED.into_response(),
+    }
 }
 
 fn wants_html(request: &Request) -> bool {

@@ -10,6 +10,7 @@
 //! | Code | Why |
 //! |---|---|
 //! | 4400 | it cannot be opened; the reason says why |
+//! | 4401 | nobody is logged in (any more); [`session`] says it |
 //! | 4404 | execd does not know this PTY (any more) |
 //! | 4409 | another page holds this PTY |
 
@@ -73,13 +74,14 @@ pub(super) async fn upgrade(
     upgrade
         .max_message_size(INPUT_MAX)
         .max_frame_size(INPUT_MAX)
-        .on_upgrade(move |page| async move {
-            let work = serve(page, &state, &sandbox, &wanted);
-            session::while_open(&session, &state, work).await;
+        .on_upgrade(move |mut page| async move {
+            let work = serve(&mut page, &state, &sandbox, &wanted);
+            let end = session::while_open(&session, &state, work).await;
+            end.tell(&mut page).await;
         })
 }
 
-async fn serve(mut page: WebSocket, state: &ConsoleState, sandbox: &SandboxId, wanted: &Wanted) {
+async fn serve(page: &mut WebSocket, state: &ConsoleState, sandbox: &SandboxId, wanted: &Wanted) {
     let attached = timeout(ATTACH, attach(state, sandbox, wanted));
     let attached = attached
         .await
@@ -173,7 +175,7 @@ fn execd(
 }
 
 /// Passes frames until either side ends.
-async fn relay(page: WebSocket, mut input: PtyInput, mut output: PtyOutput) {
+async fn relay(page: &mut WebSocket, mut input: PtyInput, mut output: PtyOutput) {
     let (mut to_page, mut from_page) = page.split();
     let down = async {
         while let Some(Ok(frame)) = output.next().await {
@@ -253,6 +255,7 @@ mod tests {
         Router,
         routing::{get, post},
     };
+    use osb_app::live::CLOSE_SIGNED_OUT;
     use osb_protocol::{WireTime, lifecycle::SandboxState};
     use osb_runtime::{Address, Expiry, Observed, Phase, Ports, sim::SimRuntime};
     use tokio::{net::TcpListener, sync::mpsc};
@@ -320,8 +323,11 @@ mod tests {
         let first = page.next().await.unwrap().unwrap();
         assert!(first.to_text().unwrap().contains("connected"), "{first}");
         console.post("/console/logout", "").await;
-        closed(page).await;
+        assert_eq!(closed(page).await, Some(CLOSE_SIGNED_OUT));
         leaves.recv().await.unwrap();
+        // The page's next attempt is told the same, and no shell is looked for.
+        let again = console.socket("/console/terminal/a").await;
+        assert_eq!(closed(again).await, Some(CLOSE_SIGNED_OUT));
     }
 
     #[test]

@@ -20,7 +20,8 @@ use tokio::{
     time::timeout,
 };
 use tokio_tungstenite::{
-    MaybeTlsStream, WebSocketStream, connect_async, tungstenite::client::IntoClientRequest,
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{Message, client::IntoClientRequest},
 };
 use tower::ServiceExt;
 
@@ -38,12 +39,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A WebSocket of a page.
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Waits until the server closes it.
-pub(super) async fn closed(mut socket: Socket) {
-    let to_the_end = async { while let Some(Ok(_)) = socket.next().await {} };
+/// Waits until the server closes it; the code it closes with.
+pub(super) async fn closed(mut socket: Socket) -> Option<u16> {
+    let to_the_end = async {
+        let mut code = None;
+        while let Some(Ok(message)) = socket.next().await {
+            if let Message::Close(Some(close)) = message {
+                code = Some(close.code.into());
+            }
+        }
+        code
+    };
     timeout(PATIENCE, to_the_end)
         .await
-        .expect("a closed WebSocket");
+        .expect("a closed WebSocket")
 }
 
 pub(super) struct Console {
@@ -98,7 +107,7 @@ impl Console {
     }
 
     /// What a restart with another key in the configuration makes of it.
-    fn set_key(&mut self, key: &str) {
+    pub(super) fn set_key(&mut self, key: &str) {
         let parts = ConsoleParts {
             service: self.service.clone(),
             store: self.store.clone(),

@@ -37,7 +37,8 @@ pub(super) async fn upgrade(
         .max_message_size(COMMAND_MAX)
         .max_frame_size(COMMAND_MAX)
         .on_upgrade(move |socket| async move {
-            let tab = socket::Tab::new(socket, Arc::clone(&state.hub));
-            session::while_open(&session, &state, tab.run()).await;
+            let mut tab = socket::Tab::new(socket, Arc::clone(&state.hub));
+            let end = session::while_open(&session, &state, tab.run()).await;
+            end.tell(&mut tab.socket).await;
         })
 }

@@ -23,7 +23,7 @@ const STUCK: Duration = Duration::from_secs(30);
 struct Over;
 
 pub(super) struct Tab {
-    socket: WebSocket,
+    pub(super) socket: WebSocket,
     hub: Arc<Hub>,
     /// Where the tab stands in the list; `None` when it does not watch it.
     list: Option<u64>,
@@ -41,7 +41,7 @@ impl Tab {
     }
 
     /// Serves the tab until it goes.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(&mut self) {
         let mut told = self.hub.subscribe();
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,7 +1,7 @@
 //! The tab's WebSocket, over a real connection.
 
 use futures::{SinkExt, StreamExt};
-use osb_app::live::{Command, Frame, Position, Topic};
+use osb_app::live::{CLOSE_SIGNED_OUT, Command, Frame, Position, Topic};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -136,5 +136,25 @@ async fn a_logout_closes_it() {
     let console = Console::open().await;
     let (page, _) = Page::open(&console).await;
     console.post("/console/logout", "").await;
-    closed(page.0).await;
+    assert_eq!(closed(page.0).await, Some(CLOSE_SIGNED_OUT));
+}
+
+/// A page sees nothing of a handshake that fails, so this one succeeds.
+#[tokio::test]
+async fn a_page_without_a_session_is_told_why_it_hears_nothing() {
+    let mut console = Console::open().await;
+    console.set_key("another");
+    let old = console.socket("/console/live").await;
+    assert_eq!(closed(old).await, Some(CLOSE_SIGNED_OUT), "a new key");
+    console.cookie.clear();
+    let none = console.socket("/console/live").await;
+    assert_eq!(closed(none).await, Some(CLOSE_SIGNED_OUT), "no cookie");
+}
+
+#[tokio::test]
+async fn the_end_of_the_server_is_not_the_end_of_the_session() {
+    let console = Console::open().await;
+    let (page, _) = Page::open(&console).await;
+    console.tasks.stop();
+    assert_ne!(closed(page.0).await, Some(CLOSE_SIGNED_OUT));
 }
