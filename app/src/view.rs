@@ -75,14 +75,35 @@ pub struct SandboxDetail {
     pub log_tail: Vec<String>,
 }
 
-/// One step of starting a sandbox.
+/// One step of starting a sandbox, or what failed after the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// Its name: `accepted`, `image`, `created`, `network`, `execd`, `ready`.
+    /// Its name: `accepted`, `image`, `created`, `network`, `execd`, `ready`; after these at most
+    /// one of `command` and `removal`, which failed.
     pub name: String,
-    /// When it was reached; absent while it was not.
+    /// How it went.
+    pub state: StageState,
+    /// When it was reached, or failed, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<WireTime>,
+}
+
+/// How a step went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StageState {
+    /// It was reached.
+    Done,
+    /// It is being worked on.
+    Current,
+    /// Its turn is still to come.
+    Open,
+    /// It was not reached, and nothing after it was.
+    Failed,
+    /// Its turn never came.
+    Missed,
+    /// Nobody saw whether it was reached, such as before a restart of the server.
+    Unknown,
 }
 
 /// Where a port of a sandbox is reached. Tokens stay on the server.

@@ -108,8 +108,11 @@ fn advice(detail: &SandboxDetail) -> Option<&'static str> {
         SandboxState::Failed if reason.contains("IMAGE") => Some(
             "Check the name of the image, and whether this host may pull it: try the same name with docker pull.",
         ),
-        SandboxState::Failed => Some(
-            "The entry point ended with an error. Its last output is below; a sandbox lives as long as its entry point.",
+        SandboxState::Failed if reason == "REMOVAL_FAILED" => {
+            Some("Its removal is tried again by itself until it works.")
+        }
+        SandboxState::Failed if reason == "CONTAINER_EXITED_ERROR" => Some(
+            "A sandbox lives as long as its entry point. What that wrote last is below, if it wrote anything.",
         ),
         SandboxState::Terminated => Some(
             "The entry point ended by itself. Use one that stays, such as tail -f /dev/null, to keep a sandbox.",

@@ -15,7 +15,7 @@ use crate::{
     login::SignInLink,
     terminal::Terminal,
     ui::{CopyButton, Countdown, Icon, StateBadge},
-    view::{SandboxDetail, is_alive},
+    view::{SandboxDetail, StageState, is_alive},
 };
 
 /// The sandbox that the tabs show. `None` once it is gone.
@@ -89,7 +89,8 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
 /// The stage a sandbox is in while it is being made.
 pub(crate) fn current_stage(detail: &SandboxDetail) -> Option<String> {
     use osb_protocol::lifecycle::SandboxState::Pending;
-    let next = detail.stages.iter().find(|stage| stage.at.is_none())?;
+    let mut stages = detail.stages.iter();
+    let next = stages.find(|stage| stage.state == StageState::Current)?;
     (detail.sandbox.status.state == Pending).then(|| next.name.clone())
 }
 

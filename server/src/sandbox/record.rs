@@ -198,8 +198,13 @@ impl Facts {
         self.changes.deleted_at.is_some()
     }
 
-    /// Notes that a stage was reached, once.
+    /// Notes that a stage was reached, once. In a container whose command has ended nothing answers
+    /// any more, whoever stopped to wait for it.
     pub fn reached(&mut self, stage: Stage, at: WireTime) {
+        let ended = matches!(self.phase, Some((Phase::Exited(_), _)));
+        if ended && stage >= Stage::Execd {
+            return;
+        }
         if self.stages.iter().all(|reached| reached.stage != stage) {
             self.stages.push(StageAt { stage, at });
             self.note = None;
@@ -295,6 +300,17 @@ mod tests {
         assert!(!facts.had_container(at(30)));
         facts.observe(observed(Phase::Running, 20), at(20));
         assert!(!facts.had_container(at(19)) && facts.had_container(at(20)));
+    }
+
+    #[test]
+    fn what_has_ended_is_not_ready() {
+        let mut facts = facts();
+        facts.end(1, at(21));
+        for stage in Stage::ALL {
+            facts.reached(stage, at(22));
+        }
+        let last = facts.stages.last().map(|reached| reached.stage);
+        assert_eq!(last, Some(Stage::Network));
     }
 
     #[test]

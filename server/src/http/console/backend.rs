@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use osb_app::{
     backend::ConsoleBackend,
     error::ConsoleError,
-    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo, Stage},
+    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState},
 };
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
@@ -15,7 +15,7 @@ use osb_protocol::{
 use osb_store::{HistoryEntry, Outcome};
 use serde_json::Value;
 
-use super::Keys;
+use super::{Keys, stages};
 use crate::sandbox::{EndpointQuery, Error, Record, Service};
 
 /// Lines of output shown for a sandbox that failed.
@@ -126,52 +126,26 @@ pub(super) fn row(record: &Record) -> SandboxRow {
 
 /// What a sandbox that is being made is doing.
 fn stage(record: &Record) -> Option<String> {
-    let pending = record.sandbox.status.state == SandboxState::Pending;
-    let next = stages(record).into_iter().find(|stage| stage.at.is_none());
-    next.filter(|_| pending).map(|stage| stage.name)
-}
-
-fn stages(record: &Record) -> Vec<Stage> {
-    let reached = |stage| {
-        record
-            .facts
-            .stages
-            .iter()
-            .find(|it| it.stage == stage)
-            .map(|it| it.at)
-    };
-    let all = osb_runtime::Stage::ALL;
-    all.into_iter()
-        .map(|stage| Stage {
-            name: stage.as_str().to_owned(),
-            at: reached(stage),
-        })
-        .collect()
+    if record.sandbox.status.state != SandboxState::Pending {
+        return None;
+    }
+    let mut stages = stages::of_record(record).into_iter();
+    let current = stages.find(|stage| stage.state == StageState::Current);
+    current.map(|stage| stage.name)
 }
 
 fn detail(record: &Record, log_tail: Vec<String>) -> SandboxDetail {
     SandboxDetail {
         sandbox: record.sandbox.clone(),
-        stages: stages(record),
+        stages: stages::of_record(record),
         resources: record.facts.resources.clone(),
         log_tail,
     }
 }
 
 fn of_history(entry: HistoryEntry) -> SandboxDetail {
-    let at = |name: &str| {
-        entry
-            .stages
-            .iter()
-            .find(|it| it.stage == name)
-            .map(|it| it.at)
-    };
-    let stages = osb_runtime::Stage::ALL.map(|stage| Stage {
-        name: stage.as_str().to_owned(),
-        at: at(stage.as_str()),
-    });
     SandboxDetail {
-        stages: stages.to_vec(),
+        stages: stages::of_history(&entry),
         resources: Default::default(),
         log_tail: Vec::new(),
         sandbox: Sandbox {

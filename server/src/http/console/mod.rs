@@ -24,6 +24,7 @@ mod origin;
 mod pages;
 mod policy;
 mod session;
+mod stages;
 mod terminal;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,212 @@
+//! How far the create of a sandbox came, as its page shows it: what is known, and no more.
+
+use osb_app::view::{Stage as Step, StageState};
+use osb_protocol::{WireTime, lifecycle::SandboxState};
+use osb_runtime::{Phase, Stage};
+use osb_store::{HistoryEntry, Outcome};
+
+use crate::sandbox::{Facts, Record};
+
+/// What the steps are that were not reached: the first of them, and the others.
+type Rest = (StageState, StageState);
+
+/// Steps of a sandbox that there is.
+pub(super) fn of_record(record: &Record) -> Vec<Step> {
+    let facts = &record.facts;
+    let ran = !matches!(facts.phase, None | Some((Phase::Created, _)));
+    let furthest = facts.stages.iter().map(|it| it.stage).max();
+    // A container that ran was made, whoever saw that.
+    let furthest = furthest.max(ran.then_some(Stage::Network));
+    let at = |stage| Some(facts.stages.iter().find(|it| it.stage == stage)?.at);
+    let mut steps = steps(at, furthest, rest(facts, ran));
+    if steps.iter().all(|step| step.state != StageState::Failed) {
+        steps.extend(failed_later(record));
+    }
+    steps
+}
+
+fn rest(facts: &Facts, ran: bool) -> Rest {
+    use StageState::{Current, Failed, Missed, Open, Unknown};
+    // Only the server that made it heard of more than its acceptance.
+    let seen = facts.stages.iter().any(|it| it.stage != Stage::Accepted);
+    match facts.phase {
+        _ if ran && !seen => (Unknown, Unknown),
+        // A failed create whose remains could not be removed.
+        None if facts.is_deleted() && facts.removal_error.is_some() => (Failed, Missed),
+        _ if facts.is_deleted() => (Missed, Missed),
+        Some((Phase::Exited(0), _)) => (Missed, Missed),
+        Some((Phase::Exited(_), _)) => (Failed, Missed),
+        _ => (Current, Open),
+    }
+}
+
+/// What failed although no step of the create did.
+fn failed_later(record: &Record) -> Option<Step> {
+    let facts = &record.facts;
+    let (name, at) = match (facts.changes.deleted_at, facts.phase) {
+        (Some(deleted), _) => ("removal", deleted),
+        (None, Some((_, since))) => ("command", since),
+        (None, None) => return None,
+    };
+    let failed = record.sandbox.status.state == SandboxState::Failed;
+    failed.then(|| Step {
+        name: name.to_owned(),
+        state: StageState::Failed,
+        at: Some(at),
+    })
+}
+
+/// Steps of a sandbox that is gone.
+pub(super) fn of_history(entry: &HistoryEntry) -> Vec<Step> {
+    let at = |stage: Stage| {
+        let mut stages = entry.stages.iter();
+        Some(stages.find(|it| it.stage == stage.as_str())?.at)
+    };
+    let furthest = Stage::ALL.into_iter().rfind(|stage| at(*stage).is_some());
+    let rest = match entry.outcome {
+        Outcome::CreateFailed => (StageState::Failed, StageState::Missed),
+        // Nobody saw its end.
+        _ => (StageState::Unknown, StageState::Unknown),
+    };
+    steps(at, furthest, rest)
+}
+
+fn steps(
+    at: impl Fn(Stage) -> Option<WireTime>,
+    furthest: Option<Stage>,
+    (first, others): Rest,
+) -> Vec<Step> {
+    let mut next = first;
+    let step = |stage: Stage| Step {
+        name: stage.as_str().to_owned(),
+        state: if furthest >= Some(stage) {
+            StageState::Done
+        } else {
+            std::mem::replace(&mut next, others)
+        },
+        at: at(stage),
+    };
+    Stage::ALL.map(step).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_store::StageTime;
+
+    use super::*;
+    use crate::sandbox::state::tests::{at, facts};
+
+    /// Words for the six steps, and for what may follow them.
+    fn seen(steps: &[Step]) -> String {
+        let words = steps.iter().map(|step| match step.state {
+            StageState::Done => "done".to_owned(),
+            StageState::Current => "current".to_owned(),
+            StageState::Open => "open".to_owned(),
+            StageState::Failed => format!("{} failed", step.name),
+            StageState::Missed => "missed".to_owned(),
+            StageState::Unknown => "unknown".to_owned(),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// A sandbox whose create was seen up to this stage, and that is in this phase.
+    fn shown(reached: Stage, phase: Option<Phase>, change: impl Fn(&mut Facts)) -> String {
+        let mut facts = facts();
+        for stage in Stage::ALL.into_iter().filter(|it| *it <= reached) {
+            facts.reached(stage, at(11));
+        }
+        facts.phase = phase.map(|phase| (phase, at(20)));
+        change(&mut facts);
+        seen(&of_record(&Record::derive(facts, 1)))
+    }
+
+    fn unchanged(_: &mut Facts) {}
+
+    #[test]
+    fn a_create_under_way_shows_what_it_does() {
+        assert_eq!(
+            shown(Stage::Image, None, unchanged),
+            "done, done, current, open, open, open"
+        );
+        assert_eq!(
+            shown(Stage::Network, Some(Phase::Running), unchanged),
+            "done, done, done, done, current, open"
+        );
+        assert_eq!(
+            shown(Stage::Ready, Some(Phase::Running), unchanged),
+            "done, done, done, done, done, done"
+        );
+    }
+
+    #[test]
+    fn a_failure_stands_where_it_happened() {
+        assert_eq!(
+            shown(Stage::Network, Some(Phase::Exited(3)), unchanged),
+            "done, done, done, done, execd failed, missed"
+        );
+        assert_eq!(
+            shown(Stage::Ready, Some(Phase::Exited(3)), unchanged),
+            "done, done, done, done, done, done, command failed"
+        );
+        assert_eq!(
+            shown(Stage::Network, Some(Phase::Exited(0)), unchanged),
+            "done, done, done, done, missed, missed"
+        );
+        assert_eq!(
+            shown(Stage::Ready, Some(Phase::Running), |facts| {
+                facts.changes.deleted_at = Some(at(30));
+                facts.removal_error = Some("busy".to_owned());
+            }),
+            "done, done, done, done, done, done, removal failed"
+        );
+        assert_eq!(
+            shown(Stage::Image, None, |facts| {
+                facts.changes.deleted_at = Some(at(30));
+                facts.removal_error = Some("busy".to_owned());
+            }),
+            "done, done, created failed, missed, missed, missed"
+        );
+    }
+
+    #[test]
+    fn what_no_server_saw_is_not_claimed() {
+        assert_eq!(
+            shown(Stage::Accepted, Some(Phase::Running), unchanged),
+            "done, done, done, done, unknown, unknown"
+        );
+        assert_eq!(
+            shown(Stage::Accepted, Some(Phase::Exited(1)), unchanged),
+            "done, done, done, done, unknown, unknown, command failed"
+        );
+    }
+
+    #[test]
+    fn of_a_failed_create_the_history_tells_the_step() {
+        let entry = |outcome, stages: &[&str]| HistoryEntry {
+            id: "a".into(),
+            image: "x".to_owned(),
+            created_at: at(10),
+            ended_at: at(20),
+            outcome,
+            reason: "IMAGE_PULL_FAILED".to_owned(),
+            message: String::new(),
+            stages: stages
+                .iter()
+                .map(|stage| StageTime {
+                    stage: (*stage).to_owned(),
+                    at: at(11),
+                })
+                .collect(),
+        };
+        let failed = entry(Outcome::CreateFailed, &["accepted"]);
+        assert_eq!(
+            seen(&of_history(&failed)),
+            "done, image failed, missed, missed, missed, missed"
+        );
+        let vanished = entry(Outcome::Vanished, &[]);
+        assert_eq!(
+            seen(&of_history(&vanished)),
+            "unknown, unknown, unknown, unknown, unknown, unknown"
+        );
+    }
+}
