@@ -10,7 +10,7 @@ use super::{
     stages::StageBar,
 };
 use crate::{
-    ui::{Age, CodeBlock, CopyButton, Countdown, When},
+    ui::{Age, CodeBlock, CopyButton, Countdown, Labels, When},
     view::{SandboxDetail, is_alive},
 };
 
@@ -179,23 +179,15 @@ fn Resources(current: RwSignal<SandboxDetail>) -> impl IntoView {
         let fact = |(name, amount)| view! { <dt>{name}</dt> <dd class="num">{amount}</dd> };
         limits.into_iter().map(fact).collect_view()
     };
-    let labels = move || {
-        let labels = current.read().sandbox.metadata.clone();
-        if labels.is_empty() {
-            return view! { <p class="help">"No labels."</p> }.into_any();
-        }
-        let label = |(key, value)| {
-            view! {
-                <li>
-                    <span class="label">{format!("{key}={value}")}</span>
-                </li>
-            }
-        };
-        view! { <ul class="labels">{labels.into_iter().map(label).collect_view()}</ul> }.into_any()
-    };
+    let labels = Signal::derive(move || current.read().sandbox.metadata.clone());
     view! {
         <dl class="facts">{limits}</dl>
-        {labels}
+        <Show
+            when=move || !labels.read().is_empty()
+            fallback=|| view! { <p class="help">"No labels."</p> }
+        >
+            <Labels of=labels />
+        </Show>
     }
     .into_any()
 }

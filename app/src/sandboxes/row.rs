@@ -5,7 +5,7 @@ use osb_protocol::SandboxId;
 
 use crate::{
     sandbox::{DeleteForm, RenewButton},
-    ui::{Age, Countdown, Icon, StateBadge},
+    ui::{Age, Countdown, Icon, Labels, StateBadge},
     view::{SandboxRow, is_alive},
 };
 
@@ -17,17 +17,6 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
     let alive = Memo::new(move |_| is_alive(&row.read().sandbox.status.state));
     let address = format!("/console/sandboxes/{id}");
     let terminal = format!("{address}/terminal");
-    let labels = move || {
-        let labels = row.read().sandbox.metadata.clone();
-        let label = |(key, value)| {
-            view! {
-                <li>
-                    <span class="label">{format!("{key}={value}")}</span>
-                </li>
-            }
-        };
-        labels.into_iter().map(label).collect_view()
-    };
     view! {
         <tr>
             <th scope="row">
@@ -48,7 +37,7 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
                 <Age at=Signal::derive(move || row.read().sandbox.created_at) />
             </td>
             <td class="optional">
-                <ul class="labels">{labels}</ul>
+                <Labels of=Signal::derive(move || row.read().sandbox.metadata.clone()) />
             </td>
             <td class="row-actions">
                 <a

@@ -4,6 +4,7 @@ mod badge;
 mod clock;
 mod copy;
 mod icon;
+mod labels;
 #[cfg(test)]
 pub(crate) mod sample;
 
@@ -11,3 +12,4 @@ pub use badge::StateBadge;
 pub use clock::{Age, Clock, Countdown, When, duration};
 pub use copy::{CodeBlock, CopyButton};
 pub use icon::{AssetRoot, Icon};
+pub use labels::Labels;
