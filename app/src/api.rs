@@ -8,7 +8,7 @@ use crate::{
     create::CreateForm,
     error::ConsoleError,
     sandboxes::ListQuery,
-    view::{Creation, PortAddress, SandboxDetail, SandboxList},
+    view::{Creation, Reach, SandboxDetail, SandboxList},
 };
 
 /// One page of the list.
@@ -60,8 +60,15 @@ pub async fn delete(id: SandboxId) -> Result<(), ConsoleError> {
     crate::backend::backend()?.delete(&id).await
 }
 
-/// Where a port of a sandbox is reached.
+/// Where a port of a sandbox is reached. A sandbox without endpoints is no error of the call:
+/// browsers would log it as one.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/port")]
-pub async fn port(id: SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
-    crate::backend::backend()?.port(&id, port).await
+pub async fn port(id: SandboxId, port: u16) -> Result<Reach, ConsoleError> {
+    match crate::backend::backend()?.port(&id, port).await {
+        Ok(address) => Ok(Reach::At(address)),
+        Err(why @ (ConsoleError::Refused { .. } | ConsoleError::NotFound)) => {
+            Ok(Reach::Nowhere(why.to_string()))
+        }
+        Err(error) => Err(error),
+    }
 }

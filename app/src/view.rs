@@ -117,6 +117,16 @@ pub struct PortAddress {
     pub proxied: String,
 }
 
+/// Whether a port of a sandbox can be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// It can, here.
+    At(PortAddress),
+    /// It cannot, for this reason.
+    Nowhere(String),
+}
+
 /// What came of a create form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -71,7 +71,7 @@ test("the form says what is wrong while one types, in the server's words", async
   await expect(page.locator("#metadata-problem")).toBeEmpty();
   await page.getByLabel("Image").fill("");
   await page.getByRole("button", { name: "Create" }).click();
-  await expect(page.locator("#image-problem")).not.toBeEmpty();
+  await expect(page.locator("#image-problem")).toHaveText("Name an image, such as opensandbox/base:latest.");
   await expect(page.getByLabel("Image")).toBeFocused();
   await expect(page).toHaveURL(/\/console\/create$/);
 });
@@ -102,10 +102,73 @@ test("the filter stands in the URL and keys move through the list", async ({ pag
   await expect(page.getByRole("dialog")).toContainText("Keyboard");
 });
 
-test("a sandbox whose command failed says why", async ({ page, api }) => {
+test("a sandbox whose command failed says why, where, and that it has no endpoints", async ({
+  page,
+  api,
+}) => {
   const failed = await api.create(["sh", "-c", "echo the disk is on fire; sleep 2; exit 3"]);
-  await logIn(page, `/console/sandboxes/${failed.id}`);
+  await logIn(page, "/console/sandboxes?q=browser");
+  await hydrated(page);
+  await expect(row(page, failed)).toContainText("Failed");
+  // Followed by script, so that the page asks for itself; whatever it is refused is a fault.
+  await row(page, failed).getByRole("link").first().click();
+  await expect(page).toHaveURL(new RegExp(failed.id));
   await expect(page.locator(".page-head")).toContainText("Failed");
   await expect(page.getByRole("region", { name: "Last output" })).toContainText("the disk is on fire");
   await expect(page.locator("#main")).toContainText("3");
+  const endpoints = page.getByRole("region", { name: "Endpoints" });
+  await expect(endpoints).toContainText("no endpoints");
+  await expect(endpoints.locator(".addresses")).toHaveCount(0);
+  const stages = page.getByRole("list", { name: "Stages" });
+  await expect(stages.locator("[data-state=failed]")).toHaveText(/command.*failed/s);
+});
+
+test("a sandbox that failed at once does not claim that it was ready", async ({ page, api }) => {
+  const failed = await api.create(["no-such-command"]);
+  await logIn(page, `/console/sandboxes/${failed.id}`);
+  await expect(page.locator(".page-head")).toContainText("Failed");
+  const steps = page.getByRole("list", { name: "Stages" }).getByRole("listitem");
+  const states = await steps.evaluateAll((all) => all.map((it) => (it as HTMLElement).dataset.state));
+  // Nothing is done after what failed, and something failed.
+  expect(states.join(" ")).toMatch(/^done( done)*( failed)( missed)*$/);
+});
+
+test("a port that is none is told at its field, without an old address", async ({ page, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  const endpoints = page.getByRole("region", { name: "Endpoints" });
+  const addresses = endpoints.locator(".addresses");
+  await expect(addresses).toContainText("/proxy/44772");
+  for (const wrong of ["0", "70000", "abc", ""]) {
+    await page.getByLabel("Port").fill(wrong);
+    await expect(page.locator("#port-problem")).toContainText("65535");
+    await expect(page.getByLabel("Port")).toHaveAttribute("aria-invalid", "true");
+    await expect(addresses).toHaveCount(0);
+    await page.getByLabel("Port").fill("8000");
+    await expect(addresses).toContainText("/proxy/8000");
+    await expect(page.locator("#port-problem")).toBeEmpty();
+    await expect(page).toHaveURL(/port=8000/);
+  }
+});
+
+test("a label that is too long is cut with an ellipsis and says all on hover", async ({ page, api }) => {
+  const long = "x".repeat(60);
+  const { id } = await api.create(undefined, { purpose: long });
+  await logIn(page, `/console/sandboxes?q=${id}`);
+  await hydrated(page);
+  const chip = page.locator(".label", { hasText: "purpose" });
+  const cut = () =>
+    chip.evaluate((it) => {
+      const style = getComputedStyle(it);
+      // Only a block puts the ellipsis where the text ends.
+      return it.scrollWidth > it.clientWidth && `${style.textOverflow} in ${style.display}`;
+    });
+  await expect(chip).toHaveAttribute("title", `purpose=${long}`);
+  expect(await cut()).toBe("ellipsis in block");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto(`/console/sandboxes/${id}`);
+  await expect(chip).toHaveAttribute("title", `purpose=${long}`);
+  expect(await cut()).toBe("ellipsis in block");
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  expect(wide).toBeLessThanOrEqual(390);
 });

@@ -19,6 +19,11 @@ test("list, page and actions without script", async ({ page, sandbox, api }) => 
   await page.getByLabel("Port").fill("8000");
   await page.getByRole("button", { name: "Show" }).click();
   await expect(page.locator("#main")).toContainText("/proxy/8000");
+  await page.getByLabel("Port").fill("70000");
+  await page.getByRole("button", { name: "Show" }).click();
+  await expect(page.locator("#port-problem")).toContainText("65535");
+  await expect(page.getByLabel("Port")).toHaveValue("70000");
+  await expect(page.locator(".addresses")).toHaveCount(0);
   await page.locator("summary").filter({ hasText: "Delete" }).click();
   await page.getByRole("button", { name: "Delete it" }).click();
   await expect(page.locator(".toasts")).toContainText("being removed");

@@ -44,7 +44,7 @@ pub fn OverviewTab() -> impl IntoView {
             </section>
             <section class="card" aria-labelledby="ports-title">
                 <h2 id="ports-title">"Endpoints"</h2>
-                <Ports id=for_ports />
+                <Ports id=for_ports current />
             </section>
             <section class="card" aria-labelledby="resources-title">
                 <h2 id="resources-title">"Resources and labels"</h2>

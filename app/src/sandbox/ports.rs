@@ -4,80 +4,149 @@ use leptos::{ev, prelude::*};
 use leptos_router::{
     NavigateOptions,
     hooks::{use_navigate, use_query_map},
+    params::ParamsMap,
 };
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
-use crate::{api, ui::CopyButton, view::PortAddress};
+use crate::{
+    api,
+    error::ConsoleError,
+    ui::CopyButton,
+    view::{PortAddress, Reach, SandboxDetail},
+};
 
 /// execd listens here in every sandbox (contract: execd §1), so this port always answers.
 const EXECD: u16 = 44_772;
 
-/// Addresses of one port, which stands in the URL (`?port=8080`).
+/// Addresses of one port, which stands in the URL as it was typed (`?port=8080`).
 #[component]
 pub(super) fn Ports(
     /// Which sandbox.
     id: SandboxId,
+    /// Its page's data.
+    current: RwSignal<SandboxDetail>,
 ) -> impl IntoView {
     let params = use_query_map();
-    let port = Memo::new(move |_| {
-        let port = params
-            .read()
-            .get("port")
-            .and_then(|port| port.parse::<u16>().ok());
-        port.unwrap_or(EXECD)
-    });
+    let typed = Memo::new(move |_| params.read().get("port"));
+    let wanted = Memo::new(move |_| port(typed.read().as_deref()));
+    let state = Memo::new(move |_| current.read().sandbox.status.state.clone());
     let asked = id.clone();
-    let address = Resource::new_blocking(
-        move || port.get(),
-        move |port| api::port(asked.clone(), port),
-    );
-    let navigate = use_navigate();
-    let here = format!("/console/sandboxes/{id}");
-    let action = here.clone();
-    let on_port = move |event: ev::Event| {
-        if let Ok(port @ 1..) = event_target_value(&event).parse::<u16>() {
-            let options = NavigateOptions {
-                replace: true,
-                scroll: false,
-                ..Default::default()
-            };
-            navigate(&format!("{here}?port={port}"), options);
-        }
-    };
-    view! {
-        <form method="get" action=action class="inline-form" on:submit=|event| event.prevent_default()>
-            <label for="port">"Port"</label>
-            <input
-                id="port"
-                class="num"
-                name="port"
-                type="number"
-                min="1"
-                max="65535"
-                value=port.get_untracked()
-                on:change=on_port
-            />
-            <button type="submit" class="button needs-no-script">"Show"</button>
-        </form>
-        <Transition fallback=|| view! { <div class="skeleton-row"></div> }>
-            {move || Suspend::new(async move {
-                match address.await {
-                    Ok(address) => view! { <Addresses address /> }.into_any(),
-                    Err(error) => view! { <p class="help">{error.to_string()}</p> }.into_any(),
+    let answer = Resource::new_blocking(
+        move || (wanted.get(), state.get()),
+        move |(wanted, state)| {
+            let id = asked.clone();
+            async move {
+                match (wanted, no_endpoints(&state)) {
+                    (Err(_), _) => None,
+                    (Ok(_), Some(why)) => Some(Ok(Reach::Nowhere(why.to_owned()))),
+                    (Ok(port), None) => Some(api::port(id, port).await),
                 }
-            })}
+            }
+        },
+    );
+    view! {
+        <PortField id typed wanted />
+        <Transition fallback=|| view! { <div class="skeleton-row"></div> }>
+            {move || Suspend::new(async move { shown(answer.await, wanted) })}
         </Transition>
     }
     .into_any()
 }
 
+/// The port that was typed; execd's while none was.
+fn port(typed: Option<&str>) -> Result<u16, &'static str> {
+    let Some(typed) = typed else {
+        return Ok(EXECD);
+    };
+    match typed.trim().parse() {
+        Ok(port @ 1..) => Ok(port),
+        _ => Err("A port is a whole number from 1 to 65535."),
+    }
+}
+
+/// Why a sandbox in this state has no endpoints at all; the server need not be asked then.
+fn no_endpoints(state: &SandboxState) -> Option<&'static str> {
+    match state {
+        SandboxState::Pending => {
+            Some("It is still being made. It has endpoints once its container runs.")
+        }
+        SandboxState::Failed => Some("It has failed, so nothing listens in it: no endpoints."),
+        SandboxState::Terminated => Some("It has ended, so nothing listens in it: no endpoints."),
+        SandboxState::Stopping => Some("It is being removed and has no endpoints any more."),
+        _ => None,
+    }
+}
+
+/// Not a number field: browsers keep to themselves what was typed into one that is no number.
 #[component]
-fn Addresses(address: PortAddress) -> impl IntoView {
-    let PortAddress {
-        direct, proxied, ..
-    } = address;
+fn PortField(
+    id: SandboxId,
+    typed: Memo<Option<String>>,
+    wanted: Memo<Result<u16, &'static str>>,
+) -> impl IntoView {
+    let navigate = use_navigate();
+    let here = format!("/console/sandboxes/{id}");
+    let action = here.clone();
+    let on_input = move |event: ev::Event| {
+        let mut query = ParamsMap::new();
+        query.insert("port", event_target_value(&event));
+        let options = NavigateOptions {
+            replace: true,
+            scroll: false,
+            ..Default::default()
+        };
+        navigate(&format!("{here}{}", query.to_query_string()), options);
+    };
+    let initial = typed.get_untracked().unwrap_or_else(|| EXECD.to_string());
+    let invalid = move || wanted.read().is_err().then_some("true");
     view! {
-        <dl class="facts">
+        <form method="get" action=action class="inline-form" on:submit=|event| event.prevent_default()>
+            <label for="port">"Port"</label>
+            <input
+                id="port"
+                class="num port"
+                name="port"
+                type="text"
+                inputmode="numeric"
+                autocomplete="off"
+                value=initial
+                aria-invalid=invalid
+                aria-describedby="port-problem"
+                on:input=on_input
+            />
+            <button type="submit" class="button needs-no-script">"Show"</button>
+            <p id="port-problem" class="problem" role="alert">{move || wanted.get().err()}</p>
+        </form>
+    }
+    .into_any()
+}
+
+fn shown(
+    answer: Option<Result<Reach, ConsoleError>>,
+    wanted: Memo<Result<u16, &'static str>>,
+) -> AnyView {
+    match answer {
+        // The field says what is wrong.
+        None => ().into_any(),
+        Some(Ok(Reach::At(address))) => view! { <Addresses address wanted /> }.into_any(),
+        Some(Ok(Reach::Nowhere(why))) => view! { <p class="help no-endpoint">{why}</p> }.into_any(),
+        Some(Err(error)) => {
+            view! { <p class="help no-endpoint">{error.to_string()}</p> }.into_any()
+        }
+    }
+}
+
+/// Hidden, in its place, from when another port is typed until that one's address is there.
+#[component]
+fn Addresses(address: PortAddress, wanted: Memo<Result<u16, &'static str>>) -> impl IntoView {
+    let PortAddress {
+        port,
+        direct,
+        proxied,
+    } = address;
+    let outdated = move || (wanted.get() != Ok(port)).to_string();
+    view! {
+        <dl class="facts addresses" aria-busy=outdated>
             <dt>"Direct"</dt>
             <dd class="mono">{direct.clone()} <CopyButton text=direct what="the direct address" /></dd>
             <dt>"Through this server"</dt>
@@ -87,4 +156,35 @@ fn Addresses(address: PortAddress) -> impl IntoView {
         </dl>
     }
     .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::is_alive;
+
+    #[test]
+    fn only_ports_are_asked_for() {
+        assert_eq!(port(None), Ok(EXECD));
+        assert_eq!(port(Some(" 8080 ")), Ok(8080));
+        assert_eq!(port(Some("65535")), Ok(65_535));
+        for wrong in ["", "0", "70000", "abc", "-1", "80.5", "8e3"] {
+            assert!(port(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_run_has_no_endpoints_and_a_reason() {
+        for state in ["Failed", "Terminated", "Stopping", "Pending"] {
+            let state = SandboxState::from(state);
+            assert!(no_endpoints(&state).is_some(), "{state}");
+        }
+        for state in ["Running", "Paused", "Resuming", "Unknown"] {
+            let state = SandboxState::from(state);
+            assert!(
+                is_alive(&state) && no_endpoints(&state).is_none(),
+                "{state}"
+            );
+        }
+    }
 }

@@ -592,6 +592,9 @@ async fn server_functions_answer_hydrated_pages() {
     assert!(list.body.contains(id.as_str()), "{}", list.body);
     let check = call("check", "form[image]=x&form[ttl]=1s".to_owned()).await;
     assert!(check.body.contains("timeout"), "{}", check.body);
+    let port = call("port", format!("id={id}&port=8000")).await;
+    assert_eq!(port.status(), StatusCode::OK, "{}", port.body);
+    assert!(port.body.contains("nowhere"), "{}", port.body);
     let gone = call("get", "id=nope".to_owned()).await;
     assert_eq!(gone.body, r#"{"error":"not_found"}"#);
 }
