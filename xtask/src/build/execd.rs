@@ -1,6 +1,6 @@
 //! execd: one static binary, because it runs in images that have nothing else.
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
@@ -16,6 +16,10 @@ use crate::{
 };
 
 const STATIC: &str = "-C target-feature=+crt-static";
+/// Relocations in a thirtieth of their size, which are read whole at each start.
+const PACKED: &str = "-C link-arg=-Wl,-z,pack-relative-relocs";
+/// The first GNU C library whose static start code reads such relocations.
+const READS_PACKED: (u32, u32) = (2, 36);
 
 /// Builds execd for 64-bit ARM into `dist/execd-arm64`, whatever this machine is.
 pub(super) fn arm64(
@@ -54,11 +58,43 @@ pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
         let mut cargo = cargo();
         cargo
             .args(["build", "--package", "osb-execd", "--target", target])
-            .env("RUSTFLAGS", STATIC)
+            .env("RUSTFLAGS", flags())
             .current_dir(repo.root());
         let folder = profile.apply_execd(repo, &mut cargo);
         run(&mut cargo)?;
         let built = repo.cargo_target().join(target).join(folder).join("execd");
         publish(&built, &dist.join("execd"))
     })
+}
+
+fn flags() -> String {
+    let mut getconf = Command::new("getconf");
+    let told = getconf.arg("GNU_LIBC_VERSION").output();
+    let told = told.map_or_else(
+        |_| String::new(),
+        |told| String::from_utf8_lossy(&told.stdout).into_owned(),
+    );
+    match version(&told) >= Some(READS_PACKED) {
+        true => format!("{STATIC} {PACKED}"),
+        false => STATIC.to_owned(),
+    }
+}
+
+/// Of `glibc 2.36`.
+fn version(told: &str) -> Option<(u32, u32)> {
+    let (major, minor) = told.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_library_is_known_by_its_version() {
+        assert_eq!(version("glibc 2.36\n"), Some((2, 36)));
+        assert!(version("glibc 3.1") >= Some(READS_PACKED));
+        assert!(version("glibc 2.4") < Some(READS_PACKED));
+        assert!(version("") < Some(READS_PACKED));
+    }
 }
