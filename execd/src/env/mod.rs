@@ -9,11 +9,14 @@ pub mod report;
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    io::Read,
-    path::PathBuf,
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
     sync::{Arc, RwLock},
 };
 
+use rustix::fs::OFlags;
 use tracing::warn;
 
 pub use expand::{expand, substitute};
@@ -197,11 +200,10 @@ fn from_file(own: &Variables) -> Vec<(String, String)> {
         return Vec::new();
     };
     let mut text = Vec::new();
-    let read = std::fs::File::open(&path)
-        .and_then(|file| file.take(limits::ENV_FILE).read_to_end(&mut text));
+    let read = open(&path).and_then(|file| file.take(limits::ENV_FILE).read_to_end(&mut text));
     if let Err(error) = read {
         // Absent until somebody sets a variable: nothing worth a warning.
-        if error.kind() != std::io::ErrorKind::NotFound {
+        if error.kind() != io::ErrorKind::NotFound {
             warn!(path = %path.display(), %error, "environment file ignored");
         }
         return Vec::new();
@@ -211,6 +213,19 @@ fn from_file(own: &Variables) -> Vec<(String, String)> {
         warn!(path = %path.display(), line, "entry of the environment file skipped");
     }
     parsed.variables
+}
+
+/// Commands may put there what they like, and nobody may wait for the other end of a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -254,5 +269,13 @@ mod tests {
         let trusted = environment.for_trusted();
         assert_eq!(trusted.text("A").as_deref(), Some("0"));
         assert_eq!(trusted.get("B"), None);
+    }
+    #[test]
+    fn a_pipe_in_the_place_of_the_file_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join(".env");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+        let error = open(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 }

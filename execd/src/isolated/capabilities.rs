@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use osb_protocol::execd::isolated::{Hardening, IsolationCapabilities, Layer, LayerState};
+use osb_protocol::execd::isolated::{
+    Hardening, IsolationCapabilities, Layer, LayerState, RuntimeInitOrders,
+};
 use rustix::process::getpid;
 
 use super::{
@@ -114,6 +116,7 @@ pub(super) async fn told(app: &App) -> IsolationCapabilities {
             landlock: layers.landlock,
             ebpf: layers.ebpf,
         },
+        runtime_init: Some(RuntimeInitOrders { version: 1 }),
     }
 }
 

@@ -222,6 +222,20 @@ pub struct IsolationCapabilities {
     pub message: Option<String>,
     /// Further layers.
     pub hardening: Hardening,
+    /// The orders of `--runtime-init` that are understood, whether or not it is on.
+    #[serde(
+        default,
+        rename = "runtimeInit",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub runtime_init: Option<RuntimeInitOrders>,
+}
+
+/// Which orders a daemon understands (contract: execd A9.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuntimeInitOrders {
+    /// Version of their form.
+    pub version: u32,
 }
 
 /// Layers around what the daemon starts.

@@ -593,6 +593,7 @@ async fn bad_requests_are_told_from_missing_rights() {
     assert_eq!(told.status, 200);
     let told = told.json();
     assert_eq!(told["setpriv_available"], json!(false));
+    assert_eq!(told["runtimeInit"], json!({ "version": 1 }));
     if told["userns_available"] == json!(false) {
         assert_eq!(told["available"], json!(false));
         assert!(
