@@ -111,9 +111,13 @@ fn advice(detail: &SandboxDetail) -> Option<&'static str> {
         SandboxState::Failed if reason == "REMOVAL_FAILED" => {
             Some("Its removal is tried again by itself until it works.")
         }
-        SandboxState::Failed if reason == "CONTAINER_EXITED_ERROR" => Some(
-            "A sandbox lives as long as its entry point. What that wrote last is below, if it wrote anything.",
-        ),
+        SandboxState::Failed if reason != "CONTAINER_EXITED_ERROR" => None,
+        SandboxState::Failed if detail.log_tail.is_empty() => {
+            Some("A sandbox lives as long as its entry point, which left no output.")
+        }
+        SandboxState::Failed => {
+            Some("A sandbox lives as long as its entry point, whose last output is below.")
+        }
         SandboxState::Terminated => Some(
             "The entry point ended by itself. Use one that stays, such as tail -f /dev/null, to keep a sandbox.",
         ),
