@@ -36,7 +36,11 @@ for (const colorScheme of ["light", "dark"] as const) {
       for (const team of ["search", "vision", "agents", "search"]) {
         await api.create(undefined, { team });
       }
-      const sandbox = await api.create(undefined, { team: "agents", step: "train" });
+      const sandbox = await api.create(undefined, {
+        team: "agents",
+        step: "train",
+        dataset: "web-pages-2026-10-of-three-languages-without-duplicates",
+      });
       await page.goto(list);
       await hydrated(page);
       await expect(page.locator("#main")).toContainText("Failed");
@@ -56,6 +60,9 @@ for (const colorScheme of ["light", "dark"] as const) {
       await page.goto(`/console/sandboxes/${sandbox.id}`);
       await hydrated(page);
       await shot("overview");
+      await page.goto(`/console/sandboxes/${sandbox.id}?port=70000`);
+      await hydrated(page);
+      await shot("port");
       await page.goto(`/console/sandboxes/${failed.id}`);
       await hydrated(page);
       await shot("failed");
@@ -66,6 +73,12 @@ for (const colorScheme of ["light", "dark"] as const) {
       await type(page, "uname -sr; nproc");
       await expect.poll(() => screen(page)).toContain("Linux");
       await shot("terminal");
+      const other = await context.newPage();
+      await other.goto("/console/sandboxes");
+      await other.getByRole("button", { name: "Log out" }).click();
+      await expect(page.locator(".terminal-bar")).toContainText("signed out");
+      await expect(page.getByRole("alert")).toContainText("signed out");
+      await shot("signed-out");
       await context.close();
     });
   }
