@@ -107,8 +107,9 @@ fn revisit(
 ) -> Result<ExitCode> {
     eprintln!("The server is running already (process {}).", running.pid);
     let settings = Settings::load(&running.config)?;
-    let config = options.config.as_deref().map(Path::canonicalize);
-    if let Some(other) = unlike(&settings, options.port, config.transpose()?.as_deref()) {
+    let wanted = options.config.as_deref().map(Draft::of_user).transpose()?;
+    let config = wanted.as_ref().map(|draft| draft.settings.file.as_path());
+    if let Some(other) = unlike(&settings, options.port, config) {
         bail!("it runs {other}; stop it first: cargo xtask down");
     }
     eprintln!("For another build: cargo xtask down, then up again.");
