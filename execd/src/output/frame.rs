@@ -190,17 +190,28 @@ fn escape(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Where the first byte is that needs a look: a control, a quote, a backslash, or the first byte of
-/// one of the three line ends beyond ASCII. Whole blocks without one are passed over with a test
-/// that compilers turn into vector instructions.
+/// one of the three line ends beyond ASCII.
 fn first_special(text: &[u8]) -> Option<usize> {
-    const BLOCK: usize = 32;
-    let special = |byte: &u8| {
-        (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\') | (*byte == 0xC2) | (*byte == 0xE2)
-    };
-    let clean = |block: &&[u8]| !block.iter().fold(false, |any, byte| any | special(byte));
-    let passed = BLOCK * text.chunks_exact(BLOCK).take_while(clean).count();
+    let (words, _) = text.as_chunks();
+    let clean = |word: &&[u8; 8]| !has_special(u64::from_ne_bytes(**word));
+    let passed = size_of::<u64>() * words.iter().take_while(clean).count();
+    let special = |byte: &u8| matches!(byte, ..0x20 | b'"' | b'\\' | 0xC2 | 0xE2);
     let at = text[passed..].iter().position(special)?;
     Some(passed + at)
+}
+
+/// Whether one of eight bytes is special. All at once by arithmetic, because nearly every byte of
+/// output goes through here, and this does not depend on how well a compiler vectorises.
+fn has_special(word: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    // The high bit of a byte stays or becomes set where the byte is less than the bound, at most
+    // 0x80. It may also be set above such a byte, which is no matter.
+    let less = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGH;
+    let equal = |word: u64, byte: u8| less(word ^ (ONES * u64::from(byte)), 1);
+    // 0xC2 and 0xE2 differ in one bit.
+    let multibyte = equal(word | (ONES * 0x20), 0xE2);
+    less(word, 0x20) | equal(word, b'"') | equal(word, b'\\') | multibyte != 0
 }
 
 fn valid(out: &mut Vec<u8>, mut text: &[u8]) {
@@ -241,6 +252,20 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn special_bytes_are_found_at_every_place() {
+        for byte in 0..=u8::MAX {
+            let special = byte < 0x20 || [b'"', b'\\', 0xC2, 0xE2].contains(&byte);
+            for around in [b' ', b'~', 0x7F, 0x80, 0xFF] {
+                for at in 0..20 {
+                    let mut text = [around; 20];
+                    text[at] = byte;
+                    assert_eq!(first_special(&text), special.then_some(at), "{byte:x} {at}");
+                }
+            }
+        }
     }
 
     #[test]
