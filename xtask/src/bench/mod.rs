@@ -60,7 +60,8 @@ pub(crate) struct Options {
 
 /// Runs a bench against release builds.
 pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // One thread: another would wake for each reply, which is not the server's time.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let mut report = Report::new(repo);
