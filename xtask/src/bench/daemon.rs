@@ -13,7 +13,7 @@ use super::{
     stats::Samples,
     stream, terminal, transfer,
 };
-use crate::{repo::Repo, step::notice};
+use crate::{process::find_program, repo::Repo, step::notice};
 
 /// Names another daemon to measure, as `http://host:port`.
 const REFERENCE: &str = "REFERENCE_EXECD_URL";
@@ -54,11 +54,18 @@ async fn one(
     report: &mut Report,
 ) -> Result<()> {
     let time = Duration::from_secs(options.seconds);
-    let ping = load::alone(execd.connect().await?, &execd.path("/ping"), time).await?;
-    report.load(&format!("{whose}GET /ping"), &ping);
-    let path = execd.path("/files/info?path=%2Fetc%2Fpasswd");
-    let info = load::alone(execd.connect().await?, &path, time).await?;
-    report.load(&format!("{whose}GET /files/info"), &info);
+    for (name, route) in [
+        ("GET /ping", "/ping"),
+        ("GET /files/info", "/files/info?path=%2Fetc%2Fpasswd"),
+    ] {
+        let ours = load::alone(execd.connect().await?, &execd.path(route), time).await?;
+        report.load(&format!("{whose}{name}"), &ours);
+        if find_program("wrk").is_some() {
+            let target = execd.target(execd.address(), route);
+            let less = load::by_wrk(repo, &target, 1, time)?;
+            report.load(&format!("{whose}{name}, by wrk"), &less);
+        }
+    }
     command::measure(execd, whose, options, report).await?;
     stream::measure(repo, execd, whose, pid, report).await?;
     transfer::measure(repo, execd, whose, pid, report).await?;

@@ -60,10 +60,20 @@ struct Counted {
 
 /// Repeats a GET on [`CONNECTIONS`] connections until the time is up.
 pub(super) fn crowded(repo: &Repo, target: &Target, time: Duration) -> Result<Load> {
+    by_wrk(repo, target, CONNECTIONS, time)
+}
+
+/// Repeats a GET by wrk until the time is up. Its share of a latency is smaller than ours.
+pub(super) fn by_wrk(
+    repo: &Repo,
+    target: &Target,
+    connections: usize,
+    time: Duration,
+) -> Result<Load> {
     let script = repo.reports().join("wrk.lua");
     fs::write(&script, include_str!("wrk.lua"))?;
     let mut wrk = Command::new("wrk");
-    wrk.args(["--threads", "1", "--connections", &CONNECTIONS.to_string()])
+    wrk.args(["--threads", "1", "--connections", &connections.to_string()])
         .args(["--duration", &format!("{}s", time.as_secs().max(1))])
         .arg("--script")
         .arg(&script);
