@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{Options, execd::Execd, report::Report, stats::Samples};
+use super::{Options, execd::Execd, plain::Plain, report::Report, stats::Samples};
 
 /// Commands in a row for one turn of a create.
 const PER_TURN: usize = 10;
@@ -25,18 +25,15 @@ pub(super) async fn measure(
     report: &mut Report,
 ) -> Result<()> {
     let (body, path) = (json!({ "command": "true" }), execd.path("/command"));
-    let mut connection = execd.connect().await?;
+    let mut connection = Plain::post(execd, "/command", &body)?;
     let (mut ours, mut fork) = (Samples::default(), Samples::default());
     for _ in 0..options.turns * PER_TURN {
         let start = Instant::now();
-        let reply = connection.call("POST", &path, Some(&body)).await?;
+        let reply = connection.send()?;
         ours.add(start.elapsed());
         let complete = b"\"execution_complete\"";
         ensure!(
-            reply
-                .body
-                .windows(complete.len())
-                .any(|bytes| bytes == complete),
+            reply.windows(complete.len()).any(|bytes| bytes == complete),
             "the command did not complete"
         );
         fork.add(forked()?);

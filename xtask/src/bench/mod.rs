@@ -12,6 +12,7 @@ mod http;
 mod lifecycle;
 mod load;
 mod nginx;
+mod plain;
 mod reads;
 mod report;
 mod stats;
