@@ -30,7 +30,7 @@ mod terminal;
 mod tests;
 mod throttle;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -85,6 +85,8 @@ struct ConsoleState {
     throttle: Arc<Throttle>,
     /// Told when somebody logs out, so that open WebSockets look at their sessions at once.
     logouts: Arc<watch::Sender<()>>,
+    /// How often they look without being told.
+    watch: Duration,
     http: reqwest::Client,
     assets: AssetRoot,
 }
@@ -106,6 +108,7 @@ impl ConsoleState {
             hub,
             throttle: Arc::default(),
             logouts: Arc::default(),
+            watch: session::WATCH,
             http: osb_client::plain_http()?,
             assets: assets::root(),
         })
@@ -129,7 +132,11 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         drop(assets::prepare().await);
     });
     let state = ConsoleState::new(service, keys, tasks)?;
-    let inside = pages::router(&state)
+    Ok(routes(&state, store, https))
+}
+
+fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
+    let inside = pages::router(state)
         .merge(forms::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
@@ -137,7 +144,7 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         // takes `.`, `..` and `%2e` out of addresses first.
         .route("/console/{*rest}", get(pages::not_found))
         .route_layer(from_fn_with_state(state.clone(), session::admit));
-    let routes = Router::new()
+    Router::new()
         .route(
             "/console",
             get(|| async { Redirect::to("/console/sandboxes") }),
@@ -154,6 +161,5 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         .layer(CsrfLayer::new())
         .with_state(state.clone())
         .merge(assets::router())
-        .layer(from_fn_with_state(state, policy::headers));
-    Ok(routes)
+        .layer(from_fn_with_state(state.clone(), policy::headers))
 }

@@ -45,11 +45,7 @@ const ID_ATTEMPTS: usize = 8;
 const PARTING: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// How often open WebSockets ask whether their session still is, when no logout makes them.
-const WATCH: std::time::Duration = if cfg!(test) {
-    std::time::Duration::from_millis(20)
-} else {
-    std::time::Duration::from_secs(15)
-};
+pub(super) const WATCH: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// Member of the session: a [`Login`].
 const LOGIN: &str = "login";
@@ -145,7 +141,7 @@ pub(super) async fn while_open(
 ) -> End {
     let mut logouts = state.logouts.subscribe();
     let ended = async {
-        let mut watch = interval(WATCH);
+        let mut watch = interval(state.watch);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

@@ -25,7 +25,7 @@ use tokio_tungstenite::{
 };
 use tower::ServiceExt;
 
-use super::{ConsoleParts, ConsoleState, pages, router};
+use super::{ConsoleState, pages, routes};
 use crate::{
     http::auth::ApiKeys,
     sandbox::{Limits, PublicHost, Service},
@@ -35,6 +35,8 @@ const KEY: &str = "right";
 const HOST: &str = "console.test:8080";
 /// Keeps a hang from stalling the run.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any test: WebSockets look at their sessions only when they are told to.
+const NEVER: Duration = Duration::from_secs(3_600);
 
 /// A WebSocket of a page.
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -60,6 +62,7 @@ pub(super) struct Console {
     pub(super) service: Service,
     pub(super) tasks: Supervisor,
     pub(super) cookie: String,
+    state: ConsoleState,
     store: Arc<SqliteStore>,
     _dir: tempfile::TempDir,
 }
@@ -94,28 +97,28 @@ impl Console {
         let mut health = service.registry().watch_health();
         let up = health.wait_for(|health| *health == crate::sandbox::RuntimeHealth::Up);
         up.await.unwrap();
-        let mut console = Self {
-            router: Router::new(),
+        let state = state(&service, KEY, &tasks);
+        Self {
+            router: routes(&state, store.clone(), false),
             service,
             tasks,
             cookie: String::new(),
+            state,
             store,
             _dir: dir,
-        };
-        console.set_key(KEY);
-        console
+        }
     }
 
     /// What a restart with another key in the configuration makes of it.
     pub(super) fn set_key(&mut self, key: &str) {
-        let parts = ConsoleParts {
-            service: self.service.clone(),
-            store: self.store.clone(),
-            keys: Arc::new(ApiKeys::new(Some(key.to_owned().into()))),
-            tasks: self.tasks.clone(),
-            https: false,
-        };
-        self.router = router(parts).unwrap();
+        self.state = state(&self.service, key, &self.tasks);
+        self.router = routes(&self.state, self.store.clone(), false);
+    }
+
+    /// Lets WebSockets look at their sessions by themselves.
+    pub(super) fn watch_sessions(&mut self, every: Duration) {
+        self.state.watch = every;
+        self.router = routes(&self.state, self.store.clone(), false);
     }
 
     /// With somebody logged in.
@@ -126,10 +129,15 @@ impl Console {
     /// The same over a runtime with sandboxes.
     pub(super) async fn open_over(runtime: SimRuntime) -> Self {
         let mut console = Self::start_over(runtime).await;
-        let answer = console.post("/console/login", &format!("key={KEY}")).await;
-        assert_eq!(answer.location(), "/console/sandboxes");
-        console.cookie = answer.cookie().split(';').next().unwrap().to_owned();
+        console.cookie = console.log_in().await;
         console
+    }
+
+    /// Logs in; what the new session's cookie is. An older session of the same browser is over.
+    pub(super) async fn log_in(&self) -> String {
+        let answer = self.post("/console/login", &format!("key={KEY}")).await;
+        assert_eq!(answer.location(), "/console/sandboxes");
+        answer.cookie().split(';').next().unwrap().to_owned()
     }
 
     async fn send(&self, request: request::Builder, body: &str) -> Answer {
@@ -192,6 +200,15 @@ impl Console {
             "resourceLimits": { "cpu": "1" }, "metadata": { "team": label },
         });
         self.service.create(&body).await.unwrap().sandbox.id.clone()
+    }
+}
+
+fn state(service: &Service, key: &str, tasks: &Supervisor) -> ConsoleState {
+    let keys = Arc::new(ApiKeys::new(Some(key.to_owned().into())));
+    let state = ConsoleState::new(service.clone(), keys, tasks.clone()).unwrap();
+    ConsoleState {
+        watch: NEVER,
+        ..state
     }
 }
 

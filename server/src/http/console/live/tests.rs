@@ -1,5 +1,7 @@
 //! The tab's WebSocket, over a real connection.
 
+use std::time::Duration;
+
 use futures::{SinkExt, StreamExt};
 use osb_app::live::{CLOSE_SIGNED_OUT, Command, Frame, Position, Topic};
 use serde_json::{Value, json};
@@ -131,11 +133,21 @@ async fn what_is_not_understood_is_passed_over() {
     assert_eq!(page.snapshot().await.1, json!([]));
 }
 
+/// Nothing else makes it look at its session here ([`Console::watch_sessions`]).
 #[tokio::test]
-async fn a_logout_closes_it() {
+async fn a_logout_closes_it_at_once() {
     let console = Console::open().await;
     let (page, _) = Page::open(&console).await;
     console.post("/console/logout", "").await;
+    assert_eq!(closed(page.0).await, Some(CLOSE_SIGNED_OUT));
+}
+
+#[tokio::test]
+async fn a_session_that_ends_without_a_logout_closes_it_too() {
+    let mut console = Console::open().await;
+    console.watch_sessions(Duration::from_millis(20));
+    let (page, _) = Page::open(&console).await;
+    console.log_in().await;
     assert_eq!(closed(page.0).await, Some(CLOSE_SIGNED_OUT));
 }
 
