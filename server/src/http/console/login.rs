@@ -96,12 +96,16 @@ pub(super) async fn log_in(
     Redirect::to(own_page(&next).unwrap_or("/console/sandboxes"))
 }
 
-/// Ends the session, and what is open by it in other tabs.
+/// Ends the session, and what is open by it in other tabs. Who is not logged in wakes nobody: every
+/// open WebSocket would ask the store.
 pub(super) async fn log_out(State(state): State<ConsoleState>, session: Session) -> Redirect {
-    if let Err(error) = session.flush().await {
-        tracing::error!(%error, "a console session cannot be ended");
+    match session::end(&session).await {
+        Ok(true) => {
+            state.logouts.send_replace(());
+        }
+        Ok(false) => {}
+        Err(error) => tracing::error!(%error, "a console session cannot be ended"),
     }
-    state.logouts.send_replace(());
     Redirect::to("/console/login")
 }
 

@@ -107,6 +107,13 @@ pub(super) async fn begin(
     session.insert(LOGIN, login).await
 }
 
+/// Ends a session; whether somebody was logged in by it.
+pub(super) async fn end(session: &Session) -> std::result::Result<bool, SessionError> {
+    let was_open = session.get_value(LOGIN).await?.is_some();
+    session.flush().await?;
+    Ok(was_open)
+}
+
 fn now() -> i64 {
     OffsetDateTime::now_utc().unix_timestamp()
 }

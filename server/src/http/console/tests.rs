@@ -426,6 +426,23 @@ async fn the_session_cookie_is_narrow_and_ends_with_the_session() {
 }
 
 #[tokio::test]
+async fn only_a_logout_of_somebody_wakes_the_tabs() {
+    let mut console = Console::open().await;
+    let logouts = console.state.logouts.subscribe();
+    let cookie = std::mem::take(&mut console.cookie);
+    let unknown = "osb_console=AAAAAAAAAAAAAAAAAAAAAA".to_owned();
+    for stranger in [String::new(), unknown] {
+        console.cookie = stranger;
+        let answer = console.post("/console/logout", "").await;
+        assert_eq!(answer.location(), "/console/login");
+        assert!(!logouts.has_changed().unwrap(), "{}", console.cookie);
+    }
+    console.cookie = cookie;
+    console.post("/console/logout", "").await;
+    assert!(logouts.has_changed().unwrap());
+}
+
+#[tokio::test]
 async fn a_new_key_ends_the_sessions_of_the_old_one() {
     let mut console = Console::open().await;
     console.set_key(KEY);
