@@ -43,6 +43,8 @@ const ID_ATTEMPTS: usize = 8;
 
 /// Longest wait for a page to take notice that its WebSocket ends.
 const PARTING: std::time::Duration = std::time::Duration::from_secs(5);
+/// Longest message, in bytes, that is heard out of a page without a session.
+const PARTING_MAX: usize = 4 * 1024;
 
 /// How often open WebSockets ask whether their session still is, when no logout makes them.
 pub(super) const WATCH: std::time::Duration = std::time::Duration::from_secs(15);
@@ -256,12 +258,16 @@ async fn refuse(request: Request) -> Response {
 }
 
 /// Lets a WebSocket succeed to say why it ends: of a handshake that fails, browsers tell a page
-/// neither status nor reason, and it could as well be a server that is down. Only the console's own
-/// pages get this far ([`super::origin`]).
+/// neither status nor reason, and it could as well be a server that is down. Of browsers only the
+/// console's own pages get this far ([`super::origin`]), but any program can send an `Origin`: little
+/// is read of what comes, and not for long.
 async fn refuse_socket(request: Request) -> Response {
     let (mut parts, _) = request.into_parts();
     match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
-        Ok(upgrade) => upgrade.on_upgrade(async |mut page| say_signed_out(&mut page).await),
+        Ok(upgrade) => upgrade
+            .max_message_size(PARTING_MAX)
+            .max_frame_size(PARTING_MAX)
+            .on_upgrade(async |mut page| say_signed_out(&mut page).await),
         Err(_) => StatusCode::UNAUTHORIZED.into_response(),
     }
 }

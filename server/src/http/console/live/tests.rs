@@ -9,6 +9,8 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::super::tests::{Console, Socket, closed};
 
+const MIB: usize = 1024 * 1024;
+
 struct Page(Socket);
 
 impl Page {
@@ -149,6 +151,22 @@ async fn a_session_that_ends_without_a_logout_closes_it_too() {
     let (page, _) = Page::open(&console).await;
     console.log_in().await;
     assert_eq!(closed(page.0).await, Some(CLOSE_SIGNED_OUT));
+}
+
+/// Any program can come without a session.
+#[tokio::test]
+async fn long_messages_without_a_session_are_not_read() {
+    let mut console = Console::open().await;
+    console.cookie.clear();
+    let mut stranger = console.socket("/console/live").await;
+    let mut went_out = 0;
+    // More than a connection holds when the other end does not read.
+    while went_out < 64 * MIB
+        && let Ok(()) = stranger.send(Message::binary(vec![0; MIB])).await
+    {
+        went_out += MIB;
+    }
+    assert!(went_out < 64 * MIB);
 }
 
 /// A page sees nothing of a handshake that fails, so this one succeeds.
