@@ -6,7 +6,10 @@ use leptos_router::{
     hooks::{use_navigate, use_query_map},
     params::ParamsMap,
 };
-use osb_protocol::{SandboxId, lifecycle::SandboxState};
+use osb_protocol::{
+    SandboxId,
+    lifecycle::{SandboxState, SandboxStatus},
+};
 
 use crate::{
     api,
@@ -29,14 +32,14 @@ pub(super) fn Ports(
     let params = use_query_map();
     let typed = Memo::new(move |_| params.read().get("port"));
     let wanted = Memo::new(move |_| port(typed.read().as_deref()));
-    let state = Memo::new(move |_| current.read().sandbox.status.state.clone());
+    let status = Memo::new(move |_| current.read().sandbox.status.clone());
     let asked = id.clone();
     let answer = Resource::new_blocking(
-        move || (wanted.get(), state.get()),
-        move |(wanted, state)| {
+        move || (wanted.get(), status.get()),
+        move |(wanted, status)| {
             let id = asked.clone();
             async move {
-                match (wanted, no_endpoints(&state)) {
+                match (wanted, no_endpoints(&status)) {
                     (Err(_), _) => None,
                     (Ok(_), Some(why)) => Some(Ok(Reach::Nowhere(why.to_owned()))),
                     (Ok(port), None) => Some(api::port(id, port).await),
@@ -64,12 +67,15 @@ fn port(typed: Option<&str>) -> Result<u16, &'static str> {
     }
 }
 
-/// Why a sandbox in this state has no endpoints at all; the server need not be asked then.
-fn no_endpoints(state: &SandboxState) -> Option<&'static str> {
-    match state {
+/// Why a sandbox with this status has no endpoints at all; the server need not be asked then.
+fn no_endpoints(status: &SandboxStatus) -> Option<&'static str> {
+    match status.state {
         SandboxState::Pending => {
             Some("It is still being made. It has endpoints once its container runs.")
         }
+        SandboxState::Failed if status.reason.as_deref() == Some("REMOVAL_FAILED") => Some(
+            "It is being removed and has no endpoints any more, although its container may still run.",
+        ),
         SandboxState::Failed => Some("It has failed, so nothing listens in it: no endpoints."),
         SandboxState::Terminated => Some("It has ended, so nothing listens in it: no endpoints."),
         SandboxState::Stopping => Some("It is being removed and has no endpoints any more."),
@@ -176,15 +182,31 @@ mod tests {
     #[test]
     fn what_does_not_run_has_no_endpoints_and_a_reason() {
         for state in ["Failed", "Terminated", "Stopping", "Pending"] {
-            let state = SandboxState::from(state);
-            assert!(no_endpoints(&state).is_some(), "{state}");
+            assert!(no_endpoints(&status(state, "")).is_some(), "{state}");
         }
         for state in ["Running", "Paused", "Resuming", "Unknown"] {
-            let state = SandboxState::from(state);
+            let status = status(state, "");
             assert!(
-                is_alive(&state) && no_endpoints(&state).is_none(),
+                is_alive(&status.state) && no_endpoints(&status).is_none(),
                 "{state}"
             );
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_removed_is_not_said_to_be_dead() {
+        let why = no_endpoints(&status("Failed", "REMOVAL_FAILED")).unwrap();
+        assert!(why.contains("may still run"), "{why}");
+        let ended = no_endpoints(&status("Failed", "CONTAINER_EXITED_ERROR")).unwrap();
+        assert!(ended.contains("nothing listens"), "{ended}");
+    }
+
+    fn status(state: &str, reason: &str) -> SandboxStatus {
+        SandboxStatus {
+            state: SandboxState::from(state),
+            reason: Some(reason.to_owned()),
+            message: None,
+            last_transition_at: None,
         }
     }
 }
