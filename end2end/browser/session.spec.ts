@@ -67,6 +67,7 @@ test("a terminal says that it was signed out, and finds its shell again", async 
   await expect(bar).toContainText("Connected");
   const shell = () => page.evaluate((id) => sessionStorage.getItem(`osb.pty.${id}`), sandbox.id);
   const before = await shell();
+  expect(before).not.toBeNull();
   await logOutElsewhere(context);
   await expect(bar).toContainText("You are signed out.");
   await bar.getByRole("link", { name: "Sign in" }).click();
