@@ -71,7 +71,7 @@ test("the form says what is wrong while one types, in the server's words", async
   await expect(page.locator("#metadata-problem")).toBeEmpty();
   await page.getByLabel("Image").fill("");
   await page.getByRole("button", { name: "Create" }).click();
-  await expect(page.locator("#image-problem")).toHaveText("Name an image, such as opensandbox/base:latest.");
+  await expect(page.locator("#image-problem")).toHaveText("Name an image, such as debian:bookworm-slim.");
   await expect(page.getByLabel("Image")).toBeFocused();
   await expect(page).toHaveURL(/\/console\/create$/);
 });

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 
 use super::words;
 
-/// An image that every installation has: `xtask up` makes it.
-pub(super) const EXAMPLE_IMAGE: &str = "opensandbox/base:latest";
+/// A public image that is small and has what the default entry point runs.
+pub(super) const PUBLIC_IMAGE: &str = "debian:bookworm-slim";
+/// The image of this project: only where `xtask up` made it, but there without a network.
+pub(super) const BASE_IMAGE: &str = "opensandbox/base:latest";
 
 /// What the form holds, as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,7 +212,7 @@ impl CreateForm {
         let no_image = self.image.trim().is_empty();
         let in_our_words = |mut rule: FieldError| {
             if no_image && Field::of(&rule) == Field::Image {
-                rule.msg = format!("Name an image, such as {EXAMPLE_IMAGE}.");
+                rule.msg = format!("Name an image, such as {PUBLIC_IMAGE}.");
             }
             rule
         };
@@ -310,10 +312,7 @@ mod tests {
             form.problems(Vec::new(), vec![rule("image"), rule("networkPolicy")])
         };
         let empty = told(" ");
-        assert_eq!(
-            empty[0].msg,
-            "Name an image, such as opensandbox/base:latest."
-        );
+        assert_eq!(empty[0].msg, "Name an image, such as debian:bookworm-slim.");
         assert_eq!(Field::of(&empty[0]), Field::Image);
         assert_eq!(empty[1], rule("networkPolicy"));
         assert_eq!(told("x")[0], rule("image"), "of an image that was named");

@@ -12,7 +12,11 @@ use leptos_router::hooks::use_navigate;
 use osb_protocol::FieldError;
 use serde::{Deserialize, Serialize};
 
-use super::{CreateForm, Field, Lifetime, form::EXAMPLE_IMAGE, mirror};
+use super::{
+    CreateForm, Field, Lifetime,
+    form::{BASE_IMAGE, PUBLIC_IMAGE},
+    mirror,
+};
 use crate::{
     api, browser,
     frame::Toasts,
@@ -127,7 +131,9 @@ pub fn CreatePage() -> impl IntoView {
 fn Fields(state: State) -> impl IntoView {
     view! {
         <TextField state field=Field::Image name="image" label="Image"
-            help=format!("A container image, such as {EXAMPLE_IMAGE}.") />
+            help=format!(
+                "A container image, such as {PUBLIC_IMAGE}, or {BASE_IMAGE} after cargo xtask up."
+            ) />
         <TextField state field=Field::Entrypoint name="entrypoint" label="Entry point"
             help="The sandbox lives as long as this command. Quotes group words, as in a shell." />
         <LifetimeField state />
