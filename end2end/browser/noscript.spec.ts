@@ -36,7 +36,7 @@ test("creating without script, with a mistake first", async ({ page, api, faults
   await page.getByLabel("Time to live").fill("1s");
   await page.getByLabel("Labels").fill("suite=browser");
   await page.getByRole("button", { name: "Create" }).click();
-  await expect(page.locator("#ttl-problem")).toContainText("60");
+  await expect(page.locator("#ttl-problem")).toContainText("at least 1 minute");
   await expect(page.getByLabel("Image")).toHaveValue(image);
   // The page with the mistake is a 422, which the browser logs.
   expect(faults.splice(0)).toEqual([expect.stringContaining("422")]);

@@ -206,13 +206,20 @@ impl CreateForm {
     }
 
     /// What is wrong with this form: what it could not say, then the rules that its request breaks.
-    /// The API's rule about a missing image names what this form has no field for.
+    /// The API's rule about a missing image names what this form has no field for, and the one about
+    /// a short time speaks of seconds, whatever was typed.
     #[must_use]
     pub fn problems(&self, unreadable: Vec<FieldError>, rules: Vec<FieldError>) -> Vec<FieldError> {
         let no_image = self.image.trim().is_empty();
         let in_our_words = |mut rule: FieldError| {
-            if no_image && Field::of(&rule) == Field::Image {
-                rule.msg = format!("Name an image, such as {PUBLIC_IMAGE}.");
+            match Field::of(&rule) {
+                Field::Image if no_image => {
+                    rule.msg = format!("Name an image, such as {PUBLIC_IMAGE}.");
+                }
+                Field::Ttl if rule.kind == "greater_than_equal" => {
+                    "A sandbox lives for at least 1 minute.".clone_into(&mut rule.msg);
+                }
+                _ => {}
             }
             rule
         };
@@ -316,6 +323,20 @@ mod tests {
         assert_eq!(Field::of(&empty[0]), Field::Image);
         assert_eq!(empty[1], rule("networkPolicy"));
         assert_eq!(told("x")[0], rule("image"), "of an image that was named");
+    }
+
+    #[test]
+    fn a_short_time_is_told_in_the_forms_own_words() {
+        let told = |kind: &str, msg: &str| {
+            let rule = FieldError::body(kind, ["timeout"], msg);
+            CreateForm::default()
+                .problems(Vec::new(), vec![rule])
+                .remove(0)
+        };
+        let short = told("greater_than_equal", "must be at least 60");
+        assert_eq!(short.msg, "A sandbox lives for at least 1 minute.");
+        let long = told("value_error", "must be at most 3600 seconds");
+        assert_eq!(long.msg, "must be at most 3600 seconds", "another rule");
     }
 
     #[test]

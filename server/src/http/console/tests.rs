@@ -558,6 +558,11 @@ async fn the_create_form_comes_back_with_what_is_wrong() {
         "{}",
         answer.body
     );
+    assert!(
+        answer.body.contains("lives for at least 1 minute"),
+        "{}",
+        answer.body
+    );
     assert!(answer.body.contains("A=&lt;i>"), "{}", answer.body);
     assert!(answer.body.contains(r#"value="5s""#), "{}", answer.body);
     assert!(
