@@ -148,20 +148,23 @@ pub(super) async fn while_open(
     state: &ConsoleState,
     work: impl Future<Output = ()>,
 ) -> End {
+    // Before the first look, so that no logout falls between the two.
     let mut logouts = state.logouts.subscribe();
+    if let Some(end) = ended(session, &*state.keys).await {
+        return end;
+    }
     let ended = async {
         let mut watch = interval(state.watch);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        watch.reset();
         loop {
             tokio::select! {
                 _ = watch.tick() => {}
                 // The sender lives as long as the state that is borrowed here.
                 _ = logouts.changed() => {}
             }
-            match is_open(session, &*state.keys).await {
-                Ok(true) => {}
-                Ok(false) => return End::SignedOut,
-                Err(_) => return End::Other,
+            if let Some(end) = ended(session, &*state.keys).await {
+                return end;
             }
         }
     };
@@ -172,10 +175,18 @@ pub(super) async fn while_open(
     }
 }
 
-/// Whether somebody is logged in, as the store says now.
-async fn is_open(session: &Session, keys: &dyn Keys) -> std::result::Result<bool, SessionError> {
-    session.load().await?;
-    Ok(Login::of(session, keys).await?.is_some())
+/// Why a WebSocket of this session has to end, as the store says now; `None` while somebody is
+/// logged in.
+async fn ended(session: &Session, keys: &dyn Keys) -> Option<End> {
+    let login = match session.load().await {
+        Ok(()) => Login::of(session, keys).await,
+        Err(error) => Err(error),
+    };
+    match login {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(End::SignedOut),
+        Err(_) => Some(End::Other),
+    }
 }
 
 /// Closes a WebSocket with the code for an ended session, and hears the page out.
