@@ -210,8 +210,9 @@ fn with_env_file(own: &Variables) -> Variables {
                 std::fs::OpenOptions::new()
                     .append(true)
                     .create(true)
-                    // Nothing is made where somebody's link leads.
-                    .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+                    // Nothing is made where a link in its place leads; links before it are followed.
+                    // A pipe in its place has nobody at the other end.
+                    .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
                     .open(&path)
             });
         let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());

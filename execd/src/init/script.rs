@@ -56,6 +56,10 @@ async fn run(
     let told = |error: std::io::Error| error.to_string();
     // A bare name means the current directory, not the search path.
     let script = std::path::absolute(script).map_err(told)?;
+    // A pipe in its place has nobody at the other end.
+    if !std::fs::metadata(&script).map_err(told)?.is_file() {
+        return Err("it is no file".to_owned());
+    }
     std::fs::File::open(&script).map_err(told)?;
     let this = std::env::current_exe().map_err(told)?;
     let (mut report, stdout) = Reader::new().map_err(told)?;

@@ -55,6 +55,16 @@ async fn the_status_of_the_entry_point_is_the_daemon_s() {
 }
 
 #[tokio::test]
+async fn a_pipe_in_the_place_of_the_environment_file_holds_nothing_up() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("new/.env");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &file, 0o600.into()).unwrap();
+    let daemon = init(place.path(), &["sh", "-c", "exit 7"]);
+    assert_eq!(daemon.wait().await.code(), Some(7));
+}
+
+#[tokio::test]
 async fn an_entry_point_that_cannot_run_is_told() {
     let place = tempfile::tempdir().unwrap();
     for (name, code) in [("no-such-program", 127), ("/etc/passwd", 126)] {
@@ -166,6 +176,20 @@ async fn a_start_script_that_exits_changes_nothing() {
     let place = tempfile::tempdir().unwrap();
     let _daemon = scripted(place.path(), "export FROM_SCRIPT=x; exit 0\n");
     assert_eq!(written(&place.path().join("seen")).await, "kept|\n");
+}
+
+#[tokio::test]
+async fn a_pipe_in_the_place_of_the_start_script_holds_nothing_up() {
+    let place = tempfile::tempdir().unwrap();
+    let script = place.path().join("pre.sh");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &script, 0o600.into()).unwrap();
+    let args = ["init", "--port", "0", "--", "sh", "-c", "exit 7"];
+    let daemon = Daemon::start(&args, |command| {
+        command
+            .env("EXECD_BOOTSTRAP_PRE_SCRIPT", &script)
+            .env("EXECD_ENVS", place.path().join(".env"));
+    });
+    assert_eq!(daemon.wait().await.code(), Some(7));
 }
 
 #[tokio::test]
