@@ -4,7 +4,7 @@
 //!  bind ─▶ announce ─▶ serve ─▶ (order) ─▶ first hook ─┬─ alone:   until SIGTERM or SIGINT
 //!                                                      └─ as init: start the entry point, until it ended
 //!  end of the others: SIGTERM, a grace, SIGKILL ─▶ drain streams and connections ─▶ last metrics
-//!  └──────────── all of it within a bound that begins with the SIGTERM to the daemon ───────────┘
+//!  └ all of it within a bound that begins with the SIGTERM to the daemon; the last two keep some ┘
 //! ```
 
 use std::{io, net::Ipv4Addr, sync::Arc};
@@ -147,14 +147,15 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         _ = &mut serving => Err(DaemonError::Server),
     };
     let stop = Stop::asked_for(signals.told_to_end());
-    if timeout_at(stop.part(limits::ISOLATED_END), app.isolated.close())
-        .await
-        .is_err()
-    {
+    let processes = stop.of_processes();
+    let closed = timeout_at(processes.part(limits::ISOLATED_END), app.isolated.close());
+    // Side by side, so that neither takes the other's time.
+    let (closed, ()) = tokio::join!(closed, init::end_children(&app, processes));
+    if closed.is_err() {
         warn!("some isolated sessions did not end in time");
     }
-    init::end_children(&app, stop).await;
-    let drained = tasks.drain(stop.left(limits::DRAIN)).await;
+    let drained = tasks.drain(stop.of_streams().left(limits::DRAIN)).await;
+    // After the drain: what ended in it is measured too.
     telemetry.finish(stop.part(limits::TELEMETRY_FLUSH)).await;
     match drained {
         Drained::Gracefully => info!("execd stopped"),

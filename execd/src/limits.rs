@@ -124,6 +124,8 @@ pub const ENTRYPOINT_GRACE: Duration = Duration::from_secs(7);
 pub const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Streams and connections get this long to end after the last process did.
 pub const DRAIN: Duration = Duration::from_millis(500);
+/// And this long in any case, however much of the stop went by before.
+pub const DRAIN_LEAST: Duration = Duration::from_millis(100);
 /// Body of `POST /internal/init`, of which one is read at a time: who sends it may have no token.
 pub const ORDER: usize = 1 << 20;
 /// How long it may take to come, since others wait for their turn.
@@ -194,6 +196,8 @@ pub const TELEMETRY_INTERVAL: Duration = Duration::from_secs(60);
 pub const TELEMETRY_EXPORT: Duration = Duration::from_secs(10);
 /// For the last export, if the stop has as much left.
 pub const TELEMETRY_FLUSH: Duration = Duration::from_secs(5);
+/// What it has in any case.
+pub const TELEMETRY_FLUSH_LEAST: Duration = Duration::from_millis(200);
 /// Between two complaints that metrics cannot be sent.
 pub const TELEMETRY_TROUBLE: Duration = Duration::from_secs(600);
 /// Answer of a collector.

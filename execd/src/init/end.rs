@@ -24,6 +24,24 @@ impl Stop {
         }
     }
 
+    /// The part in which processes end: without what is kept for the two after it.
+    #[must_use]
+    pub fn of_processes(self) -> Self {
+        self.of_streams().but_for(limits::DRAIN_LEAST)
+    }
+
+    /// The part until streams and connections have ended: without what is kept for the last metrics.
+    #[must_use]
+    pub fn of_streams(self) -> Self {
+        self.but_for(limits::TELEMETRY_FLUSH_LEAST)
+    }
+
+    fn but_for(self, kept: Duration) -> Self {
+        Self {
+            deadline: self.deadline - kept,
+        }
+    }
+
     /// When it must be over.
     #[must_use]
     pub fn deadline(self) -> Instant {
@@ -95,6 +113,26 @@ mod tests {
         // One that nobody asked for begins when it begins.
         let stop = Stop::asked_for(None);
         assert_eq!(stop.left(limits::TELEMETRY_FLUSH), limits::TELEMETRY_FLUSH);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_takes_long_leaves_time_to_the_parts_after_it() {
+        let stop = Stop::asked_for(Some(Instant::now()));
+        tokio::time::advance(limits::ENTRYPOINT_GRACE).await;
+        // Isolated sessions that do not end, while the rest has all of its grace.
+        let processes = stop.of_processes();
+        let grace = processes.part(limits::LEFTOVER_GRACE);
+        assert_eq!(grace, Instant::now() + limits::LEFTOVER_GRACE);
+        let closed = processes.part(limits::ISOLATED_END);
+        assert!(closed > grace, "time to kill");
+        tokio::time::advance(closed - Instant::now()).await;
+        // A stream that does not end.
+        let streams = stop.of_streams();
+        let drained = streams.left(limits::DRAIN);
+        assert_eq!(drained, limits::DRAIN_LEAST);
+        tokio::time::advance(drained).await;
+        let flush = stop.left(limits::TELEMETRY_FLUSH);
+        assert_eq!(flush, limits::TELEMETRY_FLUSH_LEAST);
     }
 
     #[test]
