@@ -2,6 +2,7 @@
 //! namespaces.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
@@ -134,4 +135,34 @@ async fn what_is_hidden_in_the_sandbox_is_hidden_in_its_sessions() {
     let mounts = told(&daemon, place.path(), "cat /proc/self/mountinfo").await;
     let (options, _) = mounted(&mounts, "/proc/driver").expect("it is a mount");
     assert!(options.split(',').any(|option| option == "ro"), "{mounts}");
+}
+
+#[tokio::test]
+async fn how_warm_processors_are_is_hidden_behind_one_directory() {
+    let place = tempfile::tempdir().unwrap();
+    // Few machines where tests run tell it.
+    let script = "mount -t tmpfs none /sys/devices/system/cpu
+        for n in 0 1 2; do
+            mkdir -p /sys/devices/system/cpu/cpu$n/thermal_throttle
+            echo 7 > /sys/devices/system/cpu/cpu$n/thermal_throttle/count
+        done";
+    let Some(daemon) = daemon(script, place.path()).await else {
+        return;
+    };
+    let code = "ls -A /sys/devices/system/cpu/cpu*/thermal_throttle | grep -c count || true";
+    assert_eq!(told(&daemon, place.path(), code).await, "0");
+    let mounts = told(&daemon, place.path(), "cat /proc/self/mountinfo").await;
+    let covers: Vec<&str> = mounts
+        .lines()
+        .filter(|line| line.contains("/thermal_throttle "))
+        .collect();
+    assert_eq!(covers.len(), 3, "{mounts}");
+    for cover in &covers {
+        let path = cover.split(' ').nth(4).unwrap();
+        let (options, _) = mounted(&mounts, path).unwrap();
+        assert!(options.split(',').any(|option| option == "ro"), "{cover}");
+    }
+    // The number of the filesystem.
+    let devices: BTreeSet<_> = covers.iter().map(|line| line.split(' ').nth(2)).collect();
+    assert_eq!(devices.len(), 1, "{mounts}");
 }

@@ -399,11 +399,17 @@ fn proc(
 fn sys() -> Result<(), Failure> {
     let failed = no_mounts("cover parts of /sys");
     let processors = fs::read_dir(PROCESSORS).into_iter().flatten().flatten();
-    HIDDEN_IN_SYS
+    let mut paths = HIDDEN_IN_SYS
         .iter()
         .map(|name| Path::new("/sys").join(name))
         .chain(processors.map(|processor| processor.path().join(WARMTH)))
-        .try_for_each(|path| if_there(&path, hide))
+        .filter(|path| path.is_dir());
+    let Some(first) = paths.next() else {
+        return Ok(());
+    };
+    // One empty directory lies over all of them: machines have many processors.
+    hide(&first)
+        .and_then(|()| paths.try_for_each(|path| if_there(&path, |path| mount_bind(&first, path))))
         .map_err(failed)
 }
 
