@@ -165,23 +165,41 @@ impl Floor {
         self.steps.is_some()
     }
 
-    /// What of it may be why a process was not started.
+    /// What of it may be why a process was not started: of the layers only what is in force.
     pub(crate) fn hint(&self, error: &io::Error) -> Option<&'static str> {
         let steps = self.steps.as_ref()?;
-        match (Errno::from_io_error(error)?, &steps.files) {
-            (Errno::ACCESS, Some(_)) => Some(
-                "hardening is in force: commands may execute only what [landlock] leaves them \
-                 (landlock.extra_readable adds to it), and only as the rights of files say, for root \
-                 too",
-            ),
-            (Errno::ACCESS, None) => Some(
-                "hardening is in force: commands have no capabilities, so the rights of files hold \
-                 for root too",
-            ),
-            (Errno::PERM, _) => Some(
-                "hardening is in force: commands have no capabilities, and are refused the system \
-                 calls of seccomp.deny",
-            ),
+        let rights_hold = steps.drop && !steps.keep.contains(CapabilitySet::DAC_OVERRIDE);
+        match Errno::from_io_error(error)? {
+            Errno::ACCESS => match (steps.files.is_some(), rights_hold) {
+                (true, true) => Some(
+                    "hardening is in force: commands may execute only what [landlock] leaves them \
+                     (landlock.extra_readable adds to it), and only as the rights of files say, for \
+                     root too",
+                ),
+                (true, false) => Some(
+                    "hardening is in force: commands may execute only what [landlock] leaves them \
+                     (landlock.extra_readable adds to it)",
+                ),
+                (false, true) => Some(
+                    "hardening is in force: commands lack the capability DAC_OVERRIDE, so the rights \
+                     of files hold for root too",
+                ),
+                (false, false) => None,
+            },
+            Errno::PERM => match (steps.drop, steps.calls.is_some()) {
+                (true, true) => Some(
+                    "hardening is in force: commands have no capabilities but those of \
+                     hardening.keep_capabilities, and are refused the system calls of seccomp.deny",
+                ),
+                (true, false) => Some(
+                    "hardening is in force: commands have no capabilities but those of \
+                     hardening.keep_capabilities",
+                ),
+                (false, true) => Some(
+                    "hardening is in force: commands are refused the system calls of seccomp.deny",
+                ),
+                (false, false) => None,
+            },
             _ => None,
         }
     }
@@ -391,15 +409,19 @@ impl Layers {
 mod tests {
     use super::*;
 
-    fn reduced(tried: io::Result<Tried>) -> (Option<Steps>, [LayerState; 3]) {
-        let steps = Steps {
+    fn steps() -> Steps {
+        Steps {
             keep: CapabilitySet::empty(),
             cut_bounding: true,
             no_new_privs: true,
             drop: true,
             files: None,
             calls: Some(Arc::new(Filter::new(&[]))),
-        };
+        }
+    }
+
+    fn reduced(tried: io::Result<Tried>) -> (Option<Steps>, [LayerState; 3]) {
+        let steps = steps();
         let off = layer(LayerState::Disabled, "off");
         let (steps, layers) = steps.reduced(tried, off);
         let seccomp = layers.seccomp.unwrap();
@@ -452,5 +474,40 @@ mod tests {
         let (steps, layers) = reduced(Err(Errno::PERM.into()));
         assert!(steps.is_none());
         assert_eq!(layers, [Degraded, Degraded, Disabled]);
+    }
+
+    #[test]
+    fn a_hint_names_only_what_is_in_force() {
+        let hint = |errno: Errno, steps| {
+            let floor = Floor {
+                steps: Some(steps),
+                ..Floor::default()
+            };
+            floor.hint(&errno.into()).unwrap_or_default()
+        };
+        let keeps = |keep| Steps { keep, ..steps() };
+        let undropped = || Steps {
+            drop: false,
+            ..steps()
+        };
+        let unfiltered = |steps| Steps {
+            calls: None,
+            ..steps
+        };
+        let of_files = "rights of files";
+        assert!(hint(Errno::ACCESS, steps()).contains(of_files));
+        assert!(hint(Errno::ACCESS, keeps(CapabilitySet::NET_RAW)).contains(of_files));
+        assert_eq!(hint(Errno::ACCESS, keeps(CapabilitySet::DAC_OVERRIDE)), "");
+        assert_eq!(hint(Errno::ACCESS, undropped()), "");
+
+        let told = |steps| {
+            let hint = hint(Errno::PERM, steps);
+            ["keep_capabilities", "seccomp.deny"].map(|name| hint.contains(name))
+        };
+        assert_eq!(told(steps()), [true, true]);
+        assert_eq!(told(unfiltered(steps())), [true, false]);
+        assert_eq!(told(undropped()), [false, true]);
+        assert_eq!(told(unfiltered(undropped())), [false, false]);
+        assert_eq!(hint(Errno::NOENT, steps()), "");
     }
 }
