@@ -176,11 +176,13 @@ impl Policy {
             | CHANGE_DIR
             | if version >= 2 { REFER } else { 0 }
             | if version >= 3 { TRUNCATE } else { 0 };
+        let temporary = temporary(&environment.own(), |path| settled(path, &[]));
         let wanted: Vec<PathBuf> = WRITABLE
             .iter()
             .map(PathBuf::from)
             .chain(devices(Path::new("/dev")))
             .chain(writable)
+            .chain(temporary.map(|(path, _)| path))
             .collect();
         // Whatever they lead to can be written as well, and links in there are not followed either.
         let mut writable = wanted.clone();
@@ -240,18 +242,13 @@ impl Policy {
         Ok(ruleset)
     }
 
-    /// The directory for temporary files that a variable names.
+    /// The directory for temporary files as it is now, which a start script may have changed.
     fn temporary(&self, own: &Variables) -> Option<PathBuf> {
-        let path = own.get(ENV_TEMPORARY).map(Path::new)?;
-        // The root is nobody's directory for temporary files.
-        if !path.is_absolute() || path.parent().is_none() {
-            return None;
-        }
-        let settled = self.settle(path)?;
+        let (path, settled) = temporary(own, |path| self.settle(path))?;
         let writable = &mut self.named().writable;
-        for path in [path, &settled] {
-            if !writable.iter().any(|known| known == path) {
-                writable.push(path.to_owned());
+        for path in [path, settled.clone()] {
+            if !writable.contains(&path) {
+                writable.push(path);
             }
         }
         Some(settled)
@@ -292,6 +289,18 @@ impl Policy {
             done => done,
         }
     }
+}
+
+/// The directory for temporary files that a variable names, and what it leads to. The root is nobody's,
+/// whatever name it goes by.
+fn temporary(
+    own: &Variables,
+    settle: impl FnOnce(&Path) -> Option<PathBuf>,
+) -> Option<(PathBuf, PathBuf)> {
+    let path = own.get(ENV_TEMPORARY).map(Path::new);
+    let path = path.filter(|path| path.is_absolute())?;
+    let settled = settle(path).filter(|settled| settled.parent().is_some())?;
+    Some((path.to_owned(), settled))
 }
 
 fn warn_of_link(path: &Path) {
@@ -504,14 +513,15 @@ mod tests {
         symlink("volume", at("data")).unwrap();
         symlink(at("closed"), at("volume/planted")).unwrap();
         symlink("volume/planted", at("other")).unwrap();
-        let writable = ["data", "other", "volume/planted"].map(at);
-        let variables = [("TMPDIR", at("temporary")), ("EXECD_ENVS", at("data/.env"))];
         fs::create_dir(at("temporary")).unwrap();
+        symlink(at("closed"), at("temporary/planted")).unwrap();
+        let writable = ["data", "other", "volume/planted", "temporary/planted"].map(at);
+        let variables = [("TMPDIR", at("temporary")), ("EXECD_ENVS", at("data/.env"))];
         let environment = Environment::new(Variables::from_iter(variables));
         let policy = Policy::new(COMPLETE, &[], writable, Arc::new(environment)).unwrap();
         let ours = policy.places.iter().map(|(path, _)| path);
         let ours: Vec<&PathBuf> = ours.filter(|path| path.starts_with(&real)).collect();
-        assert_eq!(ours, [&at("volume")]);
+        assert_eq!(ours, [&at("volume"), &at("temporary")]);
         // Variables are settled when they are first looked at.
         let own = policy.environment.own();
         assert_eq!(policy.temporary(&own), Some(at("temporary")));
@@ -527,8 +537,22 @@ mod tests {
         ] {
             assert_eq!(policy.leaves_writable(&at(path)), writable, "{path}");
         }
-        let root = Variables::from_iter([("TMPDIR", "/")]);
-        assert_eq!(policy.temporary(&root), None);
+    }
+
+    #[test]
+    fn the_root_is_no_directory_for_temporary_files_under_any_name() {
+        let place = tempfile::tempdir_in("/var/lib").unwrap();
+        let link = place.path().join("link");
+        symlink("/", &link).unwrap();
+        for root in [Path::new("/"), Path::new("/.."), &link] {
+            let environment = Environment::new(Variables::from_iter([("TMPDIR", root)]));
+            let policy = Policy::new(COMPLETE, &[], [], Arc::new(environment)).unwrap();
+            let own = policy.environment.own();
+            assert_eq!(policy.temporary(&own), None, "{}", root.display());
+            let mut places = policy.places.iter();
+            assert!(places.all(|(path, _)| path.parent().is_some()));
+            assert!(!policy.leaves_writable(Path::new("/x")));
+        }
     }
 
     #[test]
