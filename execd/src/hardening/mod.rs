@@ -44,6 +44,9 @@ use crate::{env::Environment, identity::Credentials, isolated::config::Config, p
 pub struct Floor {
     layers: Layers,
     steps: Option<Steps>,
+    /// What isolated sessions may be given to write, under every name. They stand on no floor, and have
+    /// fewer rights than the daemon all the same.
+    of_sessions: Vec<PathBuf>,
 }
 
 /// The state of each layer.
@@ -117,6 +120,10 @@ impl Floor {
             floor.layers.ebpf = layer(LayerState::Degraded, why);
         }
         floor.layers.warn();
+        let led_to = |path: &PathBuf| path.canonicalize().ok();
+        let places = config.allowed_writable.iter();
+        floor.of_sessions = places.clone().cloned().collect();
+        floor.of_sessions.extend(places.filter_map(led_to));
         floor
     }
 
@@ -157,7 +164,11 @@ impl Floor {
         let (steps, mut layers) = steps.reduced(tried, landlock);
         layers.tell_unknown(&seccomp::unknown(&config.seccomp.deny));
         info!(?layers, "hardening is on");
-        Self { layers, steps }
+        Self {
+            layers,
+            steps,
+            ..Self::default()
+        }
     }
 
     /// Whether the user's processes have fewer rights than the daemon.
@@ -204,14 +215,22 @@ impl Floor {
         }
     }
 
-    /// Whether the user's processes, although they have fewer rights than the daemon, may write what
-    /// belongs to the daemon's user at this path, which has no symbolic links.
+    /// Where processes of the user that have fewer rights than the daemon may write what belongs to
+    /// its user: isolated sessions, and on a floor all others.
+    fn within_reach(&self) -> Vec<PathBuf> {
+        let mut places = self.of_sessions.clone();
+        match self.steps.as_ref().map(|steps| &steps.files) {
+            Some(Some(files)) => places.extend(files.writable()),
+            Some(None) => places.push("/".into()),
+            None => {}
+        }
+        places
+    }
+
+    /// Whether a path, which has no symbolic links, is there.
     pub(crate) fn leaves_writable(&self, path: &Path) -> bool {
-        let steps = self.steps.as_ref();
-        steps.is_some_and(|steps| {
-            let files = steps.files.as_ref();
-            files.is_none_or(|files| files.leaves_writable(path))
-        })
+        let places = self.within_reach();
+        places.iter().any(|place| path.starts_with(place))
     }
 
     /// The state of each layer.

@@ -91,7 +91,7 @@ pub struct Hooks {
 
 impl Hooks {
     /// Those in the environment, which are kept for the next start, else those that were kept, unless
-    /// somebody may have written them who stands on the floor.
+    /// somebody may have written them who has fewer rights than hooks.
     ///
     /// # Errors
     /// When they break a rule, or were kept where the environment says and cannot be used.

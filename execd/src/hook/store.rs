@@ -71,8 +71,9 @@ enum Doubt {
     #[error("others than its owner may write it")]
     Mode,
     #[error(
-        "commands may have written it: [hardening] leaves them what belongs to their user, unless \
-         [landlock] or a read-only mount closes it"
+        "commands or isolated sessions, which have fewer rights than hooks, may have written it: it \
+         belongs to the user of execd, and is in allowed_writable or not closed by [landlock] or a \
+         read-only mount"
     )]
     Commands,
 }
@@ -86,7 +87,7 @@ struct Writers {
     mode: u32,
     /// Nobody in the sandbox can write it, whoever it belongs to.
     read_only: bool,
-    /// Commands have fewer rights than hooks, and may write what is their user's there.
+    /// Commands or isolated sessions may write what is the daemon's user's there, and have fewer rights.
     within_reach: bool,
 }
 
@@ -152,9 +153,13 @@ fn believe(file: &File, floor: &Floor) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        sync::Arc,
+    };
 
     use super::*;
+    use crate::{env::Environment, isolated::config::Config};
 
     #[test]
     fn what_is_kept_is_private_and_replaced_whole() {
@@ -229,6 +234,26 @@ mod tests {
             ),
         ] {
             assert_eq!(writers.doubt(), doubt, "{writers:?}");
+        }
+    }
+
+    #[test]
+    fn what_isolated_sessions_may_have_written_is_not_believed_without_a_floor_either() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for name in ["shared", "own"] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("hooks.toml"), "").unwrap();
+        }
+        symlink("shared", at("link")).unwrap();
+        for name in ["shared", "link"] {
+            let mut config = Config::default();
+            config.allowed_writable = vec![at(name)];
+            let environment = Environment::new(Variables::default());
+            let floor = Floor::new(&config, &Arc::new(environment));
+            let refused = kept(&at("shared/hooks.toml"), &floor).unwrap_err();
+            assert_eq!(refused.to_string(), Doubt::Commands.to_string(), "{name}");
+            assert!(kept(&at("own/hooks.toml"), &floor).unwrap().is_some());
         }
     }
 }
