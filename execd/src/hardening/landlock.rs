@@ -14,10 +14,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
     fs, io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     ptr,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -30,6 +29,7 @@ use rustix::{
 
 use tracing::warn;
 
+use super::links::settled;
 use crate::env::{self, Environment, Variables};
 
 /// What every program may need to read. Reading the memory and the variables of others by way of
@@ -62,9 +62,6 @@ const DEVICES: &str = "nvidia";
 
 /// Names a directory for temporary files besides the usual ones.
 const ENV_TEMPORARY: &str = "TMPDIR";
-
-/// Links in one path, as the kernel has it.
-const LINKS: usize = 40;
 
 // What may be done with a file or in a directory.
 const EXECUTE: u64 = 1;
@@ -317,44 +314,6 @@ fn devices(dev: &Path) -> impl Iterator<Item = PathBuf> {
     wanted.map(|entry| entry.path())
 }
 
-/// What an absolute path means now: without symbolic links, as far as it exists. `None` when one of
-/// them is where the user's processes may write, or they lead in circles.
-fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
-    let mut real = PathBuf::from("/");
-    let mut rest = names(path);
-    let mut links = 0;
-    while let Some(name) = rest.pop() {
-        if name == ".." {
-            real.pop();
-            continue;
-        }
-        // Neither a link nor anything else: then the path has none from here on.
-        let Ok(target) = fs::read_link(real.join(&name)) else {
-            real.push(name);
-            continue;
-        };
-        links += 1;
-        if links > LINKS || writable.iter().any(|place| real.starts_with(place)) {
-            return None;
-        }
-        if target.is_absolute() {
-            real = PathBuf::from("/");
-        }
-        rest.extend(names(&target));
-    }
-    Some(real)
-}
-
-/// The names in a path, the last one first.
-fn names(path: &Path) -> Vec<OsString> {
-    let name = |component| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some("..".into()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    };
-    path.components().rev().filter_map(name).collect()
-}
-
 fn create(handled: u64) -> io::Result<OwnedFd> {
     let attributes = RulesetAttributes {
         handled_access_fs: handled,
@@ -458,47 +417,6 @@ mod tests {
         ] {
             assert_eq!(is_of_the_place(&errno.into()), of_the_place, "{errno}");
         }
-    }
-
-    #[test]
-    fn links_are_followed_once_and_never_where_commands_may_have_put_them() {
-        let place = tempfile::tempdir().unwrap();
-        let real = place.path().canonicalize().unwrap();
-        let at = |name: &str| real.join(name);
-        for name in ["a", "open", "elsewhere"] {
-            fs::create_dir(at(name)).unwrap();
-        }
-        for (link, target) in [
-            ("link", PathBuf::from("a")),
-            ("up", "a/../a/./b".into()),
-            ("absolute", at("link/c")),
-            ("circle", "circle".into()),
-            ("leads-in", "open/planted".into()),
-            ("elsewhere/link", "../a".into()),
-        ] {
-            symlink(target, at(link)).unwrap();
-        }
-        symlink("/", at("open/planted")).unwrap();
-        let writable = [at("open")];
-        for (path, want) in [
-            (at("link"), Some(at("a"))),
-            (at("link/b/c"), Some(at("a/b/c"))),
-            (at("link/../x"), Some(at("x"))),
-            (at("up/c"), Some(at("a/b/c"))),
-            (at("absolute"), Some(at("a/c"))),
-            (at("none/../a/"), Some(at("a"))),
-            (at("open/new"), Some(at("open/new"))),
-            (at("elsewhere/link"), Some(at("a"))),
-            (at("circle"), None),
-            (at("open/planted"), None),
-            (at("open/planted/etc"), None),
-            (at("leads-in"), None),
-            (PathBuf::from("/"), Some(PathBuf::from("/"))),
-            (PathBuf::from("/none/x"), Some(PathBuf::from("/none/x"))),
-        ] {
-            assert_eq!(settled(&path, &writable), want, "{}", path.display());
-        }
-        assert_eq!(settled(&at("open/planted"), &[]), Some("/".into()));
     }
 
     #[test]

@@ -17,9 +17,11 @@
 mod capability;
 pub(crate) mod config;
 mod landlock;
+mod links;
 mod probe;
 pub(crate) mod seccomp;
 mod syscalls;
+mod trust;
 
 use std::{
     io,
@@ -36,7 +38,9 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-use self::{landlock::Policy, probe::Tried, seccomp::Filter};
+#[cfg(test)]
+pub(crate) use self::trust::Doubt;
+use self::{landlock::Policy, links::settled, probe::Tried, seccomp::Filter};
 use crate::{env::Environment, identity::Credentials, isolated::config::Config, process::Identity};
 
 /// What is in force for the user's processes.
@@ -228,9 +232,15 @@ impl Floor {
     }
 
     /// Whether a path, which has no symbolic links, is there.
-    pub(crate) fn leaves_writable(&self, path: &Path) -> bool {
+    fn leaves_writable(&self, path: &Path) -> bool {
         let places = self.within_reach();
         places.iter().any(|place| path.starts_with(place))
+    }
+
+    /// What a path leads to. `None` when a link on the way is there.
+    fn settled(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let path = std::path::absolute(path)?;
+        Ok(settled(&path, &self.within_reach()))
     }
 
     /// The state of each layer.
