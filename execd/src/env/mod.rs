@@ -13,7 +13,7 @@ use std::{
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::{Arc, RwLock},
+    sync::{Arc, OnceLock, RwLock},
 };
 
 use rustix::fs::OFlags;
@@ -21,7 +21,7 @@ use tracing::warn;
 
 pub use expand::{expand, substitute};
 
-use crate::{cli, error::ApiResult, isolated::view::View, limits, runtime_init};
+use crate::{cli, error::ApiResult, hardening::Links, isolated::view::View, limits, runtime_init};
 
 /// Names the file whose variables are overlaid on every command.
 pub const ENV_FILE: &str = "EXECD_ENVS";
@@ -113,6 +113,9 @@ pub struct Environment {
     own: RwLock<Arc<Variables>>,
     /// What paths are confined to, inside an isolated session.
     view: Option<View>,
+    /// Those on the way to the environment file, when the user's processes may not read all that the
+    /// daemon may.
+    links: OnceLock<Arc<Links>>,
 }
 
 impl Environment {
@@ -122,6 +125,7 @@ impl Environment {
         Self {
             own: RwLock::new(Arc::new(variables)),
             view: None,
+            links: OnceLock::new(),
         }
     }
 
@@ -137,6 +141,13 @@ impl Environment {
     /// What a path means where paths are confined.
     pub(crate) fn confine(&self, path: &str) -> Option<ApiResult<PathBuf>> {
         self.view.as_ref().map(|view| view.resolve(path))
+    }
+
+    /// From here on no link leads to the environment file that the user's processes may have made:
+    /// they would be told what is in files that are closed to them.
+    pub(crate) fn distrust(&self, links: Arc<Links>) {
+        let set = self.links.set(links);
+        debug_assert!(set.is_ok(), "there is one floor");
     }
 
     /// Replaces the daemon's own variables.
@@ -169,7 +180,7 @@ impl Environment {
     pub fn for_user(&self) -> Variables {
         let own = self.own();
         let mut variables = own.without(CONFIGURATION);
-        for (name, value) in from_file(&own) {
+        for (name, value) in from_file(&own, self.links.get().map(AsRef::as_ref)) {
             variables.set(name, value);
         }
         variables
@@ -195,12 +206,13 @@ pub fn file_path(own: &Variables) -> Option<PathBuf> {
     }
 }
 
-fn from_file(own: &Variables) -> Vec<(String, String)> {
+fn from_file(own: &Variables, links: Option<&Links>) -> Vec<(String, String)> {
     let Some(path) = file_path(own) else {
         return Vec::new();
     };
     let mut text = Vec::new();
-    let read = open(&path).and_then(|file| file.take(limits::ENV_FILE).read_to_end(&mut text));
+    let read =
+        open(&path, links).and_then(|file| file.take(limits::ENV_FILE).read_to_end(&mut text));
     if let Err(error) = read {
         // Absent until somebody sets a variable: nothing worth a warning.
         if error.kind() != io::ErrorKind::NotFound {
@@ -216,9 +228,12 @@ fn from_file(own: &Variables) -> Vec<(String, String)> {
 }
 
 /// Commands may put there what they like, and nobody may wait for the other end of a pipe.
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path, links: Option<&Links>) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let file = match links {
+        Some(links) => links.open(path)?,
+        None => File::options().read(true).custom_flags(flags).open(path)?,
+    };
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::new(
@@ -230,6 +245,8 @@ fn open(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -270,12 +287,50 @@ mod tests {
         assert_eq!(trusted.text("A").as_deref(), Some("0"));
         assert_eq!(trusted.get("B"), None);
     }
+
+    #[test]
+    fn a_link_to_the_file_is_followed_unless_somebody_with_fewer_rights_may_have_made_it() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let at = |name: &str| place.join(name);
+        std::fs::create_dir(at("shared")).unwrap();
+        std::fs::write(at("closed"), "SECRET=1\n").unwrap();
+        symlink(at("closed"), at("shared/.env")).unwrap();
+        symlink(at("closed"), at("link")).unwrap();
+        let seen = |file: &str, confined: bool| {
+            let variables = Variables::from_iter([("EXECD_ENVS", at(file))]);
+            let environment = Environment::new(variables);
+            if confined {
+                environment.distrust(Arc::new(Links::new(vec![at("shared")])));
+            }
+            environment.for_user().get("SECRET").is_some()
+        };
+        assert!(seen("shared/.env", false) && seen("link", false));
+        assert!(!seen("shared/.env", true));
+        assert!(seen("link", true) && seen("closed", true));
+    }
+
+    #[test]
+    fn a_link_that_comes_later_is_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let path = place.join(".env");
+        std::fs::write(&path, "").unwrap();
+        let links = Links::new(vec![place.clone()]);
+        open(&path, Some(&links)).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        symlink("/etc/passwd", &path).unwrap();
+        assert!(open(&path, Some(&links)).is_err());
+    }
+
     #[test]
     fn a_pipe_in_the_place_of_the_file_is_not_waited_for() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(".env");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
-        let error = open(&path).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        for links in [None, Some(&Links::default())] {
+            let error = open(&path, links).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
     }
 }

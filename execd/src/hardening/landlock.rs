@@ -13,7 +13,7 @@
 )]
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs, io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     path::{Path, PathBuf},
@@ -29,7 +29,7 @@ use rustix::{
 
 use tracing::warn;
 
-use super::links::settled;
+use super::links::{self, Links, settled};
 use crate::env::{self, Environment, Variables};
 
 /// What every program may need to read. Reading the memory and the variables of others by way of
@@ -134,30 +134,10 @@ pub(super) struct Policy {
     places: Vec<(PathBuf, u64)>,
     /// Places that were told to be in a bad state.
     told: Mutex<BTreeSet<PathBuf>>,
-    named: Mutex<Named>,
+    links: Arc<Links>,
     /// This program, which shells start to report their state.
     program: OwnedFd,
     environment: Arc<Environment>,
-}
-
-/// What variables name. They are changed by whoever made the sandbox only.
-#[derive(Debug, Default)]
-struct Named {
-    /// What each path led to when it was first named; nothing when that was in doubt.
-    settled: BTreeMap<PathBuf, Option<PathBuf>>,
-    /// Where the user's processes may write, under every name.
-    writable: Vec<PathBuf>,
-}
-
-impl Named {
-    fn settle(&mut self, path: &Path) -> Option<PathBuf> {
-        if let Some(known) = self.settled.get(path) {
-            return known.clone();
-        }
-        let settled = settled(path, &self.writable);
-        self.settled.insert(path.to_owned(), settled.clone());
-        settled
-    }
 }
 
 impl Policy {
@@ -192,7 +172,7 @@ impl Policy {
         let place = |path: &Path, access| {
             let settled = settled(path, &writable);
             if settled.is_none() {
-                warn_of_link(path);
+                links::warn_of(path);
             }
             settled.map(|settled| (settled, access))
         };
@@ -202,16 +182,12 @@ impl Policy {
             .filter_map(|path| place(path, READ))
             .chain(wanted.iter().filter_map(|path| place(path, handled)))
             .collect();
-        let named = Named {
-            writable,
-            ..Named::default()
-        };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         Ok(Self {
             handled,
             places,
             told: Mutex::default(),
-            named: Mutex::new(named),
+            links: Arc::new(Links::new(writable)),
             program: open("/proc/self/exe", flags, Mode::empty())?,
             environment,
         })
@@ -233,7 +209,7 @@ impl Policy {
             self.allow_place(&ruleset, &path, self.handled)?;
         }
         // Where `set_env` of the official clients writes, from a command.
-        if let Some(path) = env::file_path(&own).and_then(|path| self.settle(&path)) {
+        if let Some(path) = env::file_path(&own).and_then(|path| self.links.settle(&path)) {
             self.allow_place(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
         }
         Ok(ruleset)
@@ -241,37 +217,18 @@ impl Policy {
 
     /// The directory for temporary files as it is now, which a start script may have changed.
     fn temporary(&self, own: &Variables) -> Option<PathBuf> {
-        let (path, settled) = temporary(own, |path| self.settle(path))?;
-        let writable = &mut self.named().writable;
-        for path in [path, settled.clone()] {
-            if !writable.contains(&path) {
-                writable.push(path);
-            }
-        }
+        let (path, settled) = temporary(own, |path| self.links.settle(path))?;
+        self.links.note_writable([path, settled.clone()]);
         Some(settled)
     }
 
-    /// What a path led to when it was first named.
-    fn settle(&self, path: &Path) -> Option<PathBuf> {
-        let path = &std::path::absolute(path).ok()?;
-        let settled = self.named().settle(path);
-        if settled.is_none() && self.told().insert(path.to_owned()) {
-            warn_of_link(path);
-        }
-        settled
-    }
-
-    fn named(&self) -> MutexGuard<'_, Named> {
-        self.named.lock().expect("no holder of this lock panics")
+    /// What leads where, for whoever else looks at what the user's processes may have changed.
+    pub(super) fn links(&self) -> &Arc<Links> {
+        &self.links
     }
 
     fn told(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.told.lock().expect("no holder of this lock panics")
-    }
-
-    /// Where something may be written, under every name.
-    pub(super) fn writable(&self) -> Vec<PathBuf> {
-        self.named().writable.clone()
     }
 
     fn allow_place(&self, ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
@@ -297,11 +254,6 @@ fn temporary(
     let path = path.filter(|path| path.is_absolute())?;
     let settled = settle(path).filter(|settled| settled.parent().is_some())?;
     Some((path.to_owned(), settled))
-}
-
-fn warn_of_link(path: &Path) {
-    let path = path.display();
-    warn!(%path, "closed to commands: on the way is a link that one of them may have made");
 }
 
 /// Devices for computing in a directory of devices.
@@ -396,7 +348,7 @@ mod tests {
             handled: READ,
             places: Vec::new(),
             told: Mutex::default(),
-            named: Mutex::default(),
+            links: Arc::default(),
             program: open("/proc/self/exe", flags, Mode::empty()).unwrap(),
             environment: Arc::new(environment),
         };
@@ -443,16 +395,22 @@ mod tests {
         let own = policy.environment.own();
         assert_eq!(policy.temporary(&own), Some(at("temporary")));
         symlink(at("closed"), at("temporary/.env")).unwrap();
-        assert_eq!(policy.settle(&at("temporary/.env")), None);
-        assert_eq!(policy.settle(&at("data/.env")), Some(at("volume/.env")));
+        assert_eq!(policy.links.settle(&at("temporary/.env")), None);
+        assert_eq!(
+            policy.links.settle(&at("data/.env")),
+            Some(at("volume/.env"))
+        );
         symlink(at("closed"), at("volume/.env")).unwrap();
-        assert_eq!(policy.settle(&at("data/.env")), Some(at("volume/.env")));
+        assert_eq!(
+            policy.links.settle(&at("data/.env")),
+            Some(at("volume/.env"))
+        );
         for (path, writable) in [
             ("volume/x", true),
             ("temporary/x", true),
             ("closed/x", false),
         ] {
-            let mut places = policy.writable().into_iter();
+            let mut places = policy.links.writable().into_iter();
             let found = places.any(|place| at(path).starts_with(place));
             assert_eq!(found, writable, "{path}");
         }
@@ -470,7 +428,7 @@ mod tests {
             assert_eq!(policy.temporary(&own), None, "{}", root.display());
             let mut places = policy.places.iter();
             assert!(places.all(|(path, _)| path.parent().is_some()));
-            assert!(!policy.writable().contains(&PathBuf::from("/")));
+            assert!(!policy.links.writable().contains(&PathBuf::from("/")));
         }
     }
 

@@ -1,13 +1,103 @@
 //! What paths lead to, where somebody else may have made links.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
-    fs,
+    fs::{self, File},
+    io,
     path::{Component, Path, PathBuf},
+    sync::{Mutex, MutexGuard},
 };
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags, openat2},
+    io::Errno,
+};
+use tracing::warn;
 
 /// Links in one path, as the kernel has it.
 const LINKS: usize = 40;
+
+/// What the paths lead to that variables name. Variables are changed by whoever made the sandbox only.
+#[derive(Debug, Default)]
+pub(crate) struct Links(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// What each path led to when it was first named; nothing when that was in doubt.
+    settled: BTreeMap<PathBuf, Option<PathBuf>>,
+    /// Where the user's processes may write, under every name.
+    writable: Vec<PathBuf>,
+}
+
+impl Links {
+    /// Of processes that may write there.
+    pub(crate) fn new(writable: Vec<PathBuf>) -> Self {
+        Self(Mutex::new(Known {
+            writable,
+            ..Known::default()
+        }))
+    }
+
+    /// What a path led to when it was first named. `None` when one of the links may have been made by
+    /// the user's processes.
+    pub(super) fn settle(&self, path: &Path) -> Option<PathBuf> {
+        let path = std::path::absolute(path).ok()?;
+        let mut known = self.known();
+        if let Some(settled) = known.settled.get(&path) {
+            return settled.clone();
+        }
+        let settled = settled(&path, &known.writable);
+        if settled.is_none() {
+            warn_of(&path);
+        }
+        known.settled.insert(path, settled.clone());
+        settled
+    }
+
+    /// Opens a file to be read, as if the user's processes could follow no link: they choose what is
+    /// there, but may not read all that the daemon may.
+    ///
+    /// # Errors
+    /// What the system said; `ELOOP` where there is such a link.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
+        let settled = self.settle(path).ok_or(Errno::LOOP)?;
+        let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat2(
+            CWD,
+            settled,
+            flags,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS,
+        )?;
+        Ok(file.into())
+    }
+
+    /// Where the user's processes may write, under every name.
+    pub(super) fn writable(&self) -> Vec<PathBuf> {
+        self.known().writable.clone()
+    }
+
+    /// They may write there too.
+    pub(super) fn note_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
+        let writable = &mut self.known().writable;
+        for place in places {
+            if !writable.contains(&place) {
+                writable.push(place);
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().expect("no holder of this lock panics")
+    }
+}
+
+/// Says why something is closed that should be open.
+pub(super) fn warn_of(path: &Path) {
+    let path = path.display();
+    warn!(%path, "closed to commands: on the way is a link that one of them may have made");
+}
 
 /// What an absolute path means now: without symbolic links, as far as it exists. `None` when one of
 /// them is where the user's processes may write, or they lead in circles.

@@ -38,6 +38,7 @@ use rustix::{
 };
 use tracing::{info, warn};
 
+pub(crate) use self::links::Links;
 #[cfg(test)]
 pub(crate) use self::trust::Doubt;
 use self::{landlock::Policy, links::settled, probe::Tried, seccomp::Filter};
@@ -166,6 +167,9 @@ impl Floor {
             tried = probe::probe(&steps);
         }
         let (steps, mut layers) = steps.reduced(tried, landlock);
+        if let Some(files) = steps.as_ref().and_then(|steps| steps.files.as_ref()) {
+            environment.distrust(Arc::clone(files.links()));
+        }
         layers.tell_unknown(&seccomp::unknown(&config.seccomp.deny));
         info!(?layers, "hardening is on");
         Self {
@@ -224,7 +228,7 @@ impl Floor {
     fn within_reach(&self) -> Vec<PathBuf> {
         let mut places = self.of_sessions.clone();
         match self.steps.as_ref().map(|steps| &steps.files) {
-            Some(Some(files)) => places.extend(files.writable()),
+            Some(Some(files)) => places.extend(files.links().writable()),
             Some(None) => places.push("/".into()),
             None => {}
         }

@@ -536,7 +536,7 @@ async fn what_variables_name_stays_usable_and_links_of_commands_lead_nowhere() {
         fs::create_dir(at(name)).unwrap();
     }
     fs::write(at("real/.env"), "").unwrap();
-    fs::write(at("closed/file"), "closed").unwrap();
+    fs::write(at("closed/file"), "CLOSED=closed\n").unwrap();
     symlink("real", at("linked")).unwrap();
     // As a command may have left them before the sandbox started again.
     symlink(at("closed"), at("allowed/planted")).unwrap();
@@ -558,12 +558,16 @@ async fn what_variables_name_stays_usable_and_links_of_commands_lead_nowhere() {
             events.last().unwrap().exit_code() == Some(0)
         };
         assert_eq!(writes(at(envs)).await, usable, "{envs}");
+        // Nor is it read for somebody who may not.
+        let told = hardened.told("echo \"$A|$CLOSED\"").await;
+        assert_eq!(told, if usable { "x|" } else { "|" }, "{envs}");
         assert!(!writes(at("closed/file")).await, "{envs}");
         assert!(!writes(at("closed/new")).await, "{envs}");
         let made = hardened.told("f=$(mktemp) && echo x > $f && echo $f").await;
         assert!(Path::new(&made).starts_with(at("temporary")), "{made}");
     }
-    assert_eq!(fs::read_to_string(at("closed/file")).unwrap(), "closed");
+    let closed = fs::read_to_string(at("closed/file")).unwrap();
+    assert_eq!(closed, "CLOSED=closed\n");
 }
 
 #[tokio::test]
