@@ -725,6 +725,35 @@ fn hooks_in_a_file_that_was_named_and_is_within_reach_of_commands_end_the_start(
 }
 
 #[tokio::test]
+async fn a_start_script_that_commands_may_have_written_is_sourced_and_told() {
+    for (config, doubtful) in [("", false), (ON, true)] {
+        let place = place();
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("pre.sh"), "export FROM_SCRIPT=seen\n").unwrap();
+        let args = ["init", "--port", "0", "--", "sleep", "1000"];
+        let outputs = format!("stderr,{}", at("log").display());
+        let hardened = Hardened::start(config, &args, |command| {
+            command
+                .env("EXECD_BOOTSTRAP_PRE_SCRIPT", at("pre.sh"))
+                .env("EXECD_ENVS", at(".env"))
+                .env("OPENSANDBOX_LOG_OUTPUT", outputs)
+                .env_remove("EXECD_LOG_FILE");
+        });
+        eventually("it was sourced", async || {
+            let told = hardened.told("echo $FROM_SCRIPT").await;
+            (told == "seen").then_some(())
+        })
+        .await;
+        let log = fs::read_to_string(at("log")).unwrap();
+        assert_eq!(
+            log.contains("the start script has rights"),
+            doubtful,
+            "{log}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn hooks_and_files_as_somebody_else_keep_their_rights() {
     let marker = place();
     let status = marker.path().join("hook");
