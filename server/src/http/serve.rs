@@ -15,6 +15,7 @@ use tokio::{
     sync::Semaphore,
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
@@ -23,8 +24,9 @@ use tracing::{debug, warn};
 const GRACE_OVER_CLIENTS: Duration = Duration::from_secs(35);
 /// Connections held at once, streams and WebSockets included; each costs a descriptor or two.
 const CONNECTIONS: usize = 16_384;
-/// Longest silence before the first byte of a connection.
-const FIRST_BYTE: Duration = Duration::from_secs(60);
+/// Longest time until a connection has brought its first request. The library bounds the heads of
+/// HTTP/1, but waits for ever to learn which version begins.
+const FIRST_REQUEST: Duration = Duration::from_secs(60);
 /// Silence after which the kernel, or HTTP/2, asks whether the client is still there.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
 /// Pause after the process ran out of file descriptors.
@@ -103,11 +105,10 @@ async fn connection(
         .with_time(PROBE_AFTER)
         .with_interval(PROBE_AFTER);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
-    // Whoever connects and says nothing must not hold a descriptor for ever.
-    if !matches!(timeout(FIRST_BYTE, stream.readable()).await, Ok(Ok(()))) {
-        return;
-    }
+    let begun = CancellationToken::new();
+    let has_begun = begun.clone();
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
+        begun.cancel();
         request.extensions_mut().insert(ConnectInfo(peer));
         router.clone().oneshot(request.map(axum::body::Body::new))
     });
@@ -125,6 +126,8 @@ async fn connection(
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        // Whoever connects and asks for nothing must not hold a descriptor for ever.
+        () = unless(&has_begun, FIRST_REQUEST) => return debug!(%peer, "connection without request"),
         () = tasks.stopping().cancelled() => {
             connection.as_mut().graceful_shutdown();
             match timeout(timeouts.graceful, connection).await {
@@ -135,5 +138,65 @@ async fn connection(
     };
     if let Err(error) = ended {
         debug!(%peer, error, "connection ended");
+    }
+}
+
+/// Waits so long, or for ever once that has happened.
+async fn unless(happened: &CancellationToken, time: Duration) {
+    if timeout(time, happened.cancelled()).await.is_ok() {
+        std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    async fn connected() -> TcpStream {
+        let listener = bind("127.0.0.1", 0, 16).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(|| async { "here" });
+        let timeouts = Timeouts {
+            keep_alive: Duration::from_secs(30),
+            graceful: Duration::from_secs(1),
+        };
+        tokio::spawn(serve(listener, router, timeouts, Supervisor::new()));
+        TcpStream::connect(address).await.unwrap()
+    }
+
+    async fn answer(client: &mut TcpStream) -> String {
+        client.write_all(REQUEST).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"here") {
+            assert_ne!(client.read_buf(&mut answer).await.unwrap(), 0);
+        }
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// The clock goes on by itself when nothing else does, so waiting for ever is told.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asks_for_nothing_is_closed() {
+        for begin in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HT"] {
+            let mut client = connected().await;
+            client.write_all(begin.as_bytes()).await.unwrap();
+            let mut rest = Vec::new();
+            let rest = client.read_to_end(&mut rest);
+            let ended = timeout(Duration::from_secs(3600), rest).await;
+            assert!(ended.is_ok(), "{begin:?} is waited for");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_asked_may_be_idle() {
+        let mut client = connected().await;
+        assert!(answer(&mut client).await.starts_with("HTTP/1.1 200 OK"));
+        tokio::time::pause();
+        tokio::time::advance(FIRST_REQUEST + Duration::from_secs(1)).await;
+        tokio::time::resume();
+        assert!(answer(&mut client).await.starts_with("HTTP/1.1 200 OK"));
     }
 }
