@@ -164,7 +164,8 @@ mod tests {
             keep_alive: Duration::from_secs(30),
             graceful: Duration::from_secs(1),
         };
-        tokio::spawn(serve(listener, router, timeouts, Supervisor::new()));
+        let tasks = Supervisor::new();
+        tasks.spawn("server", serve(listener, router, timeouts, tasks.clone()));
         TcpStream::connect(address).await.unwrap()
     }
 
