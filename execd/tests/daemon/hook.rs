@@ -10,7 +10,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, eventually};
+use crate::support::{Daemon, eventually, written};
 
 /// An init with hooks, whose entry point leaves a file and stays.
 fn with_hooks(place: &Path, hooks: Option<&Value>) -> Daemon {
@@ -40,15 +40,6 @@ fn set(command: &mut Command, place: &Path, hooks: Option<&Value>) {
 
 fn shell(text: &str) -> Value {
     json!(["sh", "-c", text])
-}
-
-async fn written(path: &Path) -> String {
-    eventually("the file was written", async || {
-        fs::read_to_string(path)
-            .ok()
-            .filter(|text| text.ends_with('\n'))
-    })
-    .await
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{Daemon, alive, eventually};
+use crate::support::{Daemon, alive, eventually, written};
 
 fn init(place: &Path, argv: &[&str]) -> Daemon {
     let args = [["init", "--port", "0", "--"].as_slice(), argv].concat();
@@ -18,16 +18,6 @@ fn init(place: &Path, argv: &[&str]) -> Daemon {
             .env("EXECD_ENVS", place.join("new/.env"))
             .env("PLACE", place);
     })
-}
-
-/// Waits for a file and reads it.
-async fn written(path: &Path) -> String {
-    eventually("the file was written", async || {
-        std::fs::read_to_string(path)
-            .ok()
-            .filter(|text| text.ends_with('\n'))
-    })
-    .await
 }
 
 #[tokio::test]

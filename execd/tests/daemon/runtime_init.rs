@@ -12,7 +12,7 @@ use http::Method;
 use osb_protocol::execd::event::EventKind;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Daemon, LONG, eventually, texts};
+use crate::support::{Answer, Daemon, LONG, texts, written};
 
 /// The hash of `secret`.
 const HASH: &str = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
@@ -47,15 +47,6 @@ async fn order(daemon: &Daemon, more: Value) -> Answer {
         .unwrap()
         .extend(more.as_object().unwrap().clone());
     daemon.post("/internal/init", body).await
-}
-
-async fn written(path: &Path) -> String {
-    eventually("the file was written", async || {
-        fs::read_to_string(path)
-            .ok()
-            .filter(|text| text.ends_with('\n'))
-    })
-    .await
 }
 
 #[tokio::test]

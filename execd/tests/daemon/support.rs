@@ -1,7 +1,9 @@
 //! Starting daemons and talking to them.
 
 use std::{
+    fs,
     io::{BufRead, BufReader},
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
@@ -273,9 +275,19 @@ pub(crate) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Op
     }
 }
 
+/// What somebody writes to a file, up to the end of a line.
+pub(crate) async fn written(path: &Path) -> String {
+    eventually("the file was written", async || {
+        fs::read_to_string(path)
+            .ok()
+            .filter(|text| text.ends_with('\n'))
+    })
+    .await
+}
+
 /// Whether a process is there and no zombie.
 pub(crate) fn alive(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
         .next()
         .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
