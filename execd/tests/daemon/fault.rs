@@ -8,6 +8,10 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use osb_protocol::execd::event::EventKind;
 use serde_json::json;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+};
 
 use crate::{
     file::form,
@@ -54,6 +58,69 @@ async fn a_thousand_commands_at_once() {
     });
     join_all(runs).await;
     assert!(memory(&daemon).1 < 192 << 10, "{:?} KiB", memory(&daemon));
+}
+
+#[tokio::test]
+async fn files_of_ten_gigabytes_pass_in_constant_memory() {
+    const PIECE: usize = 1 << 20;
+    const BOUNDARY: &str = "boundary";
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("file");
+    let pieces: usize = if full() { 10_000 } else { 256 };
+    // No two pieces are alike.
+    let piece = |index: usize| {
+        let mut piece = vec![b'.'; PIECE];
+        piece[..8].copy_from_slice(&index.to_be_bytes());
+        piece
+    };
+    let part = |name: &str| {
+        format!(
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"; \
+             filename=\"{name}\"\r\n\r\n"
+        )
+    };
+    let begin = format!(
+        "{}{}\r\n{}",
+        part("metadata"),
+        json!({ "path": path }),
+        part("file")
+    );
+    let end = format!("\r\n--{BOUNDARY}--\r\n");
+    let len = begin.len() + pieces * PIECE + end.len();
+    let connect = || TcpStream::connect(("127.0.0.1", daemon.port()));
+    let mut connection = connect().await.unwrap();
+    let head = format!(
+        "POST /files/upload HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {len}\r\n\
+         content-type: multipart/form-data; boundary={BOUNDARY}\r\n\r\n{begin}"
+    );
+    connection.write_all(head.as_bytes()).await.unwrap();
+    for index in 0..pieces {
+        connection.write_all(&piece(index)).await.unwrap();
+    }
+    connection.write_all(end.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    connection.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+
+    let mut connection = BufReader::new(connect().await.unwrap());
+    let head = format!(
+        "GET /files/download?path={} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        path.display()
+    );
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(connection.read_line(&mut head).await.unwrap(), 0, "{head}");
+    }
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let mut got = vec![0; PIECE];
+    for index in 0..pieces {
+        connection.read_exact(&mut got).await.unwrap();
+        assert!(got == piece(index), "piece {index} differs");
+    }
+    assert_eq!(connection.read(&mut got).await.unwrap(), 0);
+    assert!(memory(&daemon).1 < 40 << 10, "{:?} KiB", memory(&daemon));
 }
 
 #[tokio::test]
