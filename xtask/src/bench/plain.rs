@@ -56,15 +56,17 @@ impl Plain {
         self.stream.write_all(&self.request)?;
         let mut piece = [0; 4096];
         while !self.reply.ends_with(END) {
-            let len = self.stream.read(&mut piece)?;
+            let read = self.stream.read(&mut piece);
+            let len = read.context("the stream does not end")?;
             ensure!(len > 0, "the stream broke off");
             self.reply.extend_from_slice(&piece[..len]);
+            // A head comes at once, and a refusal has no chunks.
+            ensure!(
+                self.reply.starts_with(b"HTTP/1.1 200 "),
+                "it was refused: {}",
+                String::from_utf8_lossy(&self.reply)
+            );
         }
-        ensure!(
-            self.reply.starts_with(b"HTTP/1.1 200 "),
-            "it was refused: {}",
-            String::from_utf8_lossy(&self.reply)
-        );
         Ok(&self.reply)
     }
 }
