@@ -153,7 +153,7 @@ pub(super) async fn while_open(
     if let Some(end) = ended(session, &*state.keys).await {
         return end;
     }
-    let ended = async {
+    let session_ends = async {
         let mut watch = interval(state.watch);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         watch.reset();
@@ -170,7 +170,7 @@ pub(super) async fn while_open(
     };
     tokio::select! {
         () = state.tasks.stopping().cancelled() => End::Other,
-        end = ended => end,
+        end = session_ends => end,
         () = work => End::Other,
     }
 }
