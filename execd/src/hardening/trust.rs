@@ -31,10 +31,10 @@ pub(crate) enum Doubt {
     Mode,
     #[error(
         "commands or isolated sessions, which have fewer rights than execd, may have written it: it \
-         belongs to the user of execd, and is in allowed_writable or not closed by [landlock] or a \
-         read-only mount"
+         belongs to the user of execd, and is in allowed_writable, in /tmp, or not closed by \
+         [landlock] or a read-only mount"
     )]
-    Commands,
+    WithinReach,
 }
 
 /// What tells who may have written a file.
@@ -61,7 +61,7 @@ impl Writers {
         } else if self.mode & GROUP_AND_OTHERS != 0 {
             Some(Doubt::Mode)
         } else if self.within_reach && self.owner == self.own {
-            Some(Doubt::Commands)
+            Some(Doubt::WithinReach)
         } else {
             None
         }
@@ -114,6 +114,11 @@ mod tests {
         isolated::config::Config,
     };
 
+    /// Away from `/tmp`, which isolated sessions may write.
+    fn outside() -> tempfile::TempDir {
+        tempfile::tempdir_in("/var/lib").unwrap()
+    }
+
     /// No floor, but a directory that isolated sessions may write.
     fn shared(place: PathBuf) -> Floor {
         let mut config = Config::default();
@@ -151,7 +156,7 @@ mod tests {
                     within_reach,
                     ..own
                 },
-                Some(Doubt::Commands),
+                Some(Doubt::WithinReach),
             ),
             // Commands of another user than root write nothing of root's.
             (
@@ -177,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_isolated_sessions_may_have_written_is_not_believed_without_a_floor_either() {
-        let place = tempfile::tempdir().unwrap();
+        let place = outside();
         let at = |name: &str| place.path().join(name);
         for name in ["shared", "own"] {
             fs::create_dir(at(name)).unwrap();
@@ -187,14 +192,24 @@ mod tests {
         for name in ["shared", "link"] {
             let floor = shared(at(name));
             let refused = floor.open_trusted(&at("shared/file")).unwrap_err();
-            assert_eq!(refused.to_string(), Doubt::Commands.to_string(), "{name}");
+            assert_eq!(refused.to_string(), Doubt::WithinReach.to_string(), "{name}");
             floor.open_trusted(&at("own/file")).unwrap();
         }
     }
 
     #[test]
+    fn a_balanced_session_may_have_written_what_is_in_tmp() {
+        let place = tempfile::tempdir_in("/tmp").unwrap();
+        let path = place.path().canonicalize().unwrap().join("file");
+        fs::write(&path, "").unwrap();
+        let floor = shared("/nonexistent".into());
+        let refused = floor.open_trusted(&path).unwrap_err();
+        assert_eq!(refused.to_string(), Doubt::WithinReach.to_string());
+    }
+
+    #[test]
     fn no_link_is_followed_that_somebody_else_may_have_made() {
-        let place = tempfile::tempdir().unwrap();
+        let place = outside();
         let place = place.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
         for name in ["shared", "own"] {

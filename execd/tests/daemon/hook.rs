@@ -44,7 +44,8 @@ fn shell(text: &str) -> Value {
 
 #[tokio::test]
 async fn the_first_hook_ends_before_the_entry_point_starts() {
-    let place = tempfile::tempdir().unwrap();
+    // Away from /tmp, which isolated sessions may write: what is kept there is not believed.
+    let place = tempfile::tempdir_in("/var/lib").unwrap();
     fs::write(place.path().join(".env"), "FROM_FILE=seen\n").unwrap();
     let text = "while ! test -e $PLACE/go; do sleep 0.05; done; \
                 echo \"$FROM_FILE|$OPENSANDBOX_LIFECYCLE\" > $PLACE/first";
