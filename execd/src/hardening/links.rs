@@ -102,6 +102,16 @@ pub(super) fn warn_of(path: &Path) {
 /// What an absolute path means now: without symbolic links, as far as it exists. `None` when one of
 /// them is where the user's processes may write, or they lead in circles.
 pub(super) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
+    let is_closed = |link: &Path| {
+        let directory = link.parent().unwrap_or(link);
+        !writable.iter().any(|place| directory.starts_with(place))
+    };
+    followed(path, is_closed)
+}
+
+/// What an absolute path means now. `None` when one of its links is not to be followed, or they lead
+/// in circles.
+pub(super) fn followed(path: &Path, mut may_follow: impl FnMut(&Path) -> bool) -> Option<PathBuf> {
     let mut real = PathBuf::from("/");
     let mut rest = names(path);
     let mut links = 0;
@@ -110,13 +120,14 @@ pub(super) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
             real.pop();
             continue;
         }
+        let next = real.join(&name);
         // Neither a link nor anything else: then the path has none from here on.
-        let Ok(target) = fs::read_link(real.join(&name)) else {
-            real.push(name);
+        let Ok(target) = fs::read_link(&next) else {
+            real = next;
             continue;
         };
         links += 1;
-        if links > LINKS || writable.iter().any(|place| real.starts_with(place)) {
+        if links > LINKS || !may_follow(&next) {
             return None;
         }
         if target.is_absolute() {

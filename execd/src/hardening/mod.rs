@@ -26,7 +26,7 @@ mod trust;
 use std::{
     io,
     os::{fd::AsFd, unix::process::CommandExt},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     sync::Arc,
 };
@@ -41,7 +41,7 @@ use tracing::{info, warn};
 pub(crate) use self::links::Links;
 #[cfg(test)]
 pub(crate) use self::trust::Doubt;
-use self::{landlock::Policy, links::settled, probe::Tried, seccomp::Filter};
+use self::{landlock::Policy, probe::Tried, seccomp::Filter};
 use crate::{env::Environment, identity::Credentials, isolated::config::Config, process::Identity};
 
 /// What is in force for the user's processes.
@@ -235,18 +235,6 @@ impl Floor {
             None => {}
         }
         places
-    }
-
-    /// Whether a path, which has no symbolic links, is there.
-    fn leaves_writable(&self, path: &Path) -> bool {
-        let places = self.within_reach();
-        places.iter().any(|place| path.starts_with(place))
-    }
-
-    /// What a path leads to. `None` when a link on the way is there.
-    fn settled(&self, path: &Path) -> io::Result<Option<PathBuf>> {
-        let path = std::path::absolute(path)?;
-        Ok(settled(&path, &self.within_reach()))
     }
 
     /// The state of each layer.

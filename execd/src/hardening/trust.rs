@@ -2,27 +2,34 @@
 //! who has fewer.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, Metadata, OpenOptions},
     io,
     os::{
         fd::AsRawFd,
         unix::fs::{MetadataExt, OpenOptionsExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::{
-    fs::{OFlags, StatVfsMountFlags, fstatvfs},
+    fs::{OFlags, StatVfs, StatVfsMountFlags, fstatvfs, statvfs},
     process::geteuid,
 };
 
-use super::Floor;
+use super::{Floor, links::followed};
+
+const ROOT: u32 = 0;
 
 /// Why a file is not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Doubt {
-    #[error("on the way is a link that commands or isolated sessions may have made")]
+    #[error("on the way is a link that commands, isolated sessions or another user may have made")]
     Link,
+    #[error(
+        "commands, isolated sessions or another user may have moved it there: a directory on the way \
+         belongs neither to the user of execd nor to root, or others may write it, or commands may"
+    )]
+    Way,
     #[error("it is no file")]
     Kind,
     #[error("it belongs neither to the user of execd nor to root")]
@@ -37,7 +44,7 @@ pub(crate) enum Doubt {
     WithinReach,
 }
 
-/// What tells who may have written a file.
+/// What tells who may have written a file, or changed what is in a directory, or made a link.
 #[derive(Clone, Copy, Debug)]
 struct Writers {
     owner: u32,
@@ -52,7 +59,6 @@ struct Writers {
 
 impl Writers {
     fn doubt(self) -> Option<Doubt> {
-        const ROOT: u32 = 0;
         const GROUP_AND_OTHERS: u32 = 0o022;
         if self.read_only {
             None
@@ -68,6 +74,72 @@ impl Writers {
     }
 }
 
+/// Who is asked about.
+#[derive(Debug)]
+struct Reach {
+    /// The daemon's user.
+    own: u32,
+    /// Where processes that have fewer rights may write what belongs to that user.
+    places: Vec<PathBuf>,
+}
+
+impl Reach {
+    fn writers(&self, path: &Path, meta: &Metadata, mode: u32, mount: &StatVfs) -> Writers {
+        Writers {
+            owner: meta.uid(),
+            own: self.own,
+            mode,
+            read_only: mount.f_flag.contains(StatVfsMountFlags::RDONLY),
+            within_reach: self.places.iter().any(|place| path.starts_with(place)),
+        }
+    }
+
+    /// What is in doubt about something, and else about the directories that it is in: whoever may
+    /// change one of them may have put something else there. The path has no symbolic links on the way.
+    fn doubt(&self, path: &Path, writers: Writers) -> io::Result<Option<Doubt>> {
+        if let Some(doubt) = writers.doubt() {
+            return Ok(Some(doubt));
+        }
+        for directory in path.ancestors().skip(1) {
+            let meta = fs::symlink_metadata(directory)?;
+            let mount = statvfs(directory)?;
+            let way = self.writers(directory, &meta, of_entries(meta.mode()), &mount);
+            let way = Writers {
+                // Nothing can be moved to where it cannot be written.
+                within_reach: way.within_reach && !writers.read_only,
+                ..way
+            };
+            if way.doubt().is_some() {
+                return Ok(Some(Doubt::Way));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a path leads to. `None` when a link on the way is in doubt.
+    fn settled(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+        let path = std::path::absolute(path)?;
+        let is_trusted = |link: &Path| {
+            let judged = || {
+                let meta = fs::symlink_metadata(link)?;
+                // A mount's, so that of the directory.
+                let mount = statvfs(link.parent().unwrap_or(link))?;
+                // The mode of a link means nothing.
+                self.doubt(link, self.writers(link, &meta, 0, &mount))
+            };
+            judged().is_ok_and(|doubt| doubt.is_none())
+        };
+        Ok(followed(&path, is_trusted))
+    }
+}
+
+/// What the mode of a directory says about what is in there: in a sticky one only its owner removes
+/// or moves what belongs to others.
+fn of_entries(mode: u32) -> u32 {
+    const STICKY: u32 = 0o1000;
+    if mode & STICKY == 0 { mode } else { 0 }
+}
+
 impl Floor {
     /// Opens a file of whoever made the sandbox.
     ///
@@ -75,7 +147,11 @@ impl Floor {
     /// When it cannot be opened, or there is a [`Doubt`].
     pub(crate) fn open_trusted(&self, path: &Path) -> io::Result<File> {
         let doubtful = |doubt: Doubt| Err(io::Error::other(doubt));
-        let Some(settled) = self.settled(path)? else {
+        let reach = Reach {
+            own: geteuid().as_raw(),
+            places: self.within_reach(),
+        };
+        let Some(settled) = reach.settled(path)? else {
             return doubtful(Doubt::Link);
         };
         // A pipe in its place has nobody at the other end.
@@ -93,20 +169,22 @@ impl Floor {
         if real != settled {
             return doubtful(Doubt::Link);
         }
-        let writers = Writers {
-            owner: meta.uid(),
-            own: geteuid().as_raw(),
-            mode: meta.mode(),
-            read_only: fstatvfs(&file)?.f_flag.contains(StatVfsMountFlags::RDONLY),
-            within_reach: self.leaves_writable(&real),
-        };
-        writers.doubt().map_or(Ok(file), doubtful)
+        let writers = reach.writers(&real, &meta, meta.mode(), &fstatvfs(&file)?);
+        reach.doubt(&real, writers)?.map_or(Ok(file), doubtful)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::symlink, path::PathBuf, sync::Arc};
+    use std::{
+        os::unix::fs::{PermissionsExt, lchown, symlink},
+        sync::Arc,
+    };
+
+    use rustix::{
+        mount::{MountFlags, MountPropagationFlags, mount_bind, mount_change, mount_remount},
+        thread::{UnshareFlags, unshare_unsafe},
+    };
 
     use super::*;
     use crate::{
@@ -192,7 +270,11 @@ mod tests {
         for name in ["shared", "link"] {
             let floor = shared(at(name));
             let refused = floor.open_trusted(&at("shared/file")).unwrap_err();
-            assert_eq!(refused.to_string(), Doubt::WithinReach.to_string(), "{name}");
+            assert_eq!(
+                refused.to_string(),
+                Doubt::WithinReach.to_string(),
+                "{name}"
+            );
             floor.open_trusted(&at("own/file")).unwrap();
         }
     }
@@ -233,5 +315,119 @@ mod tests {
             let refused = floor.open_trusted(&at(path)).unwrap_err();
             assert_eq!(refused.to_string(), Doubt::Link.to_string(), "{path}");
         }
+    }
+
+    #[test]
+    fn nobody_else_may_have_moved_the_file_or_a_link_to_its_place() {
+        const OTHER: Option<u32> = Some(12345);
+        let place = outside();
+        let place = place.path().canonicalize().unwrap();
+        let at = |name: &str| place.join(name);
+        for name in ["way", "way/in", "links"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("way/in/file"), "").unwrap();
+        symlink("../way/in/file", at("links/link")).unwrap();
+        let floor = Floor::default();
+        let told = |path: &str| {
+            let opened = floor.open_trusted(&at(path));
+            opened.err().map(|error| error.to_string())
+        };
+        let set = |name: &str, mode, owner| {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+            lchown(at(name), owner, None).unwrap();
+        };
+        let (way, link) = (Doubt::Way.to_string(), Doubt::Link.to_string());
+        for (mode, owner, doubted) in [
+            (0o755, Some(ROOT), false),
+            (0o1777, Some(ROOT), false),
+            (0o777, Some(ROOT), true),
+            (0o775, Some(ROOT), true),
+            (0o755, OTHER, true),
+            (0o1777, OTHER, true),
+        ] {
+            for name in ["way", "way/in"] {
+                set(name, mode, owner);
+                let told = told("way/in/file");
+                assert_eq!(
+                    told,
+                    doubted.then(|| way.clone()),
+                    "{name} {mode:o} {owner:?}"
+                );
+                set(name, 0o755, Some(ROOT));
+            }
+            set("links", mode, owner);
+            assert_eq!(
+                told("links/link"),
+                doubted.then(|| link.clone()),
+                "{mode:o}"
+            );
+            set("links", 0o755, Some(ROOT));
+        }
+        lchown(at("links/link"), OTHER, None).unwrap();
+        assert_eq!(told("links/link"), Some(link));
+    }
+
+    #[test]
+    fn a_link_of_roots_is_followed_where_the_daemon_is_somebody_else() {
+        let place = outside();
+        let place = place.path().canonicalize().unwrap();
+        let at = |name: &str| place.join(name);
+        for name in ["own", "roots"] {
+            fs::create_dir(at(name)).unwrap();
+            symlink("file", at(name).join("link")).unwrap();
+        }
+        lchown(at("own"), Some(1000), None).unwrap();
+        let settled = |own, path: &str| {
+            let places = vec!["/".into()];
+            Reach { own, places }.settled(&at(path)).unwrap()
+        };
+        assert_eq!(settled(1000, "roots/link"), Some(at("roots/file")));
+        assert_eq!(
+            settled(1000, "own/link"),
+            None,
+            "it may be another of root's"
+        );
+        assert_eq!(settled(ROOT, "roots/link"), None);
+        lchown(at("roots/link"), Some(1000), None).unwrap();
+        assert_eq!(settled(1000, "roots/link"), None);
+    }
+
+    #[test]
+    fn a_link_on_a_read_only_mount_is_followed() {
+        let place = outside();
+        let place = place.path().canonicalize().unwrap();
+        fs::write(place.join("file"), "").unwrap();
+        symlink("file", place.join("link")).unwrap();
+        // What a thread mounts in a namespace of its own is nobody else's.
+        let judged = std::thread::spawn(move || {
+            let settled = || {
+                let places = vec!["/".into()];
+                let reach = Reach { own: ROOT, places };
+                reach.settled(&place.join("link")).unwrap()
+            };
+            assert_eq!(settled(), None);
+            mounted_read_only(&place)?;
+            assert_eq!(settled(), Some(place.join("file")));
+            Ok::<_, io::Error>(())
+        });
+        if let Err(error) = judged.join().unwrap() {
+            eprintln!("SKIPPED: nothing can be mounted here: {error}");
+        }
+    }
+
+    /// Makes a directory read-only for this thread.
+    fn mounted_read_only(place: &Path) -> io::Result<()> {
+        #[expect(unsafe_code, reason = "the rest of the process keeps what it has")]
+        // SAFETY: no descriptors are unshared, which could be in use elsewhere.
+        unsafe {
+            unshare_unsafe(UnshareFlags::NEWNS)?;
+        }
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        mount_change("/", private)?;
+        mount_bind(place, place)?;
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        mount_remount(place, flags, c"")?;
+        Ok(())
     }
 }
