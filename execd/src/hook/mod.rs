@@ -35,6 +35,10 @@ pub(crate) const ENV_HOOKS: &str = "OPENSANDBOX_LIFECYCLE";
 /// Says where they are kept.
 pub(crate) const ENV_KEPT_AT: &str = "EXECD_LIFECYCLE_CONFIG";
 
+/// What helps where kept hooks are not believed.
+const REMEDY: &str = "name another place in EXECD_LIFECYCLE_CONFIG, or leave this place out of \
+                      allowed_writable in the isolation file";
+
 /// Why the hooks cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
@@ -105,11 +109,19 @@ impl Hooks {
         let lifecycle = match (given, kept_at) {
             (Some(text), kept_at) => {
                 let lifecycle = Lifecycle::read(&text).map_err(HookError::Environment)?;
-                if let Some(path) = kept_at
-                    && let Err(error) = store::keep(&path, &lifecycle)
-                {
-                    // They work until the next start.
-                    warn!(path = %path.display(), %error, "lifecycle hooks cannot be kept");
+                // They work until the next start in any case.
+                if let Some(path) = kept_at {
+                    match store::keep(&path, &lifecycle, floor) {
+                        Ok(None) => {}
+                        Ok(Some(doubt)) => warn!(
+                            path = %path.display(), %doubt, remedy = REMEDY,
+                            "lifecycle hooks are kept where the next start will not believe them"
+                        ),
+                        Err(error) => {
+                            let path = path.display();
+                            warn!(%path, %error, "lifecycle hooks cannot be kept");
+                        }
+                    }
                 }
                 lifecycle
             }

@@ -1,9 +1,9 @@
 //! Where hooks are kept from one start to the next.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -30,11 +30,19 @@ pub(super) fn is_named(own: &Variables) -> bool {
     own.get(ENV_KEPT_AT).is_some_and(|value| !value.is_empty())
 }
 
-/// Keeps hooks, readable by the daemon's user alone: their commands may hold secrets.
-pub(super) fn keep(path: &Path, hooks: &Lifecycle) -> io::Result<()> {
+/// Keeps hooks, readable by the daemon's user alone: their commands may hold secrets. Tells why the
+/// next start will not believe them, if so.
+///
+/// # Errors
+/// When they cannot be written.
+pub(super) fn keep(path: &Path, hooks: &Lifecycle, floor: &Floor) -> io::Result<Option<io::Error>> {
     let text = toml::to_string(hooks).map_err(io::Error::other)?;
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+        // Whatever the mask is, nobody else puts other hooks there.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(parent)?;
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", uuid::Uuid::new_v4().simple()));
@@ -50,7 +58,7 @@ pub(super) fn keep(path: &Path, hooks: &Lifecycle) -> io::Result<()> {
         // It may not even have been made.
         let _gone = fs::remove_file(&temporary);
     }
-    written
+    written.map(|()| kept(path, floor).err())
 }
 
 /// What was kept, if anything was.
@@ -71,10 +79,10 @@ pub(super) fn kept(path: &Path, floor: &Floor) -> io::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
     use super::*;
-    use crate::hardening::Doubt;
+    use crate::{env::Environment, hardening::Doubt, isolated::config::Config};
 
     #[test]
     fn what_is_kept_is_private_and_replaced_whole() {
@@ -86,7 +94,8 @@ mod tests {
         assert_eq!(kept(&path, &floor).unwrap(), None);
         let hooks = Lifecycle::read(r#"{"preStart":{"command":["a"]}}"#).unwrap();
         for _ in 0..2 {
-            keep(&path, &hooks).unwrap();
+            let doubt = keep(&path, &hooks, &floor).unwrap();
+            assert!(doubt.is_none(), "{doubt:?}");
             let text = kept(&path, &floor).unwrap().unwrap();
             assert_eq!(Lifecycle::read(&text).unwrap(), hooks);
             let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -97,5 +106,23 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
         let refused = kept(&path, &floor).unwrap_err().to_string();
         assert_eq!(refused, Doubt::Mode.to_string());
+    }
+
+    #[test]
+    fn what_the_next_start_will_not_believe_is_told_when_it_is_kept() {
+        let place = tempfile::tempdir_in("/var/lib").unwrap();
+        let path = place.path().join("own/hooks.toml");
+        let hooks = Lifecycle::default();
+        for (writable, told) in [
+            (vec![], None),
+            (vec![place.path()], Some(Doubt::WithinReach.to_string())),
+        ] {
+            let environment = Environment::new(Variables::default());
+            let mut config = Config::default();
+            config.allowed_writable = writable.iter().map(PathBuf::from).collect();
+            let floor = Floor::new(&config, &Arc::new(environment));
+            let doubt = keep(&path, &hooks, &floor).unwrap();
+            assert_eq!(doubt.map(|doubt| doubt.to_string()), told, "{writable:?}");
+        }
     }
 }
