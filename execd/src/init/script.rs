@@ -1,8 +1,15 @@
 //! The start script that is sourced before the entry point, so that its exports reach everything
 //! (contract: execd §15, step 3).
 
-use std::{ffi::OsString, os::unix::process::CommandExt, path::Path, process::Stdio};
+use std::{
+    ffi::OsString,
+    fs::File,
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
+    path::Path,
+    process::Stdio,
+};
 
+use rustix::fs::OFlags;
 use tracing::warn;
 
 use super::{Signals, Stood, stand_in_front};
@@ -47,6 +54,18 @@ pub(super) async fn source(app: &App, signals: &mut Signals) -> Option<Exit> {
 /// What is wrong with a script that calls `exit`.
 const NOT_TOLD: &str = "it ended the shell before its exports could be told";
 
+/// Whether the script can be read, for a reason that the shell would tell less clearly.
+fn check(script: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| error.to_string();
+    // A pipe in its place has nobody at the other end.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = File::options().read(true).custom_flags(flags).open(script);
+    match opened.and_then(|file| file.metadata()).map_err(told)? {
+        meta if meta.is_file() => Ok(()),
+        _ => Err("it is no file".to_owned()),
+    }
+}
+
 async fn run(
     app: &App,
     own: &Variables,
@@ -56,11 +75,7 @@ async fn run(
     let told = |error: std::io::Error| error.to_string();
     // A bare name means the current directory, not the search path.
     let script = std::path::absolute(script).map_err(told)?;
-    // A pipe in its place has nobody at the other end.
-    if !std::fs::metadata(&script).map_err(told)?.is_file() {
-        return Err("it is no file".to_owned());
-    }
-    std::fs::File::open(&script).map_err(told)?;
+    check(&script)?;
     let floor = app.processes.floor();
     if floor.is_in_force()
         && let Err(doubt) = floor.open_trusted(&script)
@@ -83,4 +98,22 @@ async fn run(
         never = report.read() => match never {},
     };
     Ok((stood, report.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), 0o600.into()).unwrap();
+        std::fs::write(at("file"), "").unwrap();
+        check(&at("file")).unwrap();
+        for path in [at("pipe"), place.path().to_owned()] {
+            assert_eq!(check(&path), Err("it is no file".to_owned()));
+        }
+        assert!(check(&at("none")).unwrap_err().contains("No such file"));
+    }
 }
