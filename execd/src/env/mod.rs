@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, OnceLock, RwLock},
 };
 
-use rustix::fs::OFlags;
+use rustix::{fs::OFlags, io::Errno};
 use tracing::warn;
 
 pub use expand::{expand, substitute};
@@ -113,8 +113,8 @@ pub struct Environment {
     own: RwLock<Arc<Variables>>,
     /// What paths are confined to, inside an isolated session.
     view: Option<View>,
-    /// Those on the way to the environment file, when the user's processes may not read all that the
-    /// daemon may.
+    /// Those on the way to the environment file, with Landlock: then the user's processes may not read
+    /// all that the daemon may.
     links: OnceLock<Arc<Links>>,
 }
 
@@ -148,6 +148,29 @@ impl Environment {
     pub(crate) fn distrust(&self, links: Arc<Links>) {
         let set = self.links.set(links);
         debug_assert!(set.is_ok(), "there is one floor");
+    }
+
+    /// Makes sure that there is a file where the environment file is wanted, with its directories.
+    ///
+    /// # Errors
+    /// What the system said; `ELOOP` where there is a link that is not to be followed.
+    pub(crate) fn make_file(&self, path: &Path) -> io::Result<()> {
+        if let Some(links) = self.links.get() {
+            return links.make(path);
+        }
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        let made = File::options()
+            .append(true)
+            .create(true)
+            // Nothing is made where a link in its place leads; links before it are followed.
+            // A pipe in its place has nobody at the other end.
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+            .open(path);
+        let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+        match made {
+            Err(error) if !(is_link(&error) && path.exists()) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Replaces the daemon's own variables.

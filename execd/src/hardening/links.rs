@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, ResolveFlags, openat2},
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat2},
     io::Errno,
 };
 use tracing::warn;
@@ -73,6 +73,42 @@ impl Links {
         Ok(file.into())
     }
 
+    /// Makes sure that a file is there, with its directories, following no link that the user's
+    /// processes may have made. What the path leads to is not remembered: it may change until it is
+    /// first used.
+    ///
+    /// # Errors
+    /// What the system said; `ELOOP` where there is such a link.
+    pub(crate) fn make(&self, path: &Path) -> io::Result<()> {
+        let path = std::path::absolute(path)?;
+        let settled = settled(&path, &self.known().writable).ok_or(Errno::LOOP)?;
+        let mut rest = names(&settled);
+        if rest.is_empty() {
+            return Err(Errno::ISDIR.into());
+        }
+        let file = rest.remove(0);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut directory = open("/", flags, Mode::empty())?;
+        while let Some(name) = rest.pop() {
+            let no_links = ResolveFlags::NO_SYMLINKS;
+            let step = || openat2(&directory, &name, flags, Mode::empty(), no_links);
+            let next = match step() {
+                Err(Errno::NOENT) => match mkdirat(&directory, &name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => step(),
+                    Err(errno) => Err(errno),
+                },
+                done => done,
+            };
+            directory = next?;
+        }
+        // A pipe in its place has nobody at the other end.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK;
+        let flags = flags | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        openat2(&directory, &file, flags, mode, ResolveFlags::NO_SYMLINKS)?;
+        Ok(())
+    }
+
     /// Where the user's processes may write, under every name.
     pub(super) fn writable(&self) -> Vec<PathBuf> {
         self.known().writable.clone()
@@ -80,10 +116,10 @@ impl Links {
 
     /// They may write there too.
     pub(super) fn note_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
-        let writable = &mut self.known().writable;
+        let mut known = self.known();
         for place in places {
-            if !writable.contains(&place) {
-                writable.push(place);
+            if !known.writable.contains(&place) {
+                known.writable.push(place);
             }
         }
     }
@@ -193,5 +229,30 @@ mod tests {
             assert_eq!(settled(&path, &writable), want, "{}", path.display());
         }
         assert_eq!(settled(&at("open/planted"), &[]), Some("/".into()));
+    }
+
+    #[test]
+    fn nothing_is_made_where_a_planted_link_leads() {
+        let place = tempfile::tempdir().unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let at = |name: &str| real.join(name);
+        for name in ["shared", "own", "closed"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        symlink("own", at("link")).unwrap();
+        symlink("../closed", at("shared/way")).unwrap();
+        symlink("../closed/file", at("shared/file")).unwrap();
+        let links = Links::new(vec![at("shared")]);
+        for path in ["shared/way/new/file", "shared/way/file", "shared/file"] {
+            let error = links.make(&at(path)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        }
+        assert_eq!(fs::read_dir(at("closed")).unwrap().count(), 0);
+        for path in ["link/new/er/file", "own/file", "own/file"] {
+            links.make(&at(path)).unwrap();
+        }
+        assert!(at("own/new/er/file").is_file() && at("own/file").is_file());
+        assert!(links.make(Path::new("/")).is_err());
+        assert!(links.known().settled.is_empty());
     }
 }

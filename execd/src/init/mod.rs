@@ -8,13 +8,9 @@ mod entrypoint;
 mod script;
 mod signals;
 
-use std::{ffi::OsString, io, os::unix::fs::OpenOptionsExt, time::Instant};
+use std::{ffi::OsString, time::Instant};
 
-use rustix::{
-    fs::OFlags,
-    io::Errno,
-    process::{Signal, getpid, set_child_subreaper},
-};
+use rustix::process::{Signal, getpid, set_child_subreaper};
 use tokio::time::sleep_until;
 use tracing::{info, warn};
 
@@ -24,7 +20,7 @@ pub use signals::Signals;
 
 use crate::{
     app::App,
-    env::{self, Variables},
+    env::{self, Environment, Variables},
     error,
     hook::{HookError, Hooks, PreStart},
     limits,
@@ -75,8 +71,7 @@ pub async fn run(
     {
         warn!(%error, "orphans will not be reaped");
     }
-    app.environment
-        .replace(with_env_file(&app.environment.own()));
+    app.environment.replace(with_env_file(&app.environment));
     let Some(orders) = orders else {
         // Nobody has to be waited for, so all routes answer already.
         let started = start(app, Some(argv), &hooks, signals, || ()).await?;
@@ -194,45 +189,30 @@ pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> 
 }
 
 /// Names the environment file for everything that is started, and makes sure that it exists.
-fn with_env_file(own: &Variables) -> Variables {
-    let mut variables = own.clone();
+fn with_env_file(environment: &Environment) -> Variables {
+    let mut variables = (*environment.own()).clone();
     if variables
         .get(env::ENV_FILE)
         .is_none_or(std::ffi::OsStr::is_empty)
     {
         variables.set(env::ENV_FILE, DEFAULT_ENV_FILE);
     }
-    if let Some(path) = env::file_path(&variables) {
-        let touched = path
-            .parent()
-            .map_or(Ok(()), std::fs::create_dir_all)
-            .and_then(|()| {
-                std::fs::OpenOptions::new()
-                    .append(true)
-                    .create(true)
-                    // Nothing is made where a link in its place leads; links before it are followed.
-                    // A pipe in its place has nobody at the other end.
-                    .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-                    .open(&path)
-            });
-        let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
-        if let Err(error) = touched
-            && !(is_link(&error) && path.exists())
-        {
-            warn!(path = %path.display(), %error, "environment file cannot be made");
-        }
+    if let Some(path) = env::file_path(&variables)
+        && let Err(error) = environment.make_file(&path)
+    {
+        warn!(path = %path.display(), %error, "environment file cannot be made");
     }
     variables
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::{cell::Cell, fs, os::unix::fs::symlink, sync::Arc};
 
     use osb_service::Supervisor;
 
     use super::*;
-    use crate::env::Environment;
+    use crate::hardening::Links;
 
     #[tokio::test]
     async fn routes_open_before_the_entry_point_starts() {
@@ -246,5 +226,24 @@ mod tests {
         let started = start(&app, argv, &hooks, &mut signals, || opened.set(true)).await;
         assert!(started.is_err());
         assert!(opened.get());
+    }
+
+    #[test]
+    fn the_environment_file_is_not_made_where_a_planted_link_leads() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let at = |name: &str| place.join(name);
+        for name in ["shared", "closed"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        symlink("../closed", at("shared/way")).unwrap();
+        for (file, made) in [("shared/way/new/.env", false), ("own/new/.env", true)] {
+            let variables = Variables::from_iter([(env::ENV_FILE, at(file))]);
+            let environment = Environment::new(variables.clone());
+            environment.distrust(Arc::new(Links::new(vec![at("shared")])));
+            assert_eq!(with_env_file(&environment), variables);
+            assert_eq!(at(file).exists(), made, "{file}");
+        }
+        assert!(!at("closed/new").exists());
     }
 }
