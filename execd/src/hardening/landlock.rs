@@ -199,18 +199,28 @@ impl Policy {
     /// When the kernel has no room. What does not exist needs no rule, and what is in a bad state
     /// gets none, which only closes it.
     pub(super) fn rules(&self) -> io::Result<OwnedFd> {
+        let ruleset = self.rules_of_places()?;
+        // Where `set_env` of the official clients writes, from a command.
+        let file = env::file_path(&self.environment.own());
+        if let Some(path) = file.and_then(|path| self.links.settle(&path)) {
+            self.allow_place(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
+        }
+        Ok(ruleset)
+    }
+
+    /// The rules without that for the environment file, which may not be there yet: what leads to it is
+    /// settled for good when it is first looked at.
+    ///
+    /// # Errors
+    /// As for [`Policy::rules`].
+    pub(super) fn rules_of_places(&self) -> io::Result<OwnedFd> {
         let ruleset = create(self.handled)?;
         allow(&ruleset, self.program.as_fd(), EXECUTE | READ_FILE)?;
         for (path, access) in &self.places {
             self.allow_place(&ruleset, path, *access)?;
         }
-        let own = self.environment.own();
-        if let Some(path) = self.temporary(&own) {
+        if let Some(path) = self.temporary(&self.environment.own()) {
             self.allow_place(&ruleset, &path, self.handled)?;
-        }
-        // Where `set_env` of the official clients writes, from a command.
-        if let Some(path) = env::file_path(&own).and_then(|path| self.links.settle(&path)) {
-            self.allow_place(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
         }
         Ok(ruleset)
     }
@@ -338,7 +348,10 @@ fn rule(ruleset: &OwnedFd, to: BorrowedFd<'_>, access: u64) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use rustix::thread::CapabilitySet;
+
     use super::*;
+    use crate::hardening::{Steps, probe::probe};
 
     #[test]
     fn a_place_in_a_bad_state_closes_itself_only() {
@@ -414,6 +427,29 @@ mod tests {
             let found = places.any(|place| at(path).starts_with(place));
             assert_eq!(found, writable, "{path}");
         }
+    }
+
+    #[test]
+    fn trying_the_rules_does_not_settle_the_environment_file() {
+        let place = tempfile::tempdir_in("/var/lib").unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let at = |name: &str| real.join(name);
+        let environment = Environment::new(Variables::from_iter([("EXECD_ENVS", at(".env"))]));
+        let version = version().unwrap_or(COMPLETE);
+        let policy = Policy::new(version, &[], [], Arc::new(environment)).unwrap();
+        let mut steps = Steps {
+            keep: CapabilitySet::empty(),
+            cut_bounding: false,
+            no_new_privs: true,
+            drop: true,
+            files: Some(policy),
+            calls: None,
+        };
+        probe(&steps).unwrap();
+        // As a start script may make it.
+        symlink("file", at(".env")).unwrap();
+        let policy = steps.files.take().unwrap();
+        assert_eq!(policy.links.settle(&at(".env")), Some(at("file")));
     }
 
     #[test]

@@ -114,12 +114,13 @@ impl Links {
         self.known().writable.clone()
     }
 
-    /// They may write there too.
+    /// They may write there too. What was settled before nobody knew that is settled anew.
     pub(super) fn note_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
         let mut known = self.known();
         for place in places {
             if !known.writable.contains(&place) {
                 known.writable.push(place);
+                known.settled.clear();
             }
         }
     }
@@ -229,6 +230,19 @@ mod tests {
             assert_eq!(settled(&path, &writable), want, "{}", path.display());
         }
         assert_eq!(settled(&at("open/planted"), &[]), Some("/".into()));
+    }
+
+    #[test]
+    fn what_was_settled_is_settled_anew_when_more_can_be_written() {
+        let place = tempfile::tempdir().unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let at = |name: &str| real.join(name);
+        fs::create_dir(at("late")).unwrap();
+        symlink("../elsewhere", at("late/link")).unwrap();
+        let links = Links::default();
+        assert_eq!(links.settle(&at("late/link")), Some(at("elsewhere")));
+        links.note_writable([at("late")]);
+        assert_eq!(links.settle(&at("late/link")), None);
     }
 
     #[test]
