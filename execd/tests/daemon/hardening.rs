@@ -744,7 +744,12 @@ async fn a_start_script_that_commands_may_have_written_is_sourced_and_told() {
             (told == "seen").then_some(())
         })
         .await;
-        let log = fs::read_to_string(at("log")).unwrap();
+        // The log has a thread of its own, and keeps the order.
+        let log = eventually("a later line is in the log", async || {
+            let log = fs::read_to_string(at("log")).ok()?;
+            log.contains("entry point started").then_some(log)
+        })
+        .await;
         assert_eq!(
             log.contains("the start script has rights"),
             doubtful,
