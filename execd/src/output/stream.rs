@@ -71,3 +71,36 @@ impl Events {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::output::{Outputs, Replay, Writer};
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_broken_by_pings_but_no_event_is() {
+        let outputs = Outputs::new(None);
+        let (writer, reader) = Writer::new("id", Replay::Never, &outputs);
+        let mut events = Events::new(reader);
+        let opening = events.next().await.unwrap();
+        assert!(opening.ends_with(b"\n\n"));
+        let began = Instant::now();
+        for count in 1..=3 {
+            let ping = String::from_utf8(events.next().await.unwrap().to_vec()).unwrap();
+            assert!(
+                ping.starts_with("{\"type\":\"ping\",\"text\":\"pong\",\"timestamp\":"),
+                "{ping}"
+            );
+            assert!(ping.ends_with("}\n\n") && !ping.contains("seq"), "{ping}");
+            assert!(began.elapsed() >= limits::PING * count);
+        }
+        writer.journal().extend(Bytes::from("half"), 3);
+        assert_eq!(events.next().await.unwrap(), "half");
+        let more = timeout(Duration::from_secs(60), events.next()).await;
+        assert!(more.is_err(), "{more:?}");
+    }
+}

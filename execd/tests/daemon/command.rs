@@ -4,7 +4,7 @@ use osb_protocol::execd::event::EventKind;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{Daemon, alive, daemon, events, eventually, texts};
+use crate::support::{Daemon, alive, daemon, events, eventually, texts, written};
 
 #[tokio::test]
 async fn a_stream_begins_with_init_and_ends_with_its_last_event() {
@@ -154,6 +154,55 @@ async fn an_interrupted_command_ends_with_an_error() {
     assert!(again.text().contains("is not running"));
     assert_eq!(daemon.delete("/command?id=unknown").await.status, 500);
     assert_eq!(daemon.delete("/command").await.code(), "MISSING_QUERY");
+}
+
+#[tokio::test]
+async fn an_interrupt_reaches_every_process_of_the_group() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    // One obeys, one ignores it, and the leader ends at once.
+    let text = "cd $PLACE; sh -c 'trap \"echo > heard; exit\" TERM; echo $$ > obeys; \
+        while :; do sleep 0.05; done' & sh -c 'trap \"\" TERM; echo $$ > ignores; \
+        while :; do sleep 0.05; done' & wait";
+    let body = json!({ "command": text, "background": true, "envs": { "PLACE": place.path() } });
+    let started = daemon.post("/command", body).await;
+    let id = events(&started.body)[0].text.clone();
+    let mut members = Vec::new();
+    for name in ["obeys", "ignores"] {
+        let pid = written(&at(name)).await;
+        members.push(pid.trim().parse().unwrap());
+    }
+    let stopped = daemon.delete(&format!("/command?id={id}")).await;
+    assert_eq!(stopped.status, 200);
+    assert!(at("heard").exists(), "SIGTERM came to the leader only");
+    for pid in members {
+        eventually("it is gone", async || (!alive(pid)).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_command_of_another_user_has_no_groups_of_the_daemon_s() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test needs root to be somebody else"
+    );
+    let mut command = std::process::Command::new("setpriv");
+    command
+        .args(["--groups", "0,4", env!("CARGO_BIN_EXE_execd")])
+        .args(["--port", "0"]);
+    let daemon = Daemon::launch(command, |_| {});
+    for (request, want) in [
+        (json!({ "uid": 12345 }), "12345 12345 12345"),
+        (json!({ "uid": 65534 }), "65534 65534 65534"),
+        (json!({ "uid": 12345, "gid": 54321 }), "12345 54321 54321"),
+    ] {
+        let mut body = json!({ "command": "echo $(id -u) $(id -g) $(id -G)", "cwd": "/" });
+        let members = body.as_object_mut().unwrap();
+        members.extend(request.as_object().unwrap().clone());
+        let events = daemon.run(body).await;
+        assert_eq!(texts(&events, EventKind::Stdout), [want], "{request}");
+    }
 }
 
 #[tokio::test]
