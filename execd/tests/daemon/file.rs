@@ -1,6 +1,10 @@
 //! Files and directories over HTTP (contract: execd §10, A3).
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -279,6 +283,136 @@ async fn the_life_of_a_tree() {
         (gone.status.as_u16(), gone.code().as_str()),
         (404, "FILE_NOT_FOUND")
     );
+}
+
+#[tokio::test]
+async fn several_files_are_replaced_in_and_the_home_is_known() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command.env("HOME", place.path());
+    });
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("a"), "x x x").unwrap();
+    fs::write(at("b"), "nothing").unwrap();
+    let replaced = |wanted: Value| daemon.post("/files/replace?verbose=true", wanted);
+    let both = json!({ "~/a": { "old": "x", "new": "" }, "~/b": { "old": "x", "new": "y" } });
+    assert_eq!(
+        replaced(both).await.json(),
+        json!({ "~/a": { "replacedCount": 3 }, "~/b": { "replacedCount": 0 } })
+    );
+    assert_eq!(fs::read(at("a")).unwrap(), b"  ");
+    for (name, old, status, code) in [
+        ("~/b", "", 400, "INVALID_REQUEST_BODY"),
+        ("~/none", "x", 404, "FILE_NOT_FOUND"),
+    ] {
+        let answer = replaced(json!({ name: { "old": old, "new": "z" } })).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code().as_str()),
+            (status, code)
+        );
+    }
+    assert_eq!(fs::read(at("b")).unwrap(), b"nothing");
+    let got = daemon.get("/files/download?path=~/b").await;
+    assert_eq!(got.text(), "nothing");
+    assert_eq!(daemon.delete("/files?path=~/b").await.status, 200);
+    assert!(!at("b").exists());
+}
+
+#[tokio::test]
+async fn owners_are_changed_when_they_are_named_and_only_then() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test needs root to give files away"
+    );
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let owner = |name: &str| {
+        let meta = fs::metadata(at(name)).unwrap();
+        (meta.uid(), meta.gid(), meta.mode() & 0o777)
+    };
+    let pair = |name: &str, metadata: Value| {
+        let mut metadata = metadata;
+        metadata["path"] = json!(at(name));
+        metadata.to_string().into_bytes()
+    };
+    let nobody = json!({ "owner": "nobody", "group": "nogroup", "mode": 640 });
+    let named = pair("file", nobody.clone());
+    let parts: [(&str, &[u8]); 2] = [("metadata", &named), ("file", b"1")];
+    assert_eq!(upload(&daemon, &parts).await.status, 200);
+    assert_eq!(owner("file"), (65534, 65534, 0o640));
+    // Who overwrites a file does not take it over.
+    let plain = pair("file", json!({}));
+    let parts: [(&str, &[u8]); 2] = [("metadata", &plain), ("file", b"2")];
+    assert_eq!(upload(&daemon, &parts).await.status, 200);
+    assert_eq!(owner("file"), (65534, 65534, 0o640));
+
+    let change = |name: &str, wanted: Value| {
+        daemon.post(
+            "/files/permissions",
+            json!({ at(name).display().to_string(): wanted }),
+        )
+    };
+    let group = change("file", json!({ "group": "daemon" })).await;
+    assert_eq!(group.status, 200);
+    assert_eq!(owner("file"), (65534, 1, 0o640));
+    let unknown = change("file", json!({ "owner": "no-such-user" })).await;
+    assert_eq!(unknown.status, 500, "{}", unknown.text());
+    assert!(unknown.text().contains("no-such-user"));
+    assert_eq!(change("none", json!({ "mode": 600 })).await.status, 500);
+    assert_eq!(owner("file"), (65534, 1, 0o640));
+
+    let directory = |wanted: &Value| {
+        daemon.post(
+            "/directories",
+            json!({ at("a/b").display().to_string(): wanted }),
+        )
+    };
+    assert_eq!(directory(&nobody).await.status, 200);
+    assert_eq!(owner("a/b"), (65534, 65534, 0o640));
+    assert_eq!(owner("a").0, 0, "only the leaf is given away");
+    let again = json!({ "owner": "root", "mode": 777 });
+    assert_eq!(directory(&again).await.status, 200);
+    assert_eq!(owner("a/b"), (65534, 65534, 0o640), "it was there");
+}
+
+#[tokio::test]
+async fn an_empty_file_has_no_part_to_ask_for() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("empty");
+    fs::write(&file, "").unwrap();
+    let path = format!("/files/download?path={}", file.display());
+    let answer = daemon.get_with(&path, &[("range", "bytes=0-9")]).await;
+    assert_eq!((answer.status.as_u16(), answer.text()), (200, ""));
+    let date = answer.headers["last-modified"].to_str().unwrap().to_owned();
+    let tag = answer.headers["etag"].to_str().unwrap().to_owned();
+    for (name, value, status) in [
+        ("if-modified-since", date.as_str(), 304),
+        ("if-match", tag.as_str(), 200),
+        ("if-match", "\"another\"", 412),
+    ] {
+        let answer = daemon.get_with(&path, &[(name, value)]).await;
+        assert_eq!(answer.status, status, "{name}: {value}");
+    }
+}
+
+#[tokio::test]
+async fn forms_are_bounded_and_every_file_needs_a_path() {
+    let daemon = daemon();
+    let nowhere: [(&str, &[u8]); 2] = [("metadata", b"{\"path\":\"\"}"), ("file", b"x")];
+    let answer = upload(&daemon, &nowhere).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (400, "INVALID_FILE_METADATA")
+    );
+    let many = vec![("other", b"x".as_slice()); 1001];
+    let answer = upload(&daemon, &many).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (400, "INVALID_FILE")
+    );
+    assert!(answer.text().contains("1000 parts"), "{}", answer.text());
 }
 
 #[tokio::test]
