@@ -5,11 +5,11 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
-    time::Instant,
 };
 
 use jiff::Timestamp;
 use osb_protocol::execd::command::CommandStatus;
+use tokio::time::Instant;
 
 use super::once::Keys;
 use crate::{
@@ -307,8 +307,7 @@ impl Commands {
 impl State {
     fn evict(&mut self) -> Discarded {
         let mut discarded = Discarded::default();
-        // The newest stays whatever its size.
-        while self.finished.len() > 1 && self.is_past() {
+        while self.is_past() {
             if let Some((_, oldest)) = self.finished.pop_front() {
                 self.records.remove(&oldest.id);
                 self.content -= oldest.content.len();
@@ -327,14 +326,13 @@ impl State {
         discarded
     }
 
-    /// Whether the oldest is to be forgotten.
+    /// Whether the oldest is to be forgotten. The newest stays whatever its size.
     fn is_past(&self) -> bool {
-        self.finished.len() > limits::FINISHED
-            || self.content > limits::FINISHED_CONTENT
-            || self
-                .finished
-                .front()
-                .is_some_and(|(at, _)| at.elapsed() >= limits::RETENTION)
+        let too_many =
+            self.finished.len() > limits::FINISHED || self.content > limits::FINISHED_CONTENT;
+        let oldest = self.finished.front();
+        too_many && self.finished.len() > 1
+            || oldest.is_some_and(|(at, _)| at.elapsed() >= limits::RETENTION)
     }
 }
 
@@ -382,6 +380,21 @@ mod tests {
         assert!(commands.get("5").is_none());
         finish(&commands, "next", String::new());
         assert!(commands.get("big").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn finished_records_are_forgotten_after_a_day() {
+        let commands = commands();
+        let running = commands.admit(record("running", String::new())).unwrap();
+        finish(&commands, "first", String::new());
+        tokio::time::advance(limits::RETENTION / 2).await;
+        finish(&commands, "second", String::new());
+        tokio::time::advance(limits::RETENTION / 2).await;
+        commands.sweep();
+        assert!(commands.get("first").is_none() && commands.get("second").is_some());
+        tokio::time::advance(limits::RETENTION / 2).await;
+        commands.sweep();
+        assert!(commands.get("second").is_none() && commands.get(&running.id).is_some());
     }
 
     #[test]
