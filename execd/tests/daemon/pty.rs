@@ -1,7 +1,7 @@
 //! Terminals over a real WebSocket (contract: execd §9, A10).
 
 use futures::{SinkExt, StreamExt};
-use osb_protocol::execd::pty::{REPLAY, STDERR, STDIN, STDOUT, ServerFrame};
+use osb_protocol::execd::pty::{PtyMode, PtyRole, REPLAY, STDERR, STDIN, STDOUT, ServerFrame};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
@@ -46,8 +46,16 @@ impl Terminal {
         let mut terminal = Self::open(daemon, id, query).await.unwrap();
         loop {
             match terminal.next().await {
-                Told::Frame(ServerFrame::Connected { session_id, .. }) => {
+                Told::Frame(ServerFrame::Connected {
+                    session_id,
+                    mode,
+                    role,
+                }) => {
                     assert_eq!(session_id, id);
+                    let viewer = query.contains("mode=viewer");
+                    assert_eq!(role == PtyRole::Viewer, viewer);
+                    // Whoever comes later finds what the first one chose.
+                    assert!(mode == PtyMode::Pipe || !query.contains("pty=0"));
                     return terminal;
                 }
                 Told::Replay(_) => {}
@@ -61,6 +69,16 @@ impl Terminal {
         loop {
             if let Some(told) = self.step().await {
                 return told;
+            }
+        }
+    }
+
+    /// The next that is no output.
+    async fn answer(&mut self) -> Told {
+        loop {
+            match self.next().await {
+                Told::Replay(_) => {}
+                told => return told,
             }
         }
     }
@@ -198,6 +216,57 @@ async fn a_terminal_with_size_signals_and_replay() {
         Told::Frame(ServerFrame::Exit { exit_code: 42 })
     );
     assert_eq!(again.next().await, Told::Closed(1000));
+}
+
+#[tokio::test]
+async fn viewers_see_everything_and_may_do_nothing() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    let path = format!("/pty/{id}/ws?mode=viewer");
+    let upgrade = [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let early = daemon.get_with(&path, &upgrade).await;
+    assert_eq!(
+        (early.status.as_u16(), early.code().as_str()),
+        (409, "VIEWER_REQUIRES_RUNNING_SESSION")
+    );
+
+    let mut holder = Terminal::attach(&daemon, &id, "").await;
+    holder.type_in("stty rows 30 cols 90; echo rea''dy\n").await;
+    holder.until("ready").await;
+    let mut viewer = Terminal::attach(&daemon, &id, "mode=viewer").await;
+    let mut other = Terminal::attach(&daemon, &id, "mode=viewer").await;
+    viewer.tell(json!({ "type": "ping" })).await;
+    assert_eq!(viewer.answer().await, Told::Frame(ServerFrame::Pong));
+    viewer.type_in("exit 9\n").await;
+    for frame in [
+        json!({ "type": "resize", "cols": 11, "rows": 12 }),
+        json!({ "type": "signal", "signal": "SIGKILL" }),
+        json!({ "type": "stdin", "data": "exit 9\n" }),
+        json!({ "type": "stdin", "data": "exit 9\n" }),
+    ] {
+        viewer.tell(frame).await;
+    }
+    for _ in 0..5 {
+        let told = viewer.answer().await;
+        assert!(
+            matches!(&told, Told::Frame(ServerFrame::Error { code, .. }) if code == "READ_ONLY"),
+            "{told:?}"
+        );
+    }
+    assert_eq!(viewer.answer().await, Told::Closed(1008));
+
+    holder.type_in("stty size; exit 7\n").await;
+    let exit = Told::Frame(ServerFrame::Exit { exit_code: 7 });
+    assert_eq!(holder.answer().await, exit);
+    assert_eq!(other.answer().await, exit);
+    for seen in [&holder.seen, &other.seen] {
+        assert!(String::from_utf8_lossy(seen).contains("30 90"));
+    }
 }
 
 #[tokio::test]
