@@ -1,7 +1,7 @@
 //! Finding programs the way a shell would, but in a given `PATH`.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -53,13 +53,22 @@ fn executable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The shell for command texts: `bash`, else `sh`.
+/// The shell for command texts: `bash`, else `sh`. It is looked for in `path`, which is the user's to
+/// set to anything, then in the daemon's own `PATH`, then in the default one: without a shell nobody
+/// could mend a `PATH`.
 ///
 /// # Errors
-/// When neither is there.
+/// When neither is in any of them.
 pub fn shell(path: Option<&OsStr>) -> io::Result<PathBuf> {
-    let named = |name: &str| find(&OsString::from(name), path, None);
-    named("bash").or_else(|_| named("sh")).map_err(|_| {
+    let own = std::env::var_os("PATH");
+    let paths = [path, own.as_deref(), Some(DEFAULT_PATH.as_ref())];
+    shell_in(paths.into_iter().flatten())
+}
+
+fn shell_in<'a>(mut paths: impl Iterator<Item = &'a OsStr>) -> io::Result<PathBuf> {
+    let named = |name: &str, path| find(name.as_ref(), Some(path), None);
+    let found = paths.find_map(|path| named("bash", path).or_else(|_| named("sh", path)).ok());
+    found.ok_or_else(|| {
         let text = "no shell: neither bash nor sh is in $PATH; use argv";
         io::Error::new(io::ErrorKind::NotFound, text)
     })
@@ -67,7 +76,7 @@ pub fn shell(path: Option<&OsStr>) -> io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{ffi::OsString, fs};
 
     use super::*;
 
@@ -101,7 +110,21 @@ mod tests {
     #[test]
     fn an_image_may_have_no_shell() {
         let empty = tempfile::tempdir().unwrap();
-        assert!(shell(Some(empty.path().as_os_str())).is_err());
-        assert!(shell(None).unwrap().ends_with("bash") || shell(None).unwrap().ends_with("sh"));
+        let empty = empty.path().as_os_str();
+        assert!(shell_in([empty, empty].into_iter()).is_err());
+    }
+
+    #[test]
+    fn the_shell_does_not_depend_on_the_user_s_path() {
+        let empty = tempfile::tempdir().unwrap();
+        for path in [None, Some(empty.path().as_os_str()), Some("".as_ref())] {
+            let shell = shell(path).unwrap();
+            assert!(shell.ends_with("bash") || shell.ends_with("sh"));
+        }
+        let place = tempfile::tempdir().unwrap();
+        let own = place.path().join("sh");
+        fs::write(&own, "").unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(shell(Some(place.path().as_os_str())).unwrap(), own);
     }
 }

@@ -19,7 +19,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A text for the shell in the variables' `PATH`.
+    /// A text for the shell, which is found whatever the variables say (see [`shell`]).
     ///
     /// # Errors
     /// When there is no shell.

@@ -287,3 +287,25 @@ async fn the_environment_file_counts_at_creation_and_bad_requests_are_refused() 
         assert_eq!(answer.code(), code, "{body}");
     }
 }
+
+#[tokio::test]
+async fn a_path_that_leads_to_no_shell_can_be_mended() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    told(&daemon, &id, "export PATH=/nowhere").await;
+    let mend = "echo $PATH; export PATH=/usr/bin:/bin";
+    assert_eq!(told(&daemon, &id, mend).await, "/nowhere");
+    assert_eq!(
+        told(&daemon, &id, "env true; echo $PATH").await,
+        "/usr/bin:/bin"
+    );
+
+    let envs = json!({ "PATH": "/opt/venv/bin" });
+    let events = daemon
+        .run(json!({ "command": "echo $PATH", "envs": envs }))
+        .await;
+    assert_eq!(texts(&events, EventKind::Stdout), ["/opt/venv/bin"]);
+    // A program is looked for there, and nowhere else.
+    let events = daemon.run(json!({ "argv": ["true"], "envs": envs })).await;
+    assert!(events.last().unwrap().error.is_some(), "{events:?}");
+}
