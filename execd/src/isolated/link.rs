@@ -111,8 +111,14 @@ impl Link {
 
     /// Kills everything in the session. Says whether that is done.
     pub(super) async fn end(&self) -> bool {
-        self.process.kill_tree();
-        timeout(limits::ISOLATED_END, self.ended()).await.is_ok()
+        // The outer process stays: it ends when nothing is left of the namespace, and would not
+        // wait for that if it were killed too.
+        self.process.kill_descendants();
+        let ended = timeout(limits::ISOLATED_END, self.ended()).await.is_ok();
+        if !ended {
+            self.process.kill_tree();
+        }
+        ended
     }
 }
 

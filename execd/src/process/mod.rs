@@ -261,6 +261,16 @@ impl Process {
         }
     }
 
+    /// Kills what it started, with all that these started, and not itself.
+    pub(crate) fn kill_descendants(&self) {
+        let table = self.owner.table();
+        if self.is_in(&table) {
+            for pid in tree::descendants(self.pid) {
+                let _gone = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+
     /// Whether the number still means this process. Another child may have it by now; then this one
     /// has ended, which was published before a new child could be registered.
     fn is_in(&self, table: &HashMap<Pid, watch::Sender<Option<Exit>>>) -> bool {

@@ -209,3 +209,28 @@ async fn a_run_whose_session_dies_is_told_as_terminated() {
     assert_eq!(status["error"], "session terminated");
     assert!(status.get("exit_code").is_none());
 }
+
+#[tokio::test]
+async fn deleting_a_session_forgets_the_runs_under_way() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    let marker = format!("deleted-{}", std::process::id());
+    let (run, _) = isolated
+        .started(&id, &format!("exec -a {marker} sleep 100000"))
+        .await;
+    let running = || {
+        fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+            fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|line| line.starts_with(marker.as_bytes()))
+        })
+    };
+    eventually("it runs", async || running().then_some(())).await;
+    isolated.delete(&id).await;
+    assert!(!running());
+    for path in [run.clone(), format!("{run}/logs")] {
+        assert_eq!(isolated.daemon.get(&path).await.status, 404, "{path}");
+    }
+    assert!(isolated.uppers().is_empty());
+}
