@@ -3,6 +3,7 @@
 //! every image has a program that does.
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     ffi::OsString,
     io::{self, Write},
@@ -22,6 +23,10 @@ use crate::limits;
 /// The argument that makes this program report; the number of a descriptor follows.
 pub const SUBCOMMAND: &str = "report-state";
 
+/// A shell that cannot pass all its variables to this program leaves some out. Their names, separated
+/// by blanks, are in this one.
+pub const LEFT_OUT: &str = "__execd_left_out";
+
 /// What a shell's state is, as far as it can outlive the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reported {
@@ -29,6 +34,8 @@ pub struct Reported {
     pub cwd: Option<PathBuf>,
     /// Exported variables.
     pub variables: Variables,
+    /// Names of those that are missing, because no program can be given them.
+    pub left_out: Vec<String>,
 }
 
 /// Writes the state of this process: the directory and the variables, each ended by a NUL, and one
@@ -118,15 +125,19 @@ fn parse(text: &[u8]) -> Option<Reported> {
     let own = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let mut entries = whole.split(|byte| *byte == 0);
     let cwd = entries.next().filter(|cwd| !cwd.is_empty());
-    let variables = entries
+    let mut variables: Variables = entries
         .filter_map(|entry| {
             let equals = entry.iter().position(|byte| *byte == b'=')?;
             Some((own(&entry[..equals]), own(&entry[equals + 1..])))
         })
         .collect();
+    let left_out = variables.text(LEFT_OUT).unwrap_or_default();
+    let left_out: BTreeSet<&str> = left_out.split_whitespace().collect();
+    variables.remove(LEFT_OUT);
     Some(Reported {
         cwd: cwd.map(|cwd| own(cwd).into()),
         variables,
+        left_out: left_out.into_iter().map(str::to_owned).collect(),
     })
 }
 
@@ -136,15 +147,18 @@ mod tests {
 
     #[test]
     fn reports_are_read_back() {
-        let read = parse(b"/a b\0A=1\0B=two\nlines=x\0C=\0nonsense\0\0").unwrap();
+        let text = b"/a b\0A=1\0B=two\nlines=x\0C=\0nonsense\0__execd_left_out=E D E \0\0";
+        let read = parse(text).unwrap();
         let want = Variables::from_iter([("A", "1"), ("B", "two\nlines=x"), ("C", "")]);
         assert_eq!(
             (read.cwd, read.variables),
             (Some(PathBuf::from("/a b")), want)
         );
+        assert_eq!(read.left_out, ["D", "E"]);
         let nothing = Reported {
             cwd: None,
             variables: Variables::default(),
+            left_out: Vec::new(),
         };
         assert_eq!(parse(b"\0\0"), Some(nothing));
         for cut in [&b""[..], b"/", b"/\0", b"/\0A=1\0", b"/\0A=1"] {

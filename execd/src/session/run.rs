@@ -12,13 +12,13 @@ use std::{
 };
 
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::store::Session;
 use crate::{
     app::App,
-    env::report::Reader,
-    output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Writer},
+    env::report::{self, Reader},
+    output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
     process::{Process, Program, inherit, reserve},
     redact,
     telemetry::Operation,
@@ -27,6 +27,9 @@ use crate::{
 /// Where the shell's report goes: above what scripts use by number, below what shells use for
 /// themselves.
 const REPORT: i32 = 100;
+
+/// Most bytes of one argument or variable, with the NUL at its end (`MAX_ARG_STRLEN`).
+const ARGUMENT: usize = 128 << 10;
 
 /// Keeps that number for shells, before many descriptors are open.
 ///
@@ -98,6 +101,14 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
     info!(id = session.id, end = ?outcome.end, "session run ended");
     app.telemetry.execution(Operation::InSession, &outcome);
     if let Some(reported) = report.finish() {
+        if let Sink::Events(writer) = &mut pump.sink
+            && !reported.left_out.is_empty()
+        {
+            let names = reported.left_out.join(", ");
+            warn!(id = session.id, names, "variables too long to be kept");
+            let text = format!("[execd: too long to outlive the run: {names}]\n");
+            writer.write(Source::Stderr, text.into()).await;
+        }
         session.adopt(reported);
     }
     pump.sink.finish(&outcome).await;
@@ -145,14 +156,42 @@ fn spawn(app: &App, session: &Session, order: &Order) -> io::Result<(Process, Ve
 /// Runs `$1` as if it were a script without arguments, then reports, and ends with its status. The
 /// report is run as a child, so that the command's own trap on `EXIT` still runs at the end. What
 /// the wrapper does is hidden from the command's `set -x`.
+///
+/// The kernel gives no program a variable of [`ARGUMENT`] bytes, nor more than so many bytes of all
+/// together. When the report cannot be run for that, it is run without the longest variables, by
+/// the shell's own means alone. Words that a value may have put into the list of the exported ones
+/// do no harm: at most they name a variable that is too long as well.
 fn wrapper() -> io::Result<OsString> {
     let this = std::env::current_exe()?;
-    let mut text = OsString::from("eval \"shift; $1\"\n{ set -- \"$?\"; set +x; '");
     // A quote ends the quotes, stands escaped, and opens them again.
-    text.push(this.to_string_lossy().replace('\'', r"'\''"));
-    text.push(format!(
-        "' {} {REPORT}; }} >/dev/null 2>&1\nexit \"$1\"",
-        crate::env::report::SUBCOMMAND
-    ));
-    Ok(text)
+    let this = this.to_string_lossy().replace('\'', r"'\''");
+    let report = format!("'{this}' {} {REPORT}", report::SUBCOMMAND);
+    let left_out = report::LEFT_OUT;
+    let [most, less, little, least] = [1, 4, 16, 64].map(|part| ARGUMENT / part);
+    Ok(format!(
+        r#"eval "shift; $1"
+{{ set -- "$?"; set +x; {report} || case $? in (1) ;; (*) (
+set +aeu
+for __execd_most in {most} {less} {little} {least}; do (
+{left_out}=$(LC_ALL=C; export -p | while IFS= read -r __execd_line; do
+case $__execd_line in (export\ *|declare\ -*) ;; (*) continue;; esac
+__execd_name=${{__execd_line%%=*}}
+__execd_name=${{__execd_name##* }}
+case $__execd_name in (''|[0-9]*|*[!A-Za-z0-9_]*) continue;; esac
+eval "__execd_length=\$((\${{#$__execd_name}} + ${{#__execd_name}} + 2))"
+[ "$__execd_length" -gt $__execd_most ] && printf '%s ' "$__execd_name"
+done)
+__execd_rest=${left_out}
+while [ "$__execd_rest" ]; do
+__execd_name=${{__execd_rest%% *}}
+__execd_rest=${{__execd_rest#* }}
+case ${{BASH_VERSION+x}} in (x) export -n "$__execd_name";; (*) unset "$__execd_name";; esac
+done
+export {left_out}
+exec {report}
+) && break; done
+);; esac; }} >/dev/null 2>&1
+exit "$1""#
+    )
+    .into())
 }

@@ -309,3 +309,53 @@ async fn a_path_that_leads_to_no_shell_can_be_mended() {
     let events = daemon.run(json!({ "argv": ["true"], "envs": envs })).await;
     assert!(events.last().unwrap().error.is_some(), "{events:?}");
 }
+
+/// A daemon whose shell is `sh`, whatever that is here.
+fn with_sh(place: &tempfile::TempDir) -> Daemon {
+    std::os::unix::fs::symlink("/bin/sh", place.path().join("sh")).unwrap();
+    Daemon::start(&["--port", "0"], |command| {
+        command.env("PATH", place.path());
+    })
+}
+
+#[tokio::test]
+async fn what_no_program_can_be_given_is_lost_alone_and_that_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    for daemon in [daemon(), with_sh(&place)] {
+        let id = session(&daemon, json!({})).await;
+        let twice = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
+        for (command, lost) in [
+            // One that is longer than a program takes, whatever the shell's options are.
+            (
+                format!("v=x; {twice} 17 18; do v=$v$v; done; export BIG=$v; set -eu"),
+                "BIG",
+            ),
+            // Counted in bytes.
+            (
+                format!("LC_ALL=C.UTF-8; v=\u{20ac}; {twice}; do v=$v$v; done; export BIG=$v"),
+                "BIG",
+            ),
+            // Some that are together longer.
+            (
+                format!("v=x; {twice}; do v=$v$v; done; ulimit -s 512; export A=$v B=$v C=$v"),
+                "A, B, C",
+            ),
+        ] {
+            let all = "export BIG=1 A=1 B=1 C=1 KEPT=0; cd /; unset LC_ALL; export LONG=";
+            told(&daemon, &id, &format!("{all}{}", "l".repeat(20_000))).await;
+            let command = format!("export KEPT='two\nexport BIG=lines'; cd /usr; {command}");
+            let events = run(&daemon, &id, &command).await;
+            assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
+            let told_of = texts(&events, EventKind::Stderr);
+            let want = format!("[execd: too long to outlive the run: {lost}]");
+            assert_eq!(told_of, [want], "{command}");
+            let text = "echo ${BIG-}${A-}${B-}${C-} ${#KEPT} ${#LONG} $PWD; set | while read -r l; do \
+                 case $l in __execd*) echo \"$l\";; esac; done";
+            let want = match lost {
+                "BIG" => "111 20 20000 /usr",
+                _ => "1 20 20000 /usr",
+            };
+            assert_eq!(told(&daemon, &id, text).await, want, "{command}");
+        }
+    }
+}
