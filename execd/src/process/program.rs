@@ -30,13 +30,14 @@ impl Program {
         Ok(Self { path, argv })
     }
 
-    /// A text for a shell that reads no start files, with one argument.
+    /// A text for a shell that reads no start files, with an argument or none. The text may depend on
+    /// the shell's name.
     ///
     /// # Errors
     /// When there is no shell.
     pub fn wrapped(
-        text: impl Into<OsString>,
-        argument: impl Into<OsString>,
+        text: impl FnOnce(&OsStr) -> OsString,
+        argument: Option<&str>,
         variables: &Variables,
     ) -> io::Result<Self> {
         let path = shell(variables.get("PATH"))?;
@@ -45,7 +46,9 @@ impl Program {
         if name == "bash" {
             argv.extend(["--noprofile".into(), "--norc".into()]);
         }
-        argv.extend(["-c".into(), text.into(), name, argument.into()]);
+        let text = text(&name);
+        argv.extend(["-c".into(), text, name]);
+        argv.extend(argument.map(Into::into));
         Ok(Self { path, argv })
     }
 

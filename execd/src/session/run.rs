@@ -2,15 +2,17 @@
 
 use std::{
     convert::Infallible,
-    ffi::OsString,
-    io,
-    os::unix::process::CommandExt,
+    ffi::OsStr,
+    fs::File,
+    io::{self, Write},
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::PathBuf,
     process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -27,16 +29,19 @@ use crate::{
 /// Where the shell's report goes: above what scripts use by number, below what shells use for
 /// themselves.
 const REPORT: i32 = 100;
+/// Where the shell finds a command that is too long for an argument.
+const TEXT: i32 = 101;
 
 /// Most bytes of one argument or variable, with the NUL at its end (`MAX_ARG_STRLEN`).
 const ARGUMENT: usize = 128 << 10;
 
-/// Keeps that number for shells, before many descriptors are open.
+/// Keeps those numbers for shells, before many descriptors are open.
 ///
 /// # Errors
-/// When there are fewer numbers; shells cannot report then.
+/// When there are fewer numbers; shells cannot report then, or not get long commands.
 pub fn reserve_number() -> io::Result<()> {
-    reserve(REPORT)
+    reserve(REPORT)?;
+    reserve(TEXT)
 }
 
 /// What to run.
@@ -136,7 +141,14 @@ fn spawn(app: &App, session: &Session, order: &Order) -> io::Result<(Process, Ve
     if let Some(cwd) = cwd {
         state.variables.set("PWD", cwd);
     }
-    let program = Program::wrapped(wrapper()?, &order.command, &state.variables)?;
+    // Well before it is too long: there is a bound for it and the variables together, too.
+    let file = (order.command.len() > ARGUMENT / 2)
+        .then(|| in_file(&order.command))
+        .transpose()?;
+    let argument = file.is_none().then_some(order.command.as_str());
+    let after = report_and_end()?;
+    let wrapper = |shell: &OsStr| format!("{}\n{after}", begin(shell, argument)).into();
+    let program = Program::wrapped(wrapper, argument, &state.variables)?;
     let (ours, theirs) = Pipes::new(true)?;
     let (report, to) = Reader::new()?;
     let mut command = program.command(&state.variables);
@@ -149,19 +161,41 @@ fn spawn(app: &App, session: &Session, order: &Order) -> io::Result<(Process, Ve
         command.current_dir(cwd);
     }
     inherit(&mut command, to, REPORT);
+    if let Some(file) = file {
+        inherit(&mut command, file, TEXT);
+    }
     let process = app.processes.spawn(&mut command)?;
     Ok((process, ours, report))
 }
 
-/// Runs `$1` as if it were a script without arguments, then reports, and ends with its status. The
-/// report is run as a child, so that the command's own trap on `EXIT` still runs at the end. What
-/// the wrapper does is hidden from the command's `set -x`.
+/// A text in a file without a name.
+fn in_file(text: &str) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("execd", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    Ok(file.into())
+}
+
+/// Runs the argument, else the text in the file, as if it were a script without arguments. `bash`
+/// can take that text in as it takes an argument; no other shell could without help.
+fn begin(shell: &OsStr, argument: Option<&str>) -> String {
+    match argument {
+        Some(_) => r#"eval "shift; $1""#.to_owned(),
+        None if shell == "bash" => {
+            format!(r#"eval "exec {TEXT}<&-; $(</proc/self/fd/{TEXT})""#)
+        }
+        None => format!(". /proc/self/fd/{TEXT}"),
+    }
+}
+
+/// What follows the command: reports, and ends with its status. The report is run as a child, so
+/// that the command's own trap on `EXIT` still runs at the end. What happens here is hidden from the
+/// command's `set -x`.
 ///
 /// The kernel gives no program a variable of [`ARGUMENT`] bytes, nor more than so many bytes of all
 /// together. When the report cannot be run for that, it is run without the longest variables, by
 /// the shell's own means alone. Words that a value may have put into the list of the exported ones
 /// do no harm: at most they name a variable that is too long as well.
-fn wrapper() -> io::Result<OsString> {
+fn report_and_end() -> io::Result<String> {
     let this = std::env::current_exe()?;
     // A quote ends the quotes, stands escaped, and opens them again.
     let this = this.to_string_lossy().replace('\'', r"'\''");
@@ -169,8 +203,7 @@ fn wrapper() -> io::Result<OsString> {
     let left_out = report::LEFT_OUT;
     let [most, less, little, least] = [1, 4, 16, 64].map(|part| ARGUMENT / part);
     Ok(format!(
-        r#"eval "shift; $1"
-{{ set -- "$?"; set +x; {report} || case $? in (1) ;; (*) (
+        r#"{{ set -- "$?"; set +x; {report} || case $? in (1) ;; (*) (
 set +aeu
 for __execd_most in {most} {less} {little} {least}; do (
 {left_out}=$(LC_ALL=C; export -p | while IFS= read -r __execd_line; do
@@ -192,6 +225,5 @@ exec {report}
 ) && break; done
 );; esac; }} >/dev/null 2>&1
 exit "$1""#
-    )
-    .into())
+    ))
 }

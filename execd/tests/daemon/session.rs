@@ -359,3 +359,30 @@ async fn what_no_program_can_be_given_is_lost_alone_and_that_is_told() {
         }
     }
 }
+
+#[tokio::test]
+async fn commands_may_be_longer_than_an_argument() {
+    let place = tempfile::tempdir().unwrap();
+    for daemon in [daemon(), with_sh(&place)] {
+        let id = session(&daemon, json!({})).await;
+        // Not every shell numbers lines.
+        let want = told(&daemon, &id, "\n\necho \"$0 0 none $LINENO\"").await;
+        for len in [60_000, 131_071, 131_072, 3_000_000] {
+            // With a line of its own, so that the last one has the number 3.
+            let long = format!("x={}\n", "x".repeat(len));
+            let command = format!(
+                "{long}export N=${{#x}}; cd /usr\n\
+                 echo \"$0 $# ${{1-none}} $LINENO\"; (exit 3)"
+            );
+            let events = run(&daemon, &id, &command).await;
+            assert_eq!(events.last().unwrap().exit_code(), Some(3), "{len}");
+            assert_eq!(texts(&events, EventKind::Stdout), [want.as_str()], "{len}");
+            let state = told(&daemon, &id, "echo $N $PWD; cd /").await;
+            assert_eq!(state, format!("{len} /usr"));
+        }
+        let command = format!("export N=0; : {}\nexit 4", "x".repeat(200_000));
+        let events = run(&daemon, &id, &command).await;
+        assert_eq!(events.last().unwrap().exit_code(), Some(4));
+        assert_eq!(told(&daemon, &id, "echo $N").await, "3000000");
+    }
+}
