@@ -360,7 +360,7 @@ async fn errors_are_the_same_with_and_without() {
         json!({ "command": "no-such-program" }),
         json!({ "command": "exit 7" }),
         json!({ "command": "kill -9 $$" }),
-        json!({ "command": "true", "envs": { "PATH": "/nonexistent" } }),
+        json!({ "command": "no-such-program", "envs": { "PATH": "/nonexistent" } }),
     ] {
         let end = async |hardened: &Hardened| {
             let events = hardened.run(request.clone()).await;
