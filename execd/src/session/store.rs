@@ -16,6 +16,9 @@ use crate::{
 
 /// Set by every shell for itself.
 const OF_THE_SHELL: &str = "_";
+/// How deep the shell is in others: `bash` counts one up from what it gets. Runs come one after the
+/// other, so each begins with what the session began with.
+const DEPTH: &str = "SHLVL";
 
 /// All sessions. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -103,8 +106,13 @@ impl Session {
     /// Takes over what a run left.
     pub(super) fn adopt(&self, reported: Reported) {
         let mut state = self.locked();
+        let depth = state.variables.get(DEPTH).map(ToOwned::to_owned);
         state.variables = reported.variables;
         state.variables.remove(OF_THE_SHELL);
+        match depth {
+            Some(depth) => state.variables.set(DEPTH, depth),
+            None => state.variables.remove(DEPTH),
+        }
         if reported.cwd.is_some() {
             state.cwd = reported.cwd;
         }

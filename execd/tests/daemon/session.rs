@@ -386,3 +386,23 @@ async fn commands_may_be_longer_than_an_argument() {
         assert_eq!(told(&daemon, &id, "echo $N").await, "3000000");
     }
 }
+
+#[tokio::test]
+async fn the_depth_of_shells_does_not_grow() {
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command.env("SHLVL", "998");
+    });
+    let id = session(&daemon, json!({})).await;
+    for _ in 0..3 {
+        // Beyond 999 bash warns.
+        assert_eq!(told(&daemon, &id, "echo $SHLVL").await, "999");
+    }
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command.env_remove("SHLVL");
+    });
+    let id = session(&daemon, json!({})).await;
+    told(&daemon, &id, "export SHLVL=5").await;
+    let first = told(&daemon, &id, "echo $SHLVL").await;
+    assert_eq!(told(&daemon, &id, "echo $SHLVL").await, first);
+    assert_eq!(first, "1");
+}
