@@ -11,6 +11,10 @@ use crate::{
     limits,
 };
 
+/// Members that are objects, or lists of objects, whose members have names of ours. Those of all
+/// others are chosen by the client, such as variables.
+const OBJECTS: &[&str] = &["workspace", "overlays", "binds", "env_passthrough"];
+
 /// Reads a body whole.
 ///
 /// # Errors
@@ -76,12 +80,27 @@ fn typed<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
             "error parsing request: expected an object",
         ));
     };
-    let map = map
-        .into_iter()
+    exact(Value::Object(lenient(map)))
+}
+
+/// An object with lower-case names and no `null`, and so are those of [`OBJECTS`] in it.
+fn lenient(map: Map<String, Value>) -> Map<String, Value> {
+    let inside = |value| match value {
+        Value::Object(map) => Value::Object(lenient(map)),
+        other => other,
+    };
+    map.into_iter()
         .filter(|(_, value)| !value.is_null())
-        .map(|(name, value)| (name.to_ascii_lowercase(), value))
-        .collect();
-    exact(Value::Object(map))
+        .map(|(name, value)| {
+            let name = name.to_ascii_lowercase();
+            let value = match value {
+                other if !OBJECTS.contains(&name.as_str()) => other,
+                Value::Array(list) => list.into_iter().map(inside).collect(),
+                other => inside(other),
+            };
+            (name, value)
+        })
+        .collect()
 }
 
 fn exact<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
@@ -94,7 +113,7 @@ fn refuse(error: serde_json::Error) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use osb_protocol::execd::{command::RunCommand, file::Move};
+    use osb_protocol::execd::{command::RunCommand, file::Move, isolated::NewIsolatedSession};
 
     use super::*;
 
@@ -108,6 +127,31 @@ mod tests {
         assert_eq!(run.envs["Aa"], "", "names of variables keep their case");
         let moves: Vec<Move> = list(br#"[{"Src":"a","dest":"b"}]"#).unwrap();
         assert_eq!(moves[0].src, "a");
+    }
+
+    #[test]
+    fn objects_inside_are_read_as_leniently() {
+        let session: NewIsolatedSession = object(
+            br#"{"Workspace":{"Path":"/w","MODE":null},
+                "OVERLAYS":[{"PATH":"/o","Mode":"ro"}],
+                "binds":[{"Source":"/a","DEST":"/B","ReadOnly":true}],
+                "Env_Passthrough":{"Mode":"allow","KEYS":["Aa"]}}"#,
+        )
+        .unwrap();
+        assert_eq!(session.workspace.unwrap().path, "/w");
+        assert_eq!(session.overlays[0].path, "/o");
+        assert_eq!(session.overlays[0].mode.as_deref(), Some("ro"));
+        assert_eq!(session.binds[0].source, "/a");
+        assert_eq!(session.binds[0].dest.as_deref(), Some("/B"));
+        assert!(session.binds[0].readonly);
+        let passed = session.env_passthrough.unwrap();
+        assert_eq!(passed.mode.as_deref(), Some("allow"));
+        assert_eq!(passed.keys, ["Aa"]);
+        // Names that the client chose are no members.
+        let free: Map<String, Value> =
+            object(br#"{"ENVS":{"Aa":null},"Lifecycle":{"preStart":1}}"#).unwrap();
+        let want = serde_json::json!({ "envs": { "Aa": null }, "lifecycle": { "preStart": 1 } });
+        assert_eq!(Value::Object(free), want);
     }
 
     #[test]
