@@ -3,6 +3,7 @@
 //! every image has a program that does.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeSet,
     convert::Infallible,
     ffi::OsString,
@@ -36,6 +37,30 @@ pub struct Reported {
     pub variables: Variables,
     /// Names of those that are missing, because no program can be given them.
     pub left_out: Vec<String>,
+}
+
+impl Reported {
+    /// Leaves out the longest variables until the others take no more than `room` bytes of what a
+    /// program is given.
+    pub(crate) fn fit(&mut self, room: usize) {
+        // Both have an end, and a pointer to them.
+        let taken = |(name, value): (&OsString, &OsString)| name.len() + value.len() + 2 + 8;
+        let mut total: usize = self.variables.iter().map(taken).sum();
+        if total <= room {
+            return;
+        }
+        let with_length = |entry: (&OsString, &OsString)| (taken(entry), entry.0.clone());
+        let mut all: Vec<_> = self.variables.iter().map(with_length).collect();
+        all.sort_by_key(|(length, _)| Reverse(*length));
+        for (length, name) in all {
+            if total <= room {
+                return;
+            }
+            total -= length;
+            self.variables.0.remove(&name);
+            self.left_out.push(name.to_string_lossy().into_owned());
+        }
+    }
 }
 
 /// Writes the state of this process: the directory and the variables, each ended by a NUL, and one
@@ -144,6 +169,18 @@ fn parse(text: &[u8]) -> Option<Reported> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_variables_give_way() {
+        let mut reported = parse(b"/\0A=12345678\0B=1\0C=123\0\0").unwrap();
+        reported.fit(19 + 12 + 14);
+        assert!(reported.left_out.is_empty());
+        reported.fit(12 + 14);
+        assert_eq!(reported.left_out, ["A"]);
+        reported.fit(0);
+        assert_eq!(reported.left_out, ["A", "C", "B"]);
+        assert_eq!(reported.variables, Variables::default());
+    }
 
     #[test]
     fn reports_are_read_back() {

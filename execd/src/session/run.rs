@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    process::{Resource, getrlimit},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -105,7 +108,8 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
     };
     info!(id = session.id, end = ?outcome.end, "session run ended");
     app.telemetry.execution(Operation::InSession, &outcome);
-    if let Some(reported) = report.finish() {
+    if let Some(mut reported) = report.finish() {
+        reported.fit(room());
         if let Sink::Events(writer) = &mut pump.sink
             && !reported.left_out.is_empty()
         {
@@ -119,6 +123,16 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
     pump.sink.finish(&outcome).await;
     drop(turn);
     pump.linger(&app.outputs, app.tasks.stopping()).await;
+}
+
+/// Bytes that variables may take, so that a shell can be started with them. The one that reported may
+/// have allowed itself more than it gets from the daemon.
+fn room() -> usize {
+    let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
+    // A quarter of the stack is for arguments and variables, but at most 6 MiB; see execve(2).
+    let all = (stack / 4).clamp(128 << 10, 6 << 20);
+    let all = usize::try_from(all).expect("it is at most 6 MiB");
+    all - ARGUMENT.min(all / 2)
 }
 
 /// Kills the run when its session was deleted or its client left.

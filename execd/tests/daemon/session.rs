@@ -406,3 +406,23 @@ async fn the_depth_of_shells_does_not_grow() {
     assert_eq!(told(&daemon, &id, "echo $SHLVL").await, first);
     assert_eq!(first, "1");
 }
+
+#[tokio::test]
+async fn a_session_keeps_no_more_than_its_next_shell_can_be_given() {
+    // Programs of this daemon are given one MiB.
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "ulimit -S -s 4096; exec \"$@\"", "sh"])
+        .args([env!("CARGO_BIN_EXE_execd"), "--port", "0"]);
+    let daemon = Daemon::launch(command, |_| {});
+    let id = session(&daemon, json!({})).await;
+    let much = "export KEPT=1; ulimit -S -s $(ulimit -H -s); v=x; \
+         for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do v=$v$v; done; \
+         for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do export V$i=$v; done";
+    let events = run(&daemon, &id, much).await;
+    assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
+    let told_of = texts(&events, EventKind::Stderr).join("|");
+    assert!(told_of.contains("outlive the run: V"), "{told_of}");
+    let command = format!("echo $KEPT; : {}", "x".repeat(60_000));
+    assert_eq!(told(&daemon, &id, &command).await, "1");
+}
