@@ -289,6 +289,71 @@ async fn background_commands_are_read_by_cursor() {
 }
 
 #[tokio::test]
+async fn background_commands_tell_how_they_ended() {
+    let daemon = daemon();
+    for (request, code) in [
+        (json!({ "command": "exit 7" }), 7),
+        (json!({ "command": "sleep 1000", "timeout": 300 }), -1),
+        (json!({ "argv": ["/no/such/program"] }), 255),
+    ] {
+        let mut body = request.clone();
+        body["background"] = json!(true);
+        let started = events(&daemon.post("/command", body).await.body);
+        let path = format!("/command/status/{}", started[0].text);
+        let status = eventually("it ended", async || {
+            let status = daemon.get(&path).await.json();
+            (status["running"] == json!(false)).then_some(status)
+        })
+        .await;
+        assert_eq!(status["exit_code"], json!(code), "{request}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn streams_have_their_headers_and_the_home_is_a_directory_to_work_in() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("work")).unwrap();
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command.env("HOME", place.path());
+    });
+    let body = json!({ "command": "pwd; echo $SET", "cwd": "~/work", "envs": { "SET": "yes" } });
+    let answer = daemon.post("/command", body).await;
+    for (name, value) in [
+        ("content-type", "text/event-stream"),
+        ("cache-control", "no-cache"),
+        ("connection", "keep-alive"),
+        ("x-accel-buffering", "no"),
+    ] {
+        assert_eq!(answer.headers[name], value, "{name}");
+    }
+    let work = place.path().join("work").display().to_string();
+    let events = events(&answer.body);
+    assert_eq!(texts(&events, EventKind::Stdout), [work.as_str(), "yes"]);
+}
+
+#[tokio::test]
+async fn the_environment_file_is_read_for_each_command() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command
+            .env("HOME", place.path())
+            .env("EXECD_ENVS", "~/variables");
+    });
+    let told = async || {
+        let events = daemon
+            .run(json!({ "command": "echo ${FROM_FILE-unset}" }))
+            .await;
+        texts(&events, EventKind::Stdout)[0].to_owned()
+    };
+    assert_eq!(told().await, "unset");
+    for value in ["one", "two"] {
+        let file = place.path().join("variables");
+        std::fs::write(file, format!("FROM_FILE={value}\n")).unwrap();
+        assert_eq!(told().await, value);
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_breaks_a_rule_is_refused() {
     let daemon = daemon();
     for body in [
