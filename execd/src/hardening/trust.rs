@@ -262,14 +262,14 @@ mod tests {
     fn what_isolated_sessions_may_have_written_is_not_believed_without_a_floor_either() {
         let place = outside();
         let at = |name: &str| place.path().join(name);
-        for name in ["shared", "own"] {
+        for name in ["common", "own"] {
             fs::create_dir(at(name)).unwrap();
             fs::write(at(name).join("file"), "").unwrap();
         }
-        symlink("shared", at("link")).unwrap();
-        for name in ["shared", "link"] {
+        symlink("common", at("link")).unwrap();
+        for name in ["common", "link"] {
             let floor = shared(at(name));
-            let refused = floor.open_trusted(&at("shared/file")).unwrap_err();
+            let refused = floor.open_trusted(&at("common/file")).unwrap_err();
             assert_eq!(
                 refused.to_string(),
                 Doubt::WithinReach.to_string(),
@@ -294,24 +294,24 @@ mod tests {
         let place = outside();
         let place = place.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
-        for name in ["shared", "own"] {
+        for name in ["common", "own"] {
             fs::create_dir(at(name)).unwrap();
         }
         fs::write(at("own/file"), "").unwrap();
         for (link, target) in [
             ("own/link", "file"),
             ("way", "own"),
-            ("shared/link", "../own/file"),
-            ("shared/way", "../own"),
-            ("own/through", "../shared/way/file"),
+            ("common/link", "../own/file"),
+            ("common/way", "../own"),
+            ("own/through", "../common/way/file"),
         ] {
             symlink(target, at(link)).unwrap();
         }
-        let floor = shared(at("shared"));
+        let floor = shared(at("common"));
         for path in ["own/file", "own/link", "way/link"] {
             floor.open_trusted(&at(path)).unwrap();
         }
-        for path in ["shared/link", "shared/way/file", "own/through"] {
+        for path in ["common/link", "common/way/file", "own/through"] {
             let refused = floor.open_trusted(&at(path)).unwrap_err();
             assert_eq!(refused.to_string(), Doubt::Link.to_string(), "{path}");
         }

@@ -175,7 +175,7 @@ pub(super) async fn while_open(
     }
 }
 
-/// Why a WebSocket of this session has to end, as the store says now; `None` while somebody is
+/// Why WebSockets of the session have to end, as the store says now; `None` while somebody is
 /// logged in.
 async fn ended(session: &Session, keys: &dyn Keys) -> Option<End> {
     let login = match session.load().await {
