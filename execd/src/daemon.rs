@@ -9,7 +9,7 @@
 
 use std::{io, net::Ipv4Addr, sync::Arc};
 
-use osb_service::{Drained, Supervisor, build_info::BuildInfo};
+use osb_service::{Drained, ErrorChain, Supervisor, build_info::BuildInfo};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -22,7 +22,6 @@ use crate::{
     cli::{self, Config},
     clone3,
     env::{Environment, Variables},
-    error::chain,
     hardening::Floor,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Signals, Stop},
@@ -193,7 +192,7 @@ async fn until_end(
         Ok(PreStart::ToldToEnd(_)) => return Ok(0),
         Err(error) => {
             error!(error = &error as &dyn std::error::Error, "no preStart hook");
-            Some(chain(&error))
+            Some(ErrorChain(&error).to_string())
         }
     };
     match (order, failure) {

@@ -105,13 +105,6 @@ pub fn told(error: &io::Error) -> String {
     }
 }
 
-/// An error with all its causes, for people.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 /// Result of a handler.
 pub type ApiResult<T> = Result<T, ApiError>;
 

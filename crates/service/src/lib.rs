@@ -5,13 +5,16 @@
 //! * [`telemetry`]: the log.
 //! * [`signal`]: when to stop.
 //! * [`build_info`]: which build this is.
+//! * [`ErrorChain`]: an error with its causes on one line.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod build_info;
 pub mod config;
+mod error_chain;
 pub mod signal;
 pub mod supervise;
 pub mod telemetry;
 
+pub use error_chain::ErrorChain;
 pub use supervise::{Drained, Supervisor};

@@ -10,6 +10,7 @@ mod signals;
 
 use std::{ffi::OsString, time::Instant};
 
+use osb_service::ErrorChain;
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use tokio::time::sleep_until;
 use tracing::{info, warn};
@@ -21,7 +22,6 @@ pub use signals::Signals;
 use crate::{
     app::App,
     env::{self, Environment, Variables},
-    error,
     hook::{HookError, Hooks, PreStart},
     limits,
     process::{Exit, Process},
@@ -88,7 +88,7 @@ pub async fn run(
         Ok(Started::Ended(exit)) => {
             order.failed(format!("it came to its end before the entry point: {exit}"));
         }
-        Err(error) => order.failed(error::chain(error)),
+        Err(error) => order.failed(ErrorChain(error).to_string()),
     }
     Ok(stay(started?, signals).await)
 }

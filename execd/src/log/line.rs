@@ -7,6 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use osb_service::ErrorChain;
 use tracing::{
     Event, Level,
     field::{Field, Visit},
@@ -109,7 +110,7 @@ impl Visit for Members<'_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.quoted(field, format_args!("{}", Chain(value)));
+        self.quoted(field, format_args!("{}", ErrorChain(value)));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -130,21 +131,6 @@ impl Visit for Members<'_> {
             // JSON has no such numbers.
             false => self.quoted(field, format_args!("{value}")),
         }
-    }
-}
-
-/// An error with its causes.
-struct Chain<'a>(&'a (dyn Error + 'static));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
     }
 }
 
@@ -199,18 +185,5 @@ mod tests {
             let read: Value = serde_json::from_str(&out).unwrap();
             prop_assert_eq!(read, text);
         }
-    }
-
-    #[test]
-    fn errors_tell_their_causes() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("cannot open the door")]
-        struct Door(#[source] std::io::Error);
-
-        let error = Door(std::io::Error::other("it is locked"));
-        assert_eq!(
-            Chain(&error).to_string(),
-            "cannot open the door: it is locked"
-        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use osb_service::ErrorChain;
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -10,7 +11,7 @@ use subtle::ConstantTimeEq;
 use super::{Attribution, Bound, EntrypointPolicy};
 use crate::{
     env::{self, Variables},
-    error::{self, ApiError, ApiResult},
+    error::{ApiError, ApiResult},
     hook::Lifecycle,
     json, limits,
 };
@@ -116,7 +117,7 @@ impl Order {
                 Value::Object(_) => Lifecycle::read(&lifecycle.to_string()),
                 _ => return Err(refuse("lifecycle", "expected an object")),
             };
-            read.map_err(|error| refuse("lifecycle", error::chain(&error)))
+            read.map_err(|error| refuse("lifecycle", ErrorChain(&error)))
         });
         let lifecycle = lifecycle.transpose()?;
         let attributes = match body.take("telemetry") {

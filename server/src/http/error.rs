@@ -7,8 +7,9 @@ use axum::{
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use osb_protocol::{ErrorBody, FieldError, error::code};
 use osb_runtime::RuntimeError;
+use osb_service::ErrorChain;
 
-use crate::sandbox::{Error, lifecycle::Chain};
+use crate::sandbox::Error;
 
 /// Seconds after which a client may try again when the runtime is away.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -44,7 +45,7 @@ impl ApiError {
     /// Keeps a cause for the log.
     #[must_use]
     pub(super) fn because(mut self, cause: &dyn std::error::Error) -> Self {
-        self.cause = Some(Chain(cause).to_string());
+        self.cause = Some(ErrorChain(cause).to_string());
         self
     }
 

@@ -8,13 +8,11 @@
 use std::time::Duration;
 
 use osb_protocol::SandboxId;
+use osb_service::ErrorChain;
 use osb_store::Outcome;
 use tracing::{error, info};
 
-use super::{
-    Error, Service,
-    lifecycle::{Chain, now},
-};
+use super::{Error, Service, lifecycle::now};
 
 /// Longest sleep: the clock of the host may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -67,7 +65,7 @@ impl Service {
         if let Err(failure) = self.inner.store.set_deleted(id, at).await {
             // The label still says when it ends, so a restart ends it too. The pause keeps a full
             // disk from turning this into a busy loop.
-            error!(sandbox = %id, error = %Chain(&Error::from(failure)), "cannot keep the intent");
+            error!(sandbox = %id, error = %ErrorChain(&Error::from(failure)), "cannot keep the intent");
             tokio::time::sleep(STORE_RETRY).await;
         }
         if let Some(locks) = self.inner.registry.locks(id) {

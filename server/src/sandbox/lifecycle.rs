@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{CreateSpec, Progress, Stage};
+use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome, StageTime};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -22,7 +23,7 @@ pub(super) fn now() -> WireTime {
 
 impl Service {
     pub(super) async fn provision(&self, spec: CreateSpec) -> Result<Arc<Record>, Error> {
-        let id = spec.id().clone();
+        let id = spec.id.clone();
         self.inner.registry.put(Facts::accepted(&spec));
         let locks = self
             .inner
@@ -37,7 +38,7 @@ impl Service {
 
     async fn provision_owned(&self, spec: CreateSpec, locks: &Locks) -> Result<Arc<Record>, Error> {
         let _owner = locks.life.lock().await;
-        let id = spec.id().clone();
+        let id = spec.id.clone();
         let registry = &self.inner.registry;
         let cancelled = locks.cancel.cancelled();
         let progress = Tell {
@@ -55,8 +56,8 @@ impl Service {
         };
         let known = made.and_then(|observed| {
             self.change(&id, |facts| {
-                let at = observed.status.since;
-                facts.observe(observed.status, at);
+                let at = observed.since;
+                facts.observe(observed, at);
                 Ok(())
             })
         });
@@ -68,14 +69,14 @@ impl Service {
             }
         };
         self.wait_for_execd(&record).await;
-        info!(sandbox = %id, image = record.facts.origin.source.image(), "sandbox created");
+        info!(sandbox = %id, image = record.facts.image, "sandbox created");
         self.known(&id)
     }
 
     /// A sandbox whose execd does not answer in time is not a failed create: it may be slow, and
     /// its own command runs. Nor is one whose command has ended already, or that was deleted.
     async fn wait_for_execd(&self, record: &Record) {
-        let id = &record.facts.origin.id;
+        let id = &record.facts.id;
         if let Ok(execd) = endpoint::for_execd(&record.facts, &self.inner.hosts) {
             let deadline = Instant::now() + self.inner.limits.ready_wait;
             let still_wanted = || {
@@ -104,15 +105,13 @@ impl Service {
     /// deleted, and the reconciler goes on.
     async fn create_failed(&self, id: &SandboxId, error: &Error) {
         let record = self.inner.registry.get(id);
-        let image = record
-            .as_ref()
-            .map(|record| record.facts.origin.source.image());
-        warn!(sandbox = %id, image, error = %Chain(error), "create failed");
+        let image = record.as_ref().map(|record| record.facts.image.as_str());
+        warn!(sandbox = %id, image, error = %ErrorChain(error), "create failed");
         if let Err(failure) = self.inner.runtime.remove(id).await {
-            warn!(sandbox = %id, error = %Chain(&failure), "a failed create could not be removed");
+            warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
             let at = now();
             if let Err(failure) = self.inner.store.set_deleted(id, at).await {
-                error!(sandbox = %id, error = %Chain(&failure), "the delete intent is lost");
+                error!(sandbox = %id, error = %ErrorChain(&failure), "the delete intent is lost");
             }
             // It cannot vanish from the registry while its life lock is held.
             let _ = self.change(id, |facts| {
@@ -137,7 +136,7 @@ impl Service {
         };
         let entry = history(&record.facts, outcome, reason, error.to_string());
         if let Err(error) = self.inner.store.finish(&entry).await {
-            error!(sandbox = %id, error = %Chain(&error), "the history entry is lost");
+            error!(sandbox = %id, error = %ErrorChain(&error), "the history entry is lost");
         }
         self.inner.registry.remove(id);
     }
@@ -210,7 +209,7 @@ impl Service {
             return Ok(());
         };
         if let Err(error) = self.inner.runtime.remove(id).await {
-            warn!(sandbox = %id, error = %Chain(&error), "cannot be removed, will be tried again");
+            warn!(sandbox = %id, error = %ErrorChain(&error), "cannot be removed, will be tried again");
             // It cannot vanish from the registry while its life lock is held.
             let _ = self.change(id, |facts| {
                 facts.removal_error = Some(error.to_string());
@@ -245,9 +244,9 @@ pub(super) fn history(
         at: reached.at,
     });
     HistoryEntry {
-        id: facts.origin.id.clone(),
-        image: facts.origin.source.image().to_owned(),
-        created_at: facts.origin.created_at,
+        id: facts.id.clone(),
+        image: facts.image.clone(),
+        created_at: facts.created_at,
         ended_at: now(),
         outcome,
         reason: reason.to_owned(),
@@ -281,20 +280,5 @@ impl Tell {
                 Ok(())
             });
         }
-    }
-}
-
-/// An error with its causes, for the log.
-pub(crate) struct Chain<'a>(pub(crate) &'a dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = self.0.source();
-        while let Some(cause) = source {
-            write!(f, ": {cause}")?;
-            source = cause.source();
-        }
-        Ok(())
     }
 }

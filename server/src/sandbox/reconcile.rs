@@ -6,13 +6,11 @@
 
 use std::time::Duration;
 
+use osb_service::ErrorChain;
 use osb_store::Outcome;
 use tracing::warn;
 
-use super::{
-    RuntimeHealth, Service,
-    lifecycle::{Chain, now},
-};
+use super::{RuntimeHealth, Service, lifecycle::now};
 
 /// How often, when nothing nudges.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -44,7 +42,7 @@ impl Service {
                 continue;
             }
             // Whoever holds the lock is at it already.
-            let Some(locks) = self.inner.registry.locks(&facts.origin.id) else {
+            let Some(locks) = self.inner.registry.locks(&facts.id) else {
                 continue;
             };
             if locks.life.try_lock().is_ok() {
@@ -52,20 +50,20 @@ impl Service {
                     Some(at) if facts.changes.deleted_at >= Some(at) => Outcome::Expired,
                     _ => Outcome::Deleted,
                 };
-                self.start_removal(facts.origin.id.clone(), locks, outcome);
+                self.start_removal(facts.id.clone(), locks, outcome);
             }
         }
         if let Err(error) = self.inner.runtime.sweep().await {
-            warn!(error = %Chain(&error), "the sweep of the runtime failed");
+            warn!(error = %ErrorChain(&error), "the sweep of the runtime failed");
         }
         let at = now();
         if let Some(before) = at.plus_seconds(-HISTORY_SECONDS)
             && let Err(error) = self.inner.store.prune_history(before).await
         {
-            warn!(error = %Chain(&error), "old history stays");
+            warn!(error = %ErrorChain(&error), "old history stays");
         }
         if let Err(error) = self.inner.store.session_prune(at.unix_ms() / 1000).await {
-            warn!(error = %Chain(&error), "old sessions stay");
+            warn!(error = %ErrorChain(&error), "old sessions stay");
         }
     }
 }

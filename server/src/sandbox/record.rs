@@ -3,29 +3,50 @@
 //! [`Facts`] are what the request, the runtime and the store say. A [`Record`] is derived from them
 //! and never changed: each change makes a new one, serialised once, however often it is read.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use osb_protocol::{
-    WireTime,
-    lifecycle::{ImageRef, Sandbox},
+    SandboxId, WireTime,
+    lifecycle::{ImageRef, Platform, Sandbox},
 };
-use osb_runtime::{Address, CreateSpec, Expiry, Observed, Origin, Phase, Source, Stage, Status};
+use osb_runtime::{Address, CreateSpec, Expiry, Observed, Phase, Stage};
 use osb_store::Changes;
+use secrecy::SecretString;
 
 use super::state;
 
 /// Everything that is known about one sandbox.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What it was created with.
-    pub origin: Arc<Origin>,
+    /// Its name.
+    pub id: SandboxId,
+    /// When it was accepted.
+    pub created_at: WireTime,
+    /// Requested image.
+    pub image: String,
+    /// Snapshot it was made from.
+    pub snapshot_id: Option<String>,
+    /// Requested platform.
+    pub platform: Option<Platform>,
+    /// Command it lives as long as.
+    pub entrypoint: Vec<String>,
+    /// Limits as requested.
+    pub resources: BTreeMap<String, String>,
+    /// User labels as given at create.
+    pub metadata: BTreeMap<String, String>,
+    /// Extensions to echo.
+    pub extensions: BTreeMap<String, String>,
+    /// Expiry as given at create.
+    pub expiry: Expiry,
     /// What the container does and since when; `None` until it runs for the first time.
     pub phase: Option<(Phase, WireTime)>,
     /// Whether the kernel killed something for want of memory since the container started.
     pub out_of_memory: bool,
     /// How to reach it.
     pub address: Address,
+    /// Token of its execd.
+    pub token: Option<SecretString>,
     /// What changed since create.
     pub changes: Changes,
     /// Why the last removal failed.
@@ -46,37 +67,62 @@ pub struct StageAt {
 }
 
 impl Facts {
-    /// A sandbox whose create was accepted just now.
+    /// A sandbox that was accepted just now.
     #[must_use]
     pub fn accepted(spec: &CreateSpec) -> Self {
-        Self::new(spec.origin.clone())
+        let extensions = spec
+            .extensions
+            .iter()
+            .map(|(suffix, value)| (format!("opensandbox.extensions.{suffix}"), value.clone()));
+        Self {
+            id: spec.id.clone(),
+            created_at: spec.created_at,
+            image: spec.image.clone(),
+            snapshot_id: None,
+            platform: spec.platform.clone(),
+            entrypoint: spec.entrypoint.clone(),
+            resources: spec.resources.clone(),
+            metadata: spec.metadata.clone(),
+            extensions: extensions.collect(),
+            expiry: spec.expires_at.map_or(Expiry::Manual, Expiry::At),
+            phase: None,
+            out_of_memory: false,
+            address: Address::default(),
+            token: spec.token.clone(),
+            changes: Changes::default(),
+            removal_error: None,
+            stages: vec![StageAt {
+                stage: Stage::Accepted,
+                at: spec.created_at,
+            }],
+            note: None,
+        }
     }
 
     /// A sandbox that the runtime already had, with what the store knows of it.
     #[must_use]
     pub fn found(observed: Observed, changes: Changes) -> Self {
-        let Observed { origin, status } = observed;
         Self {
-            phase: Some((status.phase, status.since)),
-            out_of_memory: status.out_of_memory,
-            address: status.address,
+            id: observed.id,
+            created_at: observed.created_at,
+            image: observed.image,
+            snapshot_id: observed.snapshot_id,
+            platform: observed.platform,
+            entrypoint: observed.entrypoint,
+            resources: observed.resources,
+            metadata: observed.metadata,
+            extensions: observed.extensions,
+            expiry: observed.expiry,
+            phase: Some((observed.phase, observed.since)),
+            out_of_memory: observed.out_of_memory,
+            address: observed.address,
+            token: observed.token,
             changes,
-            ..Self::new(origin)
-        }
-    }
-
-    fn new(origin: Origin) -> Self {
-        Self {
+            removal_error: None,
             stages: vec![StageAt {
                 stage: Stage::Accepted,
-                at: origin.created_at,
+                at: observed.created_at,
             }],
-            origin: Arc::new(origin),
-            phase: None,
-            out_of_memory: false,
-            address: Address::default(),
-            changes: Changes::default(),
-            removal_error: None,
             note: None,
         }
     }
@@ -84,7 +130,10 @@ impl Facts {
     /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays:
     /// the end of a command may be told before its start is. A container that never ran is its
     /// create's business, which may have to make another one.
-    pub fn observe(&mut self, observed: Status, at: WireTime) {
+    pub fn observe(&mut self, observed: Observed, at: WireTime) {
+        if observed.token.is_some() {
+            self.token = observed.token;
+        }
         let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
         let half_made = self.phase.is_none() && observed.phase == Phase::Created;
         if newer_end || half_made {
@@ -131,7 +180,7 @@ impl Facts {
     /// When the sandbox shall be removed.
     #[must_use]
     pub fn expires_at(&self) -> Option<WireTime> {
-        match self.origin.expiry {
+        match self.expiry {
             Expiry::At(at) => Some(self.changes.expires_at.unwrap_or(at)),
             Expiry::Manual | Expiry::Unknown => None,
         }
@@ -140,10 +189,7 @@ impl Facts {
     /// User labels in force.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        self.changes
-            .metadata
-            .as_ref()
-            .unwrap_or(&self.origin.metadata)
+        self.changes.metadata.as_ref().unwrap_or(&self.metadata)
     }
 
     /// Whether it is being removed.
@@ -183,22 +229,20 @@ impl Record {
     /// Derives what clients are told.
     #[must_use]
     pub fn derive(facts: Facts, seq: u64) -> Self {
-        let origin = &facts.origin;
-        let image = match &origin.source {
-            Source::Image(uri) => Some(ImageRef { uri: uri.clone() }),
-            Source::Snapshot { .. } => None,
-        };
+        let from_snapshot = facts.snapshot_id.is_some();
         let sandbox = Sandbox {
-            id: origin.id.clone(),
-            image,
-            snapshot_id: origin.source.snapshot_id().map(str::to_owned),
-            platform: origin.platform.clone(),
+            id: facts.id.clone(),
+            image: (!from_snapshot).then(|| ImageRef {
+                uri: facts.image.clone(),
+            }),
+            snapshot_id: facts.snapshot_id.clone(),
+            platform: facts.platform.clone(),
             status: state::status(&facts),
             metadata: facts.metadata().clone(),
-            extensions: origin.extensions.clone(),
-            entrypoint: origin.entrypoint.clone(),
+            extensions: facts.extensions.clone(),
+            entrypoint: facts.entrypoint.clone(),
             expires_at: facts.expires_at(),
-            created_at: origin.created_at,
+            created_at: facts.created_at,
         };
         let json = serde_json::to_vec(&sandbox).expect("maps have string keys, so this serialises");
         Self {
@@ -215,8 +259,24 @@ mod tests {
     use super::*;
     use crate::sandbox::state::tests::{at, facts};
 
-    fn observed(phase: Phase, since: i64) -> Status {
-        Status::new(phase, at(since))
+    fn observed(phase: Phase, since: i64) -> Observed {
+        Observed {
+            id: "a".into(),
+            phase,
+            since: at(since),
+            out_of_memory: false,
+            created_at: at(10),
+            image: String::new(),
+            snapshot_id: None,
+            entrypoint: Vec::new(),
+            platform: None,
+            metadata: BTreeMap::new(),
+            extensions: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            expiry: Expiry::Manual,
+            address: Address::default(),
+            token: None,
+        }
     }
 
     #[test]
@@ -255,17 +315,11 @@ mod tests {
 
     #[test]
     fn a_lack_of_memory_belongs_to_one_run() {
-        let killed = Status {
+        let killed = Observed {
             out_of_memory: true,
             ..observed(Phase::Exited(137), 21)
         };
-        let mut facts = Facts::found(
-            Observed {
-                origin: Origin::clone(&facts().origin),
-                status: killed.clone(),
-            },
-            Changes::default(),
-        );
+        let mut facts = Facts::found(killed.clone(), Changes::default());
         assert!(facts.out_of_memory, "it outlives the server");
         facts.observe(observed(Phase::Exited(137), 21), at(22));
         assert!(facts.out_of_memory, "a list does not know");

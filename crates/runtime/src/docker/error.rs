@@ -1,6 +1,7 @@
 //! What the engine's errors mean.
 
 use bollard::errors::Error;
+use osb_service::ErrorChain;
 
 use super::KIND;
 use crate::RuntimeError;
@@ -37,7 +38,7 @@ pub(super) fn reason(error: &Error) -> String {
         Error::HyperLegacyError { err } => root(err),
         // Both come from reading the body of an answer, and tell no more than that.
         Error::IOError { .. } | Error::HyperResponseError { .. } => CLOSED.to_owned(),
-        other => chain(other),
+        other => ErrorChain(other).to_string(),
     };
     let mut end = text.len().min(SHOWN);
     while !text.is_char_boundary(end) {
@@ -53,20 +54,6 @@ fn root(error: &dyn std::error::Error) -> String {
         cause = source;
     }
     cause.to_string()
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// An error that means the engine cannot be reached, if it does.

@@ -1,6 +1,6 @@
 //! The domain, as the console's pages see it.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use osb_app::{
@@ -12,6 +12,7 @@ use osb_protocol::{
     FieldError, SandboxId, WireTime,
     lifecycle::{ImageRef, Sandbox, SandboxState, SandboxStatus},
 };
+use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome};
 use serde_json::Value;
 
@@ -65,7 +66,7 @@ impl ConsoleBackend for Domain {
         self.service
             .available()
             .err()
-            .map(|error| with_causes(&error))
+            .map(|error| ErrorChain(&error).to_string())
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
@@ -138,7 +139,7 @@ fn detail(record: &Record, log_tail: Vec<String>) -> SandboxDetail {
     SandboxDetail {
         sandbox: record.sandbox.clone(),
         stages: stages::of_record(record),
-        resources: record.facts.origin.resources.clone(),
+        resources: record.facts.resources.clone(),
         log_tail,
     }
 }
@@ -175,19 +176,8 @@ fn refused(error: Error) -> ConsoleError {
         Error::NotFound(_) => ConsoleError::NotFound,
         _ if !problems.is_empty() => ConsoleError::Invalid { problems },
         other => ConsoleError::Refused {
-            message: with_causes(&other),
+            // The causes hold the runtime's own words, which explain the refusal.
+            message: ErrorChain(&other).to_string(),
         },
     }
-}
-
-/// Causes too: the runtime's own words are what helps.
-fn with_causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(known) = cause {
-        // Writing to a string cannot fail.
-        let _ = write!(text, ": {known}");
-        cause = known.source();
-    }
-    text
 }
