@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+/// Prefix of the extensions that a sandbox echoes (contract: lifecycle §4.1).
+pub const ECHOED_EXTENSION_PREFIX: &str = "opensandbox.extensions.";
 /// Keys under this prefix belong to the platform.
 pub const RESERVED_PREFIX: &str = "opensandbox.io/";
 

@@ -14,12 +14,14 @@ pub mod docker;
 mod error;
 mod event;
 mod observed;
+mod origin;
 pub mod sim;
 mod spec;
 
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
-pub use observed::{Address, Expiry, Observed, Phase, Ports};
+pub use observed::{Address, Expiry, Observed, Phase, Ports, Status};
+pub use origin::{Origin, Source};
 pub use spec::{CreateSpec, Progress, Stage};
 
 use async_trait::async_trait;

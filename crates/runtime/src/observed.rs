@@ -1,9 +1,10 @@
 //! A sandbox as its back end reports it.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::net::IpAddr;
 
-use osb_protocol::{SandboxId, WireTime, lifecycle::Platform};
-use secrecy::SecretString;
+use osb_protocol::WireTime;
+
+use crate::Origin;
 
 /// What the container does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,35 +57,35 @@ pub struct Address {
 /// A sandbox as its back end reports it.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// Its name.
-    pub id: SandboxId,
-    /// What it does.
+    /// What it was created with.
+    pub origin: Origin,
+    /// What it does now.
+    pub status: Status,
+}
+
+/// What a sandbox does now.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// State of its main container.
     pub phase: Phase,
     /// Since when, as exactly as the back end knows.
     pub since: WireTime,
-    /// Whether the kernel killed a process of it for want of memory since it started, as far as
-    /// the back end knows.
+    /// Whether the kernel killed one of its processes because the memory limit was reached, since
+    /// it started and as far as the back end knows.
     pub out_of_memory: bool,
-    /// When it was accepted.
-    pub created_at: WireTime,
-    /// Requested image.
-    pub image: String,
-    /// Snapshot it was made from.
-    pub snapshot_id: Option<String>,
-    /// Command it lives as long as.
-    pub entrypoint: Vec<String>,
-    /// Requested platform.
-    pub platform: Option<Platform>,
-    /// User labels as given at create.
-    pub metadata: BTreeMap<String, String>,
-    /// Extensions to echo.
-    pub extensions: BTreeMap<String, String>,
-    /// Limits as requested.
-    pub resources: BTreeMap<String, String>,
-    /// Expiry as given at create.
-    pub expiry: Expiry,
     /// How to reach it.
     pub address: Address,
-    /// Token of its execd.
-    pub token: Option<SecretString>,
+}
+
+impl Status {
+    /// A status without an address.
+    #[must_use]
+    pub fn new(phase: Phase, since: WireTime) -> Self {
+        Self {
+            phase,
+            since,
+            out_of_memory: false,
+            address: Address::default(),
+        }
+    }
 }

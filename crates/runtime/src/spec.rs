@@ -2,47 +2,44 @@
 
 use std::collections::BTreeMap;
 
-use osb_protocol::{
-    SandboxId, WireTime,
-    lifecycle::{ImageAuth, Platform},
-    resources::ResourceLimits,
-};
-use secrecy::SecretString;
+use osb_protocol::{SandboxId, lifecycle::ImageAuth, resources::ResourceLimits};
 
-/// A validated sandbox to be.
+use crate::Origin;
+
+/// A validated create request.
 #[derive(Clone, Debug)]
 pub struct CreateSpec {
-    /// Its name.
-    pub id: SandboxId,
-    /// Image reference.
-    pub image: String,
+    /// What the runtime stores with the sandbox and reports back.
+    pub origin: Origin,
     /// Credentials for the pull, used once.
     pub auth: Option<ImageAuth>,
-    /// Wanted platform.
-    pub platform: Option<Platform>,
-    /// Command it lives as long as; not empty.
-    pub entrypoint: Vec<String>,
     /// Environment of the request; `None` removes a configured default.
     pub env: BTreeMap<String, Option<String>>,
-    /// Parsed limits.
+    /// Parsed limits; the origin has them as requested.
     pub limits: ResourceLimits,
-    /// The same as requested, to be shown.
-    pub resources: BTreeMap<String, String>,
-    /// User labels.
-    pub metadata: BTreeMap<String, String>,
-    /// Extensions to keep, without their prefix.
-    pub extensions: BTreeMap<String, String>,
-    /// Whether its execd shall be able to isolate sessions, which weakens what holds the sandbox
-    /// itself (contract: execd A9.1). Not kept: it shows in nothing but the container's settings.
+    /// Whether execd may isolate sessions, which weakens the isolation of the sandbox itself
+    /// (contract: execd A9.1). Not part of the origin: it shows only in the container's settings.
     pub isolation: bool,
-    /// Seconds that a proxied request adds to the expiry.
-    pub renew_extend_seconds: Option<u32>,
-    /// When it shall be removed; `None` means a client deletes it.
-    pub expires_at: Option<WireTime>,
-    /// When it was accepted.
-    pub created_at: WireTime,
-    /// Token for its execd; `None` turns the check off.
-    pub token: Option<SecretString>,
+}
+
+impl CreateSpec {
+    /// A spec with nothing optional.
+    #[must_use]
+    pub fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            auth: None,
+            env: BTreeMap::new(),
+            limits: ResourceLimits::default(),
+            isolation: false,
+        }
+    }
+
+    /// Identifier of the sandbox.
+    #[must_use]
+    pub fn id(&self) -> &SandboxId {
+        &self.origin.id
+    }
 }
 
 /// How far a create is. The order is the order of the stage bar.

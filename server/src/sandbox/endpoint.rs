@@ -151,12 +151,12 @@ pub fn for_client(
 ) -> Result<Endpoint, Error> {
     let direct = published(facts, query.port, &hosts.external)?;
     let mut headers = BTreeMap::new();
-    if let (true, Some(token)) = (direct.through_execd, &facts.token) {
+    if let (true, Some(token)) = (direct.through_execd, &facts.origin.token) {
         let token = token.expose_secret().to_owned();
         headers.insert(headers_name(headers::EXECD_ACCESS_TOKEN), token);
     }
     let endpoint = match &query.server_proxy {
-        Some(base) => format!("{base}/sandboxes/{}/proxy/{}", facts.id, query.port),
+        Some(base) => format!("{base}/sandboxes/{}/proxy/{}", facts.origin.id, query.port),
         None => direct.address,
     };
     Ok(Endpoint { endpoint, headers })
@@ -177,7 +177,7 @@ pub fn for_proxy(facts: &Facts, port: u16, hosts: &PublicHost) -> Result<Target,
     let target = |authority: String, path_prefix: String, through_execd: bool| Target {
         authority,
         path_prefix,
-        token: facts.token.clone().filter(|_| through_execd),
+        token: facts.origin.token.clone().filter(|_| through_execd),
     };
     if facts.address.host_network {
         return Ok(target(format!("127.0.0.1:{port}"), String::new(), to_execd));
@@ -206,7 +206,7 @@ pub fn for_execd(facts: &Facts, hosts: &PublicHost) -> Result<Execd, Error> {
     };
     Ok(Execd {
         authority,
-        token: facts.token.clone(),
+        token: facts.origin.token.clone(),
     })
 }
 
@@ -214,8 +214,8 @@ pub fn for_execd(facts: &Facts, hosts: &PublicHost) -> Result<Execd, Error> {
 fn running(facts: &Facts, port: u16) -> Result<(), Error> {
     match facts.phase {
         Some((Phase::Running | Phase::Paused | Phase::Restarting, _)) => Ok(()),
-        Some(_) => Err(unreachable(&facts.id, port, "it does not run")),
-        None => Err(Error::NoAddressYet(facts.id.clone())),
+        Some(_) => Err(unreachable(&facts.origin.id, port, "it does not run")),
+        None => Err(Error::NoAddressYet(facts.origin.id.clone())),
     }
 }
 
@@ -234,7 +234,7 @@ fn published(facts: &Facts, port: u16, host: &str) -> Result<Published, Error> {
         });
     }
     if facts.phase.is_none() {
-        return Err(Error::NoAddressYet(facts.id.clone()));
+        return Err(Error::NoAddressYet(facts.origin.id.clone()));
     }
     if port == HTTP_PORT {
         let reason = "port 8080 is not published";
@@ -242,7 +242,7 @@ fn published(facts: &Facts, port: u16, host: &str) -> Result<Published, Error> {
             .address
             .ports
             .http
-            .ok_or_else(|| unreachable(&facts.id, port, reason))?;
+            .ok_or_else(|| unreachable(&facts.origin.id, port, reason))?;
         return Ok(Published {
             address: format!("{host}:{outside}"),
             through_execd: false,
@@ -261,7 +261,7 @@ fn execd_port(facts: &Facts) -> Result<u16, Error> {
         .address
         .ports
         .execd
-        .ok_or_else(|| unreachable(&facts.id, EXECD_PORT, reason))
+        .ok_or_else(|| unreachable(&facts.origin.id, EXECD_PORT, reason))
 }
 
 fn unreachable(id: &SandboxId, port: u16, reason: &'static str) -> Error {
@@ -278,6 +278,8 @@ fn with_port(ip: IpAddr, port: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use osb_runtime::{Address, Phase, Ports};
 
     use super::*;
@@ -294,7 +296,7 @@ mod tests {
     fn live() -> Facts {
         let mut facts = facts();
         facts.phase = Some((Phase::Running, at(20)));
-        facts.token = Some(SecretString::from("t"));
+        Arc::make_mut(&mut facts.origin).token = Some(SecretString::from("t"));
         facts.address = Address {
             host_network: false,
             ip: Some("172.20.0.2".parse().unwrap()),

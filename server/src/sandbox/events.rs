@@ -60,16 +60,16 @@ impl Service {
         let registry = &self.inner.registry;
         let mut seen = HashSet::with_capacity(all.len());
         for observed in all {
-            let id = observed.id.clone();
+            let id = observed.origin.id.clone();
             seen.insert(id.clone());
             if registry.get(&id).is_some() {
                 let _ = self.change(&id, |facts| {
-                    facts.observe(observed, at);
+                    facts.observe(observed.status, at);
                     Ok(())
                 });
-            } else if observed.phase != Phase::Created {
+            } else if observed.status.phase != Phase::Created {
                 // One that never started is a left-over of a crash; the sweep removes it.
-                if observed.expiry == osb_runtime::Expiry::Unknown {
+                if observed.origin.expiry == osb_runtime::Expiry::Unknown {
                     warn!(sandbox = %id, "has no readable expiry and is kept until it is deleted");
                 }
                 let known = changes.remove(&id).unwrap_or_default();
@@ -80,8 +80,8 @@ impl Service {
             let facts = &record.facts;
             // A create under way has no container yet, one that has just ended was not looked at.
             let looked_at = facts.phase.is_some_and(|(_, since)| since < at);
-            if looked_at && !seen.contains(&facts.id) {
-                self.gone(&facts.id, at).await;
+            if looked_at && !seen.contains(&facts.origin.id) {
+                self.gone(&facts.origin.id, at).await;
             }
         }
         // Whoever the store still knows was removed just before the last server ended.
@@ -118,16 +118,16 @@ impl Service {
                     .set_health(RuntimeHealth::Down { reason });
             }
             RuntimeEvent::Changed(observed) => {
-                if self.inner.registry.get(&observed.id).is_none() {
-                    info!(sandbox = %observed.id, "a sandbox came back");
+                if self.inner.registry.get(&observed.origin.id).is_none() {
+                    info!(sandbox = %observed.origin.id, "a sandbox came back");
                     self.inner
                         .registry
                         .put(Facts::found(*observed, Changes::default()));
                     return;
                 }
-                let id = observed.id.clone();
-                let at = observed.since;
-                self.alter(&id, |facts| facts.observe(*observed, at));
+                let id = observed.origin.id.clone();
+                let at = observed.status.since;
+                self.alter(&id, |facts| facts.observe(observed.status, at));
             }
             RuntimeEvent::Exited { id, code, at } => {
                 info!(sandbox = %id, code, "the entry point ended");

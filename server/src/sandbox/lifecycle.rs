@@ -23,7 +23,7 @@ pub(super) fn now() -> WireTime {
 
 impl Service {
     pub(super) async fn provision(&self, spec: CreateSpec) -> Result<Arc<Record>, Error> {
-        let id = spec.id.clone();
+        let id = spec.id().clone();
         self.inner.registry.put(Facts::accepted(&spec));
         let locks = self
             .inner
@@ -38,7 +38,7 @@ impl Service {
 
     async fn provision_owned(&self, spec: CreateSpec, locks: &Locks) -> Result<Arc<Record>, Error> {
         let _owner = locks.life.lock().await;
-        let id = spec.id.clone();
+        let id = spec.id().clone();
         let registry = &self.inner.registry;
         let cancelled = locks.cancel.cancelled();
         let progress = Tell {
@@ -56,8 +56,8 @@ impl Service {
         };
         let known = made.and_then(|observed| {
             self.change(&id, |facts| {
-                let at = observed.since;
-                facts.observe(observed, at);
+                let at = observed.status.since;
+                facts.observe(observed.status, at);
                 Ok(())
             })
         });
@@ -69,14 +69,14 @@ impl Service {
             }
         };
         self.wait_for_execd(&record).await;
-        info!(sandbox = %id, image = record.facts.image, "sandbox created");
+        info!(sandbox = %id, image = record.facts.origin.source.image(), "sandbox created");
         self.known(&id)
     }
 
     /// A sandbox whose execd does not answer in time is not a failed create: it may be slow, and
     /// its own command runs. Nor is one whose command has ended already, or that was deleted.
     async fn wait_for_execd(&self, record: &Record) {
-        let id = &record.facts.id;
+        let id = &record.facts.origin.id;
         if let Ok(execd) = endpoint::for_execd(&record.facts, &self.inner.hosts) {
             let deadline = Instant::now() + self.inner.limits.ready_wait;
             let still_wanted = || {
@@ -105,7 +105,9 @@ impl Service {
     /// deleted, and the reconciler goes on.
     async fn create_failed(&self, id: &SandboxId, error: &Error) {
         let record = self.inner.registry.get(id);
-        let image = record.as_ref().map(|record| record.facts.image.as_str());
+        let image = record
+            .as_ref()
+            .map(|record| record.facts.origin.source.image());
         warn!(sandbox = %id, image, error = %ErrorChain(error), "create failed");
         if let Err(failure) = self.inner.runtime.remove(id).await {
             warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
@@ -244,9 +246,9 @@ pub(super) fn history(
         at: reached.at,
     });
     HistoryEntry {
-        id: facts.id.clone(),
-        image: facts.image.clone(),
-        created_at: facts.created_at,
+        id: facts.origin.id.clone(),
+        image: facts.origin.source.image().to_owned(),
+        created_at: facts.origin.created_at,
         ended_at: now(),
         outcome,
         reason: reason.to_owned(),

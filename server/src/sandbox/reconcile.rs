@@ -42,7 +42,7 @@ impl Service {
                 continue;
             }
             // Whoever holds the lock is at it already.
-            let Some(locks) = self.inner.registry.locks(&facts.id) else {
+            let Some(locks) = self.inner.registry.locks(&facts.origin.id) else {
                 continue;
             };
             if locks.life.try_lock().is_ok() {
@@ -50,7 +50,7 @@ impl Service {
                     Some(at) if facts.changes.deleted_at >= Some(at) => Outcome::Expired,
                     _ => Outcome::Deleted,
                 };
-                self.start_removal(facts.id.clone(), locks, outcome);
+                self.start_removal(facts.origin.id.clone(), locks, outcome);
             }
         }
         if let Err(error) = self.inner.runtime.sweep().await {

@@ -3,50 +3,29 @@
 //! [`Facts`] are what the request, the runtime and the store say. A [`Record`] is derived from them
 //! and never changed: each change makes a new one, serialised once, however often it is read.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use osb_protocol::{
-    SandboxId, WireTime,
-    lifecycle::{ImageRef, Platform, Sandbox},
+    WireTime,
+    lifecycle::{ImageRef, Sandbox},
 };
-use osb_runtime::{Address, CreateSpec, Expiry, Observed, Phase, Stage};
+use osb_runtime::{Address, CreateSpec, Expiry, Observed, Origin, Phase, Source, Stage, Status};
 use osb_store::Changes;
-use secrecy::SecretString;
 
 use super::state;
 
 /// Everything that is known about one sandbox.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Its name.
-    pub id: SandboxId,
-    /// When it was accepted.
-    pub created_at: WireTime,
-    /// Requested image.
-    pub image: String,
-    /// Snapshot it was made from.
-    pub snapshot_id: Option<String>,
-    /// Requested platform.
-    pub platform: Option<Platform>,
-    /// Command it lives as long as.
-    pub entrypoint: Vec<String>,
-    /// Limits as requested.
-    pub resources: BTreeMap<String, String>,
-    /// User labels as given at create.
-    pub metadata: BTreeMap<String, String>,
-    /// Extensions to echo.
-    pub extensions: BTreeMap<String, String>,
-    /// Expiry as given at create.
-    pub expiry: Expiry,
+    /// What it was created with.
+    pub origin: Arc<Origin>,
     /// What the container does and since when; `None` until it runs for the first time.
     pub phase: Option<(Phase, WireTime)>,
     /// Whether the kernel killed something for want of memory since the container started.
     pub out_of_memory: bool,
     /// How to reach it.
     pub address: Address,
-    /// Token of its execd.
-    pub token: Option<SecretString>,
     /// What changed since create.
     pub changes: Changes,
     /// Why the last removal failed.
@@ -67,62 +46,37 @@ pub struct StageAt {
 }
 
 impl Facts {
-    /// A sandbox that was accepted just now.
+    /// A sandbox whose create was accepted just now.
     #[must_use]
     pub fn accepted(spec: &CreateSpec) -> Self {
-        let extensions = spec
-            .extensions
-            .iter()
-            .map(|(suffix, value)| (format!("opensandbox.extensions.{suffix}"), value.clone()));
-        Self {
-            id: spec.id.clone(),
-            created_at: spec.created_at,
-            image: spec.image.clone(),
-            snapshot_id: None,
-            platform: spec.platform.clone(),
-            entrypoint: spec.entrypoint.clone(),
-            resources: spec.resources.clone(),
-            metadata: spec.metadata.clone(),
-            extensions: extensions.collect(),
-            expiry: spec.expires_at.map_or(Expiry::Manual, Expiry::At),
-            phase: None,
-            out_of_memory: false,
-            address: Address::default(),
-            token: spec.token.clone(),
-            changes: Changes::default(),
-            removal_error: None,
-            stages: vec![StageAt {
-                stage: Stage::Accepted,
-                at: spec.created_at,
-            }],
-            note: None,
-        }
+        Self::new(spec.origin.clone())
     }
 
     /// A sandbox that the runtime already had, with what the store knows of it.
     #[must_use]
     pub fn found(observed: Observed, changes: Changes) -> Self {
+        let Observed { origin, status } = observed;
         Self {
-            id: observed.id,
-            created_at: observed.created_at,
-            image: observed.image,
-            snapshot_id: observed.snapshot_id,
-            platform: observed.platform,
-            entrypoint: observed.entrypoint,
-            resources: observed.resources,
-            metadata: observed.metadata,
-            extensions: observed.extensions,
-            expiry: observed.expiry,
-            phase: Some((observed.phase, observed.since)),
-            out_of_memory: observed.out_of_memory,
-            address: observed.address,
-            token: observed.token,
+            phase: Some((status.phase, status.since)),
+            out_of_memory: status.out_of_memory,
+            address: status.address,
             changes,
-            removal_error: None,
+            ..Self::new(origin)
+        }
+    }
+
+    fn new(origin: Origin) -> Self {
+        Self {
             stages: vec![StageAt {
                 stage: Stage::Accepted,
-                at: observed.created_at,
+                at: origin.created_at,
             }],
+            origin: Arc::new(origin),
+            phase: None,
+            out_of_memory: false,
+            address: Address::default(),
+            changes: Changes::default(),
+            removal_error: None,
             note: None,
         }
     }
@@ -130,10 +84,7 @@ impl Facts {
     /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays:
     /// the end of a command may be told before its start is. A container that never ran is its
     /// create's business, which may have to make another one.
-    pub fn observe(&mut self, observed: Observed, at: WireTime) {
-        if observed.token.is_some() {
-            self.token = observed.token;
-        }
+    pub fn observe(&mut self, observed: Status, at: WireTime) {
         let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
         let half_made = self.phase.is_none() && observed.phase == Phase::Created;
         if newer_end || half_made {
@@ -180,7 +131,7 @@ impl Facts {
     /// When the sandbox shall be removed.
     #[must_use]
     pub fn expires_at(&self) -> Option<WireTime> {
-        match self.expiry {
+        match self.origin.expiry {
             Expiry::At(at) => Some(self.changes.expires_at.unwrap_or(at)),
             Expiry::Manual | Expiry::Unknown => None,
         }
@@ -189,7 +140,10 @@ impl Facts {
     /// User labels in force.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        self.changes.metadata.as_ref().unwrap_or(&self.metadata)
+        self.changes
+            .metadata
+            .as_ref()
+            .unwrap_or(&self.origin.metadata)
     }
 
     /// Whether it is being removed.
@@ -229,20 +183,22 @@ impl Record {
     /// Derives what clients are told.
     #[must_use]
     pub fn derive(facts: Facts, seq: u64) -> Self {
-        let from_snapshot = facts.snapshot_id.is_some();
+        let origin = &facts.origin;
+        let image = match &origin.source {
+            Source::Image(uri) => Some(ImageRef { uri: uri.clone() }),
+            Source::Snapshot { .. } => None,
+        };
         let sandbox = Sandbox {
-            id: facts.id.clone(),
-            image: (!from_snapshot).then(|| ImageRef {
-                uri: facts.image.clone(),
-            }),
-            snapshot_id: facts.snapshot_id.clone(),
-            platform: facts.platform.clone(),
+            id: origin.id.clone(),
+            image,
+            snapshot_id: origin.source.snapshot_id().map(str::to_owned),
+            platform: origin.platform.clone(),
             status: state::status(&facts),
             metadata: facts.metadata().clone(),
-            extensions: facts.extensions.clone(),
-            entrypoint: facts.entrypoint.clone(),
+            extensions: origin.extensions.clone(),
+            entrypoint: origin.entrypoint.clone(),
             expires_at: facts.expires_at(),
-            created_at: facts.created_at,
+            created_at: origin.created_at,
         };
         let json = serde_json::to_vec(&sandbox).expect("maps have string keys, so this serialises");
         Self {
@@ -259,24 +215,8 @@ mod tests {
     use super::*;
     use crate::sandbox::state::tests::{at, facts};
 
-    fn observed(phase: Phase, since: i64) -> Observed {
-        Observed {
-            id: "a".into(),
-            phase,
-            since: at(since),
-            out_of_memory: false,
-            created_at: at(10),
-            image: String::new(),
-            snapshot_id: None,
-            entrypoint: Vec::new(),
-            platform: None,
-            metadata: BTreeMap::new(),
-            extensions: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            expiry: Expiry::Manual,
-            address: Address::default(),
-            token: None,
-        }
+    fn observed(phase: Phase, since: i64) -> Status {
+        Status::new(phase, at(since))
     }
 
     #[test]
@@ -315,11 +255,17 @@ mod tests {
 
     #[test]
     fn a_lack_of_memory_belongs_to_one_run() {
-        let killed = Observed {
+        let killed = Status {
             out_of_memory: true,
             ..observed(Phase::Exited(137), 21)
         };
-        let mut facts = Facts::found(killed.clone(), Changes::default());
+        let mut facts = Facts::found(
+            Observed {
+                origin: Origin::clone(&facts().origin),
+                status: killed.clone(),
+            },
+            Changes::default(),
+        );
         assert!(facts.out_of_memory, "it outlives the server");
         facts.observe(observed(Phase::Exited(137), 21), at(22));
         assert!(facts.out_of_memory, "a list does not know");

@@ -154,7 +154,7 @@ impl Registry {
     pub fn put(&self, facts: Facts) -> Arc<Record> {
         let mut views = self.write();
         let record = views.put(facts);
-        self.told(&record.facts.id, Some(&record), views.seq);
+        self.told(&record.facts.origin.id, Some(&record), views.seq);
         record
     }
 
@@ -246,7 +246,7 @@ impl Views {
     fn put(&mut self, facts: Facts) -> Arc<Record> {
         self.seq += 1;
         let record = Arc::new(Record::derive(facts, self.seq));
-        let id = &record.facts.id;
+        let id = &record.facts.origin.id;
         let locks = match self.by_id.remove(id) {
             Some(old) => {
                 self.unlink(&old.record);
@@ -255,7 +255,7 @@ impl Views {
             None => Arc::default(),
         };
         self.by_age.insert(
-            (Reverse(record.facts.created_at), id.clone()),
+            (Reverse(record.facts.origin.created_at), id.clone()),
             Arc::clone(&record),
         );
         if let Some(at) = deadline(&record.facts) {
@@ -274,9 +274,9 @@ impl Views {
     fn unlink(&mut self, record: &Record) {
         let facts = &record.facts;
         self.by_age
-            .remove(&(Reverse(facts.created_at), facts.id.clone()));
+            .remove(&(Reverse(facts.origin.created_at), facts.origin.id.clone()));
         if let Some(at) = deadline(facts) {
-            self.by_deadline.remove(&(at, facts.id.clone()));
+            self.by_deadline.remove(&(at, facts.origin.id.clone()));
         }
     }
 }
@@ -295,9 +295,9 @@ mod tests {
 
     fn sandbox(id: &str, created: i64, expires: Option<i64>) -> Facts {
         let mut facts = facts();
-        facts.id = id.into();
-        facts.created_at = at(created);
-        facts.expiry = expires.map_or(Expiry::Manual, |seconds| Expiry::At(at(seconds)));
+        let origin = Arc::make_mut(&mut facts.origin);
+        (origin.id, origin.created_at) = (id.into(), at(created));
+        origin.expiry = expires.map_or(Expiry::Manual, |seconds| Expiry::At(at(seconds)));
         facts
     }
 
@@ -311,7 +311,7 @@ mod tests {
             let (page, total) = registry.page(skip, take, None);
             (
                 page.iter()
-                    .map(|r| r.facts.id.to_string())
+                    .map(|r| r.facts.origin.id.to_string())
                     .collect::<Vec<_>>(),
                 total,
             )
@@ -333,7 +333,7 @@ mod tests {
         registry.remove(&"b".into());
         assert_eq!(registry.next_deadline(), None);
         assert_eq!(ids(0, 10), (vec!["c".into(), "a".into()], 2));
-        let only_a = |record: &Record| record.facts.id.as_str() == "a";
+        let only_a = |record: &Record| record.facts.origin.id.as_str() == "a";
         assert_eq!(registry.page(0, 1, Some(&only_a)).1, 1);
     }
 

@@ -134,7 +134,7 @@ impl Service {
         self.available()?;
         let unread = validate::unread(body);
         if !unread.is_empty() {
-            info!(sandbox = %spec.id, ?unread, "the request has members that mean nothing here");
+            info!(sandbox = %spec.id(), ?unread, "the request has members that mean nothing here");
         }
         self.provision(spec).await
     }
@@ -201,7 +201,7 @@ impl Service {
         self.owned("renew", async move {
             let _one_at_a_time = locks.edit.lock().await;
             let record = service.known(&id)?;
-            if !matches!(record.facts.expiry, Expiry::At(_)) {
+            if !matches!(record.facts.origin.expiry, Expiry::At(_)) {
                 return Err(Error::NoExpiry(id));
             }
             refuse_deleted(&record.facts)?;
@@ -317,7 +317,7 @@ impl Service {
 fn refuse_deleted(facts: &super::Facts) -> Result<(), Error> {
     if facts.is_deleted() {
         return Err(Error::WrongState {
-            id: facts.id.clone(),
+            id: facts.origin.id.clone(),
             state: "Stopping".to_owned(),
             needs: "it is being removed and cannot be renewed",
         });

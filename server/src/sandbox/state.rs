@@ -40,7 +40,7 @@ pub fn status(facts: &Facts) -> SandboxStatus {
         (None, None) => facts
             .stages
             .last()
-            .map_or(facts.created_at, |stage| stage.at),
+            .map_or(facts.origin.created_at, |stage| stage.at),
     };
     SandboxStatus {
         state,
@@ -138,31 +138,17 @@ fn pending(facts: &Facts) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::collections::BTreeMap;
-
     use osb_protocol::WireTime;
-    use osb_runtime::CreateSpec;
+    use osb_runtime::{CreateSpec, Origin, Source};
 
     use super::*;
 
     pub(crate) fn facts() -> Facts {
-        Facts::accepted(&CreateSpec {
-            id: "a".into(),
-            image: "debian:12".into(),
-            auth: None,
-            platform: None,
+        let source = Source::Image("debian:12".into());
+        Facts::accepted(&CreateSpec::new(Origin {
             entrypoint: vec!["sleep".into(), "1".into()],
-            env: BTreeMap::new(),
-            limits: osb_protocol::resources::ResourceLimits::default(),
-            resources: BTreeMap::new(),
-            metadata: BTreeMap::new(),
-            extensions: BTreeMap::new(),
-            isolation: false,
-            renew_extend_seconds: None,
-            expires_at: None,
-            created_at: at(10),
-            token: None,
-        })
+            ..Origin::new("a", source, at(10))
+        }))
     }
 
     pub(crate) fn at(seconds: i64) -> WireTime {

@@ -60,12 +60,12 @@ pub(super) fn body(
         .map(str::to_owned)
         .to_vec();
     ContainerCreateBody {
-        image: Some(spec.image.clone()),
+        image: Some(spec.origin.source.image().to_owned()),
         entrypoint: Some(init),
-        cmd: Some(command(&spec.entrypoint)),
+        cmd: Some(command(&spec.origin.entrypoint)),
         env: Some(environment(spec, &config.sandbox_env)),
         exposed_ports: Some(published.into_iter().map(|(inside, _)| inside).collect()),
-        labels: Some(labels::of(spec, &config.instance, ports)),
+        labels: Some(labels::of(&spec.origin, &config.instance, ports)),
         host_config: Some(host_config),
         ..ContainerCreateBody::default()
     }
@@ -167,10 +167,10 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
         .into_iter()
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
-    if let Some(token) = &spec.token {
+    if let Some(token) = &spec.origin.token {
         list.push(format!("EXECD_ACCESS_TOKEN={}", token.expose_secret()));
     }
-    list.push(format!("OPENSANDBOX_ID={}", spec.id));
+    list.push(format!("OPENSANDBOX_ID={}", spec.origin.id));
     // Said in any case: the image may say otherwise.
     list.push(format!("{RUNTIME_INIT}=false"));
     list

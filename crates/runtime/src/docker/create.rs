@@ -32,11 +32,11 @@ impl DockerRuntime {
         spec: CreateSpec,
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError> {
-        let _under_way = self.creating.enter(&spec.id);
+        let _under_way = self.creating.enter(&spec.origin.id);
         self.network.ensure(self.docker()?).await?;
         if spec.isolation {
             warn!(
-                sandbox = %spec.id,
+                sandbox = %spec.origin.id,
                 "made for isolated sessions: the container gets SYS_ADMIN, and neither AppArmor, \
                  seccomp nor masked paths"
             );
@@ -53,17 +53,19 @@ impl DockerRuntime {
                 Err(failure) => failure,
             };
             // Whatever went wrong, nothing of this attempt may stay.
-            if let Err(left) = self.remove_sandbox(&spec.id).await {
-                warn!(sandbox = %spec.id, error = %left, "a failed create stays until the sweep");
+            if let Err(left) = self.remove_sandbox(&spec.origin.id).await {
+                warn!(sandbox = %spec.origin.id, error = %left, "a failed create stays until the sweep");
             }
             match failure {
                 Failure::PortTaken(reason) if attempt < ATTEMPTS => {
-                    debug!(sandbox = %spec.id, reason, "port was taken, trying others");
+                    debug!(sandbox = %spec.origin.id, reason, "port was taken, trying others");
                 }
                 Failure::NoExecd(reason) if attempt < ATTEMPTS => {
-                    debug!(sandbox = %spec.id, reason, "execd is missing, providing it again");
+                    debug!(sandbox = %spec.origin.id, reason, "execd is missing, providing it again");
                     let docker = self.docker()?;
-                    self.execd.refill(docker, &spec.image, execd).await?;
+                    self.execd
+                        .refill(docker, spec.origin.source.image(), execd)
+                        .await?;
                 }
                 failure => return Err(failure.into_error(&spec)),
             }
@@ -76,7 +78,7 @@ impl DockerRuntime {
         spec: &CreateSpec,
         staged: &Staged<'_>,
     ) -> Result<Observed, Failure> {
-        let name = Self::container_name(&spec.id);
+        let name = Self::container_name(&spec.origin.id);
         if !self.execd.is_ready() {
             self.provide_execd(spec, staged).await?;
         }
@@ -98,19 +100,25 @@ impl DockerRuntime {
         spec: &CreateSpec,
         staged: &Staged<'_>,
     ) -> Result<(), RuntimeError> {
-        match self.docker()?.inspect_image(&spec.image).await {
+        match self
+            .docker()?
+            .inspect_image(spec.origin.source.image())
+            .await
+        {
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
             Err(error) => return Err(error::other("look for the image", &error)),
         }
-        self.execd.ensure(self.docker()?, &spec.image).await
+        self.execd
+            .ensure(self.docker()?, spec.origin.source.image())
+            .await
     }
 
     async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
-        let (auth, platform) = (spec.auth.as_ref(), spec.platform.as_ref());
+        let (auth, platform) = (spec.auth.as_ref(), spec.origin.platform.as_ref());
         image::pull(
             self.docker()?,
-            &spec.image,
+            spec.origin.source.image(),
             auth,
             platform,
             staged.progress,
@@ -140,7 +148,7 @@ impl DockerRuntime {
         staged: &Staged<'_>,
     ) -> Result<(), Failure> {
         let mut options = CreateContainerOptionsBuilder::default().name(name);
-        let platform = spec.platform.as_ref();
+        let platform = spec.origin.platform.as_ref();
         let wanted = platform.map(|platform| format!("{}/{}", platform.os, platform.arch));
         if let Some(wanted) = &wanted {
             options = options.platform(wanted);
@@ -279,7 +287,7 @@ impl Failure {
         match self {
             Self::PortTaken(reason) | Self::NoExecd(reason) | Self::Start(reason) => {
                 RuntimeError::Start {
-                    id: spec.id.clone(),
+                    id: spec.origin.id.clone(),
                     reason,
                 }
             }
@@ -336,7 +344,7 @@ mod tests {
         .await;
         let spec = labels::tests::spec();
         let made = engine.runtime().create(spec, &Silent).await.unwrap();
-        assert_eq!(made.phase, Phase::Running);
+        assert_eq!(made.status.phase, Phase::Running);
         assert_eq!(engine.asked("DELETE /volumes").len(), 2);
     }
 }

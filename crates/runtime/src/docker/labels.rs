@@ -5,10 +5,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use osb_protocol::{SandboxId, WireTime, labels::RESERVED_PREFIX, lifecycle::Platform};
+use osb_protocol::{
+    SandboxId, WireTime,
+    labels::{ECHOED_EXTENSION_PREFIX, RESERVED_PREFIX},
+    lifecycle::Platform,
+};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{CreateSpec, Expiry, Ports};
+use crate::{Expiry, Origin, Ports, Source};
 
 pub(super) const ID: &str = "opensandbox.io/id";
 pub(super) const EXPIRES_AT: &str = "opensandbox.io/expires-at";
@@ -20,8 +24,6 @@ pub(super) const EXECD_PORT: &str = "opensandbox.io/embedding-proxy-port";
 pub(super) const HTTP_PORT: &str = "opensandbox.io/http-port";
 pub(super) const RENEW_EXTEND: &str = "opensandbox.io/access-renew-extend-seconds";
 pub(super) const EXTENSION_PREFIX: &str = "opensandbox.io/extensions.";
-/// Extension keys carry this on the API.
-pub(super) const EXTENSION_KEY_PREFIX: &str = "opensandbox.extensions.";
 /// Ours: which installation made the container.
 pub(super) const SERVER: &str = "opensandbox.io/server";
 /// Ours: when the request was accepted; Docker's own time is later.
@@ -52,10 +54,10 @@ const FOREIGN: [&str; 3] = [
 ];
 
 /// All labels of a new sandbox.
-pub(super) fn of(spec: &CreateSpec, instance: &str, ports: Ports) -> HashMap<String, String> {
+pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<String, String> {
     // An image may carry labels of a sandbox it was committed from. Every label that is read back
     // is therefore written, an empty value meaning "none".
-    let mut labels: HashMap<String, String> = spec
+    let mut labels: HashMap<String, String> = origin
         .metadata
         .iter()
         .map(|(key, value)| (key.clone(), value.clone()))
@@ -75,19 +77,23 @@ pub(super) fn of(spec: &CreateSpec, instance: &str, ports: Ports) -> HashMap<Str
     ] {
         put(inherited, String::new());
     }
-    put(METADATA, json(&spec.metadata));
-    put(EXTENSIONS, json(&spec.extensions));
-    put(ID, spec.id.to_string());
+    put(METADATA, json(&origin.metadata));
+    let extensions: BTreeMap<&str, &str> = origin.extensions.iter().map(without_prefix).collect();
+    put(EXTENSIONS, json(&extensions));
+    put(ID, origin.id.to_string());
     put(SERVER, instance.to_owned());
-    put(CREATED_AT, spec.created_at.to_string());
-    put(IMAGE, spec.image.clone());
-    put(ENTRYPOINT, json(&spec.entrypoint));
-    put(RESOURCES, json(&spec.resources));
-    match spec.expires_at {
-        Some(at) => put(EXPIRES_AT, at.to_string()),
-        None => put(MANUAL_CLEANUP, "true".to_owned()),
+    put(CREATED_AT, origin.created_at.to_string());
+    put(IMAGE, origin.source.image().to_owned());
+    put(ENTRYPOINT, json(&origin.entrypoint));
+    put(RESOURCES, json(&origin.resources));
+    match origin.expiry {
+        Expiry::At(at) => put(EXPIRES_AT, at.to_string()),
+        Expiry::Manual | Expiry::Unknown => put(MANUAL_CLEANUP, "true".to_owned()),
     };
-    if let Some(platform) = &spec.platform {
+    if let Some(snapshot) = origin.source.snapshot_id() {
+        put(SNAPSHOT_ID, snapshot.to_owned());
+    }
+    if let Some(platform) = &origin.platform {
         put(PLATFORM_OS, platform.os.clone());
         put(PLATFORM_ARCH, platform.arch.clone());
     }
@@ -97,20 +103,34 @@ pub(super) fn of(spec: &CreateSpec, instance: &str, ports: Ports) -> HashMap<Str
     if let Some(port) = ports.http {
         put(HTTP_PORT, port.to_string());
     }
-    if let Some(seconds) = spec.renew_extend_seconds {
+    if let Some(seconds) = origin.renew_extend_seconds {
         put(RENEW_EXTEND, seconds.to_string());
     }
-    for (suffix, value) in &spec.extensions {
-        put(&format!("{EXTENSION_PREFIX}{suffix}"), value.clone());
+    for (suffix, value) in extensions {
+        put(&format!("{EXTENSION_PREFIX}{suffix}"), value.to_owned());
     }
-    if let Some(token) = &spec.token {
+    if let Some(token) = &origin.token {
         put(EXECD_TOKEN, token.expose_secret().to_owned());
     }
     labels
 }
 
+fn without_prefix<'a>((key, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
+    (
+        key.strip_prefix(ECHOED_EXTENSION_PREFIX).unwrap_or(key),
+        value,
+    )
+}
+
 fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("strings and maps of strings always serialise")
+}
+
+/// What the engine says about a container whose labels leave it open.
+pub(super) struct Fallback {
+    pub(super) created_at: WireTime,
+    pub(super) image: String,
+    pub(super) command: Vec<String>,
 }
 
 /// Labels of an existing container, read.
@@ -124,6 +144,31 @@ impl Read<'_> {
             .filter(|value| !value.is_empty())
     }
 
+    /// The origin of a sandbox; `fallback` says what the engine knows where a label is missing, as on
+    /// containers of the reference.
+    pub(super) fn origin(&self, fallback: Fallback) -> Option<Origin> {
+        let image = self.get(IMAGE).map_or(fallback.image, str::to_owned);
+        Some(Origin {
+            id: self.id()?,
+            created_at: self.created_at().unwrap_or(fallback.created_at),
+            source: match self.get(SNAPSHOT_ID) {
+                Some(id) => Source::Snapshot {
+                    id: id.to_owned(),
+                    image,
+                },
+                None => Source::Image(image),
+            },
+            platform: self.platform(),
+            entrypoint: self.entrypoint().unwrap_or(fallback.command),
+            resources: self.object(RESOURCES).unwrap_or_default(),
+            metadata: self.metadata(),
+            extensions: self.extensions(),
+            expiry: self.expiry(),
+            renew_extend_seconds: self.get(RENEW_EXTEND).and_then(|text| text.parse().ok()),
+            token: self.get(EXECD_TOKEN).map(SecretString::from),
+        })
+    }
+
     pub(super) fn id(&self) -> Option<SandboxId> {
         self.get(ID).map(SandboxId::new)
     }
@@ -132,28 +177,16 @@ impl Read<'_> {
         self.get(SERVER)
     }
 
-    pub(super) fn image(&self) -> Option<String> {
-        self.get(IMAGE).map(str::to_owned)
-    }
-
-    pub(super) fn snapshot_id(&self) -> Option<String> {
-        self.get(SNAPSHOT_ID).map(str::to_owned)
-    }
-
-    pub(super) fn created_at(&self) -> Option<WireTime> {
+    fn created_at(&self) -> Option<WireTime> {
         WireTime::parse(self.get(CREATED_AT)?).ok()
     }
 
-    pub(super) fn entrypoint(&self) -> Option<Vec<String>> {
+    fn entrypoint(&self) -> Option<Vec<String>> {
         serde_json::from_str(self.get(ENTRYPOINT)?).ok()
     }
 
-    pub(super) fn resources(&self) -> BTreeMap<String, String> {
-        self.object(RESOURCES).unwrap_or_default()
-    }
-
     /// An unreadable expiry is not "now", as the reference has it: that would destroy the sandbox.
-    pub(super) fn expiry(&self) -> Expiry {
+    fn expiry(&self) -> Expiry {
         match (self.get(EXPIRES_AT), self.get(MANUAL_CLEANUP)) {
             (Some(text), _) => WireTime::parse(text).map_or(Expiry::Unknown, Expiry::At),
             (None, Some(_)) => Expiry::Manual,
@@ -161,7 +194,7 @@ impl Read<'_> {
         }
     }
 
-    pub(super) fn platform(&self) -> Option<Platform> {
+    fn platform(&self) -> Option<Platform> {
         let os = self.get(PLATFORM_OS)?.to_owned();
         Some(Platform {
             os,
@@ -177,27 +210,25 @@ impl Read<'_> {
         }
     }
 
-    pub(super) fn token(&self) -> Option<SecretString> {
-        self.get(EXECD_TOKEN).map(SecretString::from)
-    }
-
-    pub(super) fn extensions(&self) -> BTreeMap<String, String> {
-        if let Some(ours) = self.object(EXTENSIONS) {
-            let named = |(suffix, value)| (format!("{EXTENSION_KEY_PREFIX}{suffix}"), value);
-            return ours.into_iter().map(named).collect();
-        }
-        let pairs = self.0.iter().filter_map(|(key, value)| {
-            let suffix = key.strip_prefix(EXTENSION_PREFIX)?;
-            Some((format!("{EXTENSION_KEY_PREFIX}{suffix}"), value.clone()))
-        });
-        pairs.collect()
+    fn extensions(&self) -> BTreeMap<String, String> {
+        let one_by_one = || {
+            let pairs = self.0.iter().filter_map(|(key, value)| {
+                let suffix = key.strip_prefix(EXTENSION_PREFIX)?;
+                Some((suffix.to_owned(), value.clone()))
+            });
+            pairs.collect()
+        };
+        let all = self.object(EXTENSIONS).unwrap_or_else(one_by_one);
+        all.into_iter()
+            .map(|(suffix, value)| (format!("{ECHOED_EXTENSION_PREFIX}{suffix}"), value))
+            .collect()
     }
 
     fn object(&self, key: &str) -> Option<BTreeMap<String, String>> {
         serde_json::from_str(self.get(key)?).ok()
     }
 
-    pub(super) fn metadata(&self) -> BTreeMap<String, String> {
+    fn metadata(&self) -> BTreeMap<String, String> {
         if let Some(ours) = self.object(METADATA) {
             return ours;
         }
@@ -216,27 +247,32 @@ impl Read<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::CreateSpec;
 
     pub(in crate::docker) fn spec() -> CreateSpec {
-        CreateSpec {
-            id: "a".into(),
-            image: "debian:12".into(),
-            auth: None,
+        let at = |us| WireTime::from_unix_us(us).unwrap();
+        let source = Source::Image("debian:12".into());
+        CreateSpec::new(Origin {
             platform: Some(Platform {
                 os: "linux".into(),
                 arch: "amd64".into(),
             }),
             entrypoint: vec!["sh".into(), "-c".into(), "echo \"ä b\"".into()],
-            env: BTreeMap::new(),
-            limits: osb_protocol::resources::ResourceLimits::default(),
             resources: BTreeMap::from([("cpu".into(), "1".into())]),
             metadata: BTreeMap::from([("team".into(), "core".into())]),
-            extensions: BTreeMap::from([("x".into(), "1".into())]),
-            isolation: false,
+            extensions: BTreeMap::from([("opensandbox.extensions.x".into(), "1".into())]),
             renew_extend_seconds: Some(300),
-            expires_at: WireTime::from_unix_us(1_935_396_000_123_456),
-            created_at: WireTime::from_unix_us(1_935_390_000_000_001).unwrap(),
+            expiry: Expiry::At(at(1_935_396_000_123_456)),
             token: Some(SecretString::from("t0ken")),
+            ..Origin::new("a", source, at(1_935_390_000_000_001))
+        })
+    }
+
+    fn fallback() -> Fallback {
+        Fallback {
+            created_at: WireTime::from_unix_us(1).unwrap(),
+            image: "engine".into(),
+            command: Vec::new(),
         }
     }
 
@@ -244,7 +280,7 @@ pub(super) mod tests {
     fn what_is_written_is_read_back() {
         let spec = spec();
         let labels = of(
-            &spec,
+            &spec.origin,
             "srv",
             Ports {
                 execd: Some(40000),
@@ -252,14 +288,11 @@ pub(super) mod tests {
             },
         );
         let read = Read(&labels);
-        assert_eq!(read.id(), Some(spec.id));
+        let (written, back) = (spec.origin, read.origin(fallback()).unwrap());
+        assert_eq!(format!("{back:?}"), format!("{written:?}"));
+        let token = |origin: &Origin| origin.token.as_ref().unwrap().expose_secret().to_owned();
+        assert_eq!(token(&back), token(&written), "Debug does not show it");
         assert_eq!(read.server(), Some("srv"));
-        assert_eq!(read.entrypoint(), Some(spec.entrypoint));
-        assert_eq!(read.resources(), spec.resources);
-        assert_eq!(read.metadata(), spec.metadata);
-        assert_eq!(read.created_at(), Some(spec.created_at));
-        assert_eq!(read.expiry(), Expiry::At(spec.expires_at.unwrap()));
-        assert_eq!(read.platform(), spec.platform);
         assert_eq!(
             read.ports(),
             Ports {
@@ -267,11 +300,18 @@ pub(super) mod tests {
                 http: Some(40001)
             }
         );
-        assert_eq!(read.token().unwrap().expose_secret(), "t0ken");
-        assert_eq!(
-            read.extensions(),
-            BTreeMap::from([("opensandbox.extensions.x".into(), "1".into())])
-        );
+    }
+
+    #[test]
+    fn a_snapshot_is_read_back_as_one() {
+        let mut origin = spec().origin;
+        origin.source = Source::Snapshot {
+            id: "s".into(),
+            image: "opensandbox-snapshots:s".into(),
+        };
+        let labels = of(&origin, "srv", Ports::default());
+        let back = Read(&labels).origin(fallback()).unwrap();
+        assert_eq!(back.source, origin.source);
     }
 
     #[test]
@@ -309,14 +349,16 @@ pub(super) mod tests {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
         let mut spec = spec();
-        spec.expires_at = None;
-        spec.metadata.insert("com.docker.x".into(), "kept".into());
-        merged.extend(of(&spec, "srv", Ports::default()));
-        let read = Read(&merged);
-        assert_eq!(read.expiry(), Expiry::Manual);
-        assert_eq!(read.snapshot_id(), None);
-        assert_eq!(read.metadata(), spec.metadata);
-        assert_eq!(read.extensions().len(), 1);
+        spec.origin.expiry = Expiry::Manual;
+        spec.origin
+            .metadata
+            .insert("com.docker.x".into(), "kept".into());
+        merged.extend(of(&spec.origin, "srv", Ports::default()));
+        let origin = Read(&merged).origin(fallback()).unwrap();
+        assert_eq!(origin.expiry, Expiry::Manual);
+        assert_eq!(origin.source.snapshot_id(), None);
+        assert_eq!(origin.metadata, spec.origin.metadata);
+        assert_eq!(origin.extensions.len(), 1);
     }
 
     #[test]

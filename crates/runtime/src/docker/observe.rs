@@ -12,7 +12,7 @@ use futures::StreamExt;
 use osb_protocol::{SandboxId, WireTime};
 
 use super::{DockerRuntime, error, labels};
-use crate::{Address, Observed, Phase, RuntimeError};
+use crate::{Address, Observed, Phase, RuntimeError, Status};
 
 /// Longest line of a log tail, in bytes.
 const LOG_LINE: usize = 4096;
@@ -55,9 +55,14 @@ impl DockerRuntime {
             let ours = self.is_ours(container.labels.as_ref());
             match self.read_summary(&container) {
                 // The list knows neither when a container ended nor the reference's command line.
-                Some(observed) if running && !observed.entrypoint.is_empty() => all.push(observed),
+                Some(observed) if running && !observed.origin.entrypoint.is_empty() => {
+                    all.push(observed)
+                }
                 Some(observed) if ours => {
-                    let name = container.id.as_deref().unwrap_or(observed.id.as_str());
+                    let name = container
+                        .id
+                        .as_deref()
+                        .unwrap_or(observed.origin.id.as_str());
                     match self.observe(name).await {
                         Ok(exact) => all.push(exact),
                         // It vanished between the list and the look.
@@ -103,16 +108,19 @@ impl DockerRuntime {
             .host_config
             .as_ref()
             .and_then(|host| host.network_mode.as_deref());
-        let image = container.image.clone().unwrap_or_default();
-        Some(observed(
-            &read,
-            phase,
-            made,
-            made,
-            image,
-            Vec::new(),
-            address(&read, mode, networks),
-        ))
+        // The list shows the command joined and cut, and not whether memory ran out.
+        let fallback = labels::Fallback {
+            created_at: made,
+            image: container.image.clone().unwrap_or_default(),
+            command: Vec::new(),
+        };
+        Some(Observed {
+            origin: read.origin(fallback)?,
+            status: Status {
+                address: address(&read, mode, networks),
+                ..Status::new(phase, made)
+            },
+        })
     }
 
     fn read_inspect(&self, container: ContainerInspectResponse) -> Option<Observed> {
@@ -157,22 +165,19 @@ impl DockerRuntime {
             .host_config
             .as_ref()
             .and_then(|host| host.network_mode.as_deref());
-        let address = address(&read, mode, networks);
-        let (image, command) = (
-            config.image.unwrap_or_default(),
-            config.cmd.unwrap_or_default(),
-        );
+        let fallback = labels::Fallback {
+            created_at: made,
+            image: config.image.unwrap_or_default(),
+            command: config.cmd.unwrap_or_default(),
+        };
         Some(Observed {
-            out_of_memory: state.oom_killed == Some(true),
-            ..observed(
-                &read,
+            origin: read.origin(fallback)?,
+            status: Status {
                 phase,
-                since.unwrap_or(made),
-                made,
-                image,
-                command,
-                address,
-            )
+                since: since.unwrap_or(made),
+                out_of_memory: state.oom_killed == Some(true),
+                address: address(&read, mode, networks),
+            },
         })
     }
 
@@ -225,35 +230,6 @@ impl DockerRuntime {
     }
 }
 
-fn observed(
-    read: &labels::Read<'_>,
-    phase: Phase,
-    since: WireTime,
-    made: WireTime,
-    image: String,
-    command: Vec<String>,
-    address: Address,
-) -> Observed {
-    Observed {
-        id: read.id().unwrap_or_else(|| SandboxId::from("")),
-        phase,
-        since,
-        // The list does not tell.
-        out_of_memory: false,
-        created_at: read.created_at().unwrap_or(made),
-        image: read.image().unwrap_or(image),
-        snapshot_id: read.snapshot_id(),
-        entrypoint: read.entrypoint().unwrap_or(command),
-        platform: read.platform(),
-        metadata: read.metadata(),
-        extensions: read.extensions(),
-        resources: read.resources(),
-        expiry: read.expiry(),
-        address,
-        token: read.token(),
-    }
-}
-
 /// The address on the network the container was attached to; else the first one there is
 /// (contract: lifecycle §6.3).
 fn address(
@@ -300,9 +276,9 @@ mod tests {
         })
         .await;
         let seen = engine.runtime().observe("sandbox-a").await.unwrap();
-        assert_eq!(seen.phase, Phase::Exited(137));
-        assert_eq!(seen.since.to_string(), "2031-05-01T10:00:02Z");
-        assert!(seen.out_of_memory);
+        assert_eq!(seen.status.phase, Phase::Exited(137));
+        assert_eq!(seen.status.since.to_string(), "2031-05-01T10:00:02Z");
+        assert!(seen.status.out_of_memory);
     }
 
     #[tokio::test]

@@ -16,8 +16,7 @@ use osb_service::Supervisor;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    Address, CreateSpec, Expiry, Observed, Phase, Progress, Runtime, RuntimeError, RuntimeEvent,
-    Stage,
+    CreateSpec, Observed, Phase, Progress, Runtime, RuntimeError, RuntimeEvent, Stage, Status,
 };
 
 const KIND: &str = "sim";
@@ -68,7 +67,7 @@ impl SimRuntime {
         let sim = Self::new();
         sim.locked().sandboxes = sandboxes
             .into_iter()
-            .map(|sandbox| (sandbox.id.clone(), sandbox))
+            .map(|sandbox| (sandbox.origin.id.clone(), sandbox))
             .collect();
         sim
     }
@@ -101,7 +100,7 @@ impl SimRuntime {
     pub async fn exit(&self, id: &SandboxId, code: i64) {
         let at = now();
         if let Some(sandbox) = self.locked().sandboxes.get_mut(id) {
-            (sandbox.phase, sandbox.since) = (Phase::Exited(code), at);
+            (sandbox.status.phase, sandbox.status.since) = (Phase::Exited(code), at);
         }
         self.tell(RuntimeEvent::Exited {
             id: id.clone(),
@@ -170,34 +169,17 @@ impl Runtime for SimRuntime {
         if faults.no_image {
             let reason = "repository does not exist".to_owned();
             return Err(RuntimeError::ImagePull {
-                image: spec.image,
+                image: spec.origin.source.image().to_owned(),
                 reason,
             });
         }
         progress.reached(Stage::Image);
         pause().await;
         let mut observed = Observed {
-            id: spec.id.clone(),
-            phase: Phase::Created,
-            since: now(),
-            out_of_memory: false,
-            created_at: spec.created_at,
-            image: spec.image,
-            snapshot_id: None,
-            entrypoint: spec.entrypoint,
-            platform: spec.platform,
-            metadata: spec.metadata,
-            extensions: spec
-                .extensions
-                .into_iter()
-                .map(|(suffix, value)| (format!("opensandbox.extensions.{suffix}"), value))
-                .collect(),
-            resources: spec.resources,
-            expiry: spec.expires_at.map_or(Expiry::Manual, Expiry::At),
-            address: Address::default(),
-            token: spec.token,
+            origin: spec.origin,
+            status: Status::new(Phase::Created, now()),
         };
-        let id = spec.id;
+        let id = observed.origin.id.clone();
         self.locked().sandboxes.insert(id.clone(), observed.clone());
         progress.reached(Stage::Created);
         pause().await;
@@ -209,7 +191,7 @@ impl Runtime for SimRuntime {
             return Err(RuntimeError::Start { id, reason });
         }
         self.answer()?;
-        (observed.phase, observed.since) = (Phase::Running, now());
+        (observed.status.phase, observed.status.since) = (Phase::Running, now());
         // Whoever creates is told by the answer, not by an event.
         self.locked().sandboxes.insert(id, observed.clone());
         progress.reached(Stage::Network);

@@ -139,7 +139,7 @@ fn detail(record: &Record, log_tail: Vec<String>) -> SandboxDetail {
     SandboxDetail {
         sandbox: record.sandbox.clone(),
         stages: stages::of_record(record),
-        resources: record.facts.resources.clone(),
+        resources: record.facts.origin.resources.clone(),
         log_tail,
     }
 }

@@ -257,7 +257,7 @@ mod tests {
     };
     use osb_app::live::CLOSE_SIGNED_OUT;
     use osb_protocol::{WireTime, lifecycle::SandboxState};
-    use osb_runtime::{Address, Expiry, Observed, Phase, Ports, sim::SimRuntime};
+    use osb_runtime::{Address, Observed, Origin, Phase, Ports, Source, Status, sim::SimRuntime};
     use tokio::{net::TcpListener, sync::mpsc};
 
     use super::{
@@ -268,28 +268,19 @@ mod tests {
     /// A sandbox that runs, with its execd at this port.
     fn sandbox(execd: u16) -> Observed {
         let now = WireTime::from_unix_ms(osb_app::browser::now_ms()).unwrap();
-        Observed {
-            id: SandboxId::from("a"),
-            phase: Phase::Running,
-            since: now,
-            out_of_memory: false,
-            created_at: now,
-            image: String::new(),
-            snapshot_id: None,
-            entrypoint: Vec::new(),
-            platform: None,
-            metadata: Default::default(),
-            extensions: Default::default(),
-            resources: Default::default(),
-            expiry: Expiry::Manual,
-            address: Address {
-                ports: Ports {
-                    execd: Some(execd),
-                    http: None,
-                },
-                ..Address::default()
+        let address = Address {
+            ports: Ports {
+                execd: Some(execd),
+                http: None,
             },
-            token: None,
+            ..Address::default()
+        };
+        Observed {
+            origin: Origin::new("a", Source::Image("debian:12".into()), now),
+            status: Status {
+                address,
+                ..Status::new(Phase::Running, now)
+            },
         }
     }
 

@@ -7,7 +7,7 @@ use osb_protocol::{
     lifecycle::{CreateSandboxRequest, Platform},
     resources::ResourceLimits,
 };
-use osb_runtime::CreateSpec;
+use osb_runtime::{CreateSpec, Expiry, Origin, Source};
 use rand::RngExt;
 use secrecy::SecretString;
 
@@ -21,7 +21,6 @@ const POOL_REF: &str = "poolRef";
 const ISOLATION: &str = "bootstrap.execd.isolation";
 /// The only value of [`ISOLATION`].
 const ISOLATION_ON: &str = "enable";
-const ECHOED_PREFIX: &str = "opensandbox.extensions.";
 /// Least CPU time that the kernel accepts, in billionths of a core: 1 ms of each 100 ms.
 const CPU_MIN: i64 = 10_000_000;
 /// Least memory that container engines accept, in bytes.
@@ -90,21 +89,23 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         None => return Err(Error::rule("image", "is required")),
     };
     Ok(CreateSpec {
-        id: SandboxId::new(uuid::Uuid::new_v4().to_string()),
-        image: reference(&image)?,
+        origin: Origin {
+            id: SandboxId::new(uuid::Uuid::new_v4().to_string()),
+            created_at,
+            source: Source::Image(reference(&image)?),
+            platform,
+            entrypoint,
+            resources,
+            metadata: request.metadata,
+            extensions: echoed(request.extensions),
+            expiry: expires_at.map_or(Expiry::Manual, Expiry::At),
+            renew_extend_seconds,
+            token: rules.execd_auth.then(token),
+        },
         auth,
-        platform,
-        entrypoint,
         env: request.env,
         limits,
-        resources,
-        metadata: request.metadata,
-        extensions: echoed(request.extensions),
         isolation,
-        renew_extend_seconds,
-        expires_at,
-        created_at,
-        token: rules.execd_auth.then(token),
     })
 }
 
@@ -199,20 +200,17 @@ fn reference(image: &str) -> Result<String, Error> {
 
 /// Whether an extension means something here; any other is accepted and passed over.
 pub(super) fn reads_extension(key: &str) -> bool {
-    matches!(key, RENEW_EXTEND | POOL_REF | ISOLATION) || echoed_suffix(key).is_some()
+    matches!(key, RENEW_EXTEND | POOL_REF | ISOLATION) || is_echoed(key)
 }
 
-fn echoed_suffix(key: &str) -> Option<&str> {
-    key.strip_prefix(ECHOED_PREFIX)
-        .filter(|suffix| !suffix.is_empty())
+fn is_echoed(key: &str) -> bool {
+    key.strip_prefix(labels::ECHOED_EXTENSION_PREFIX)
+        .is_some_and(|suffix| !suffix.is_empty())
 }
 
-fn echoed(extensions: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let pairs = extensions.into_iter().filter_map(|(key, value)| {
-        let suffix = echoed_suffix(&key)?;
-        Some((suffix.to_owned(), value))
-    });
-    pairs.collect()
+fn echoed(mut extensions: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    extensions.retain(|key, _| is_echoed(key));
+    extensions
 }
 
 /// 256 random bits for one sandbox's execd.

@@ -1,3 +1,4 @@
+use osb_runtime::{Expiry, Source};
 use serde_json::json;
 
 use super::*;
@@ -47,11 +48,12 @@ fn fields(body: &Value) -> Vec<(String, String)> {
 #[test]
 fn a_good_request_becomes_a_spec() {
     let spec = request(&good(), &RULES).unwrap();
-    assert_eq!(spec.image, "debian:12");
+    assert_eq!(spec.origin.source, Source::Image("debian:12".into()));
     assert_eq!(spec.limits.memory_bytes, Some(256 << 20));
-    assert_eq!(spec.expires_at, spec.created_at.plus_seconds(600));
-    assert!(spec.token.is_some());
-    assert!(uuid::Uuid::parse_str(spec.id.as_str()).is_ok());
+    let expiry = spec.origin.created_at.plus_seconds(600).map(Expiry::At);
+    assert_eq!(Some(spec.origin.expiry), expiry);
+    assert!(spec.origin.token.is_some());
+    assert!(uuid::Uuid::parse_str(spec.id().as_str()).is_ok());
 }
 
 #[test]
@@ -59,7 +61,8 @@ fn isolated_sessions_are_asked_for_and_not_kept() {
     let asked = json!({"bootstrap.execd.isolation": "enable", "opensandbox.extensions.a": "1"});
     let spec = request(&with("/extensions", asked), &RULES).unwrap();
     assert!(spec.isolation);
-    assert_eq!(spec.extensions.into_keys().collect::<Vec<_>>(), ["a"]);
+    let echoed: Vec<_> = spec.origin.extensions.into_keys().collect();
+    assert_eq!(echoed, ["opensandbox.extensions.a"]);
     assert!(!request(&good(), &RULES).unwrap().isolation);
     let strict = Rules {
         execd_isolation: false,
@@ -82,7 +85,7 @@ fn the_worst_case_for_parsers_is_accepted() {
         "platform":null,"volumes":null,"secureAccess":false,"extensions":{},"unknown":1});
     assert!(request(&body, &RULES).is_ok());
     let manual = request(&with("/timeout", Value::Null), &RULES).unwrap();
-    assert_eq!(manual.expires_at, None);
+    assert_eq!(manual.origin.expiry, Expiry::Manual);
 }
 
 #[test]
