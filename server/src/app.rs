@@ -6,11 +6,11 @@ use anyhow::Context;
 use osb_forward::Forwarder;
 use osb_runtime::{Runtime, docker::DockerRuntime, sim::SimRuntime};
 use osb_service::Supervisor;
-use osb_store::{SqliteStore, Store};
+use osb_store::Store;
 use tokio::net::TcpListener;
 
 use crate::{
-    config::{Config, ENV_EXECD, RuntimeType},
+    config::{Config, ENV_EXECD, NO_SUCH_STORE, RuntimeType},
     http::{
         self, AppState,
         auth::ApiKeys,
@@ -29,7 +29,7 @@ pub struct App {
     pub service: Service,
     tasks: Supervisor,
     timeouts: Timeouts,
-    store: SqliteStore,
+    store: Arc<dyn Store>,
 }
 
 impl App {
@@ -38,8 +38,9 @@ impl App {
     /// # Errors
     /// When the store cannot be opened or execd is not to be found.
     pub async fn build(config: &Config, tasks: &Supervisor) -> anyhow::Result<Self> {
-        let store = SqliteStore::open(&config.store.path).await?;
-        let runtime = runtime(config, &store).await?;
+        let store = config.store.location().context(NO_SUCH_STORE)?;
+        let store = osb_store::open(&store).await?;
+        let runtime = runtime(config, &*store).await?;
         Self::assemble(config, store, runtime, tasks).await
     }
 
@@ -49,7 +50,7 @@ impl App {
     /// When the store cannot be read.
     pub async fn assemble(
         config: &Config,
-        store: SqliteStore,
+        store: Arc<dyn Store>,
         runtime: Arc<dyn Runtime>,
         tasks: &Supervisor,
     ) -> anyhow::Result<Self> {
@@ -66,13 +67,12 @@ impl App {
             config.docker.host_ip.as_deref(),
             config.proxy.resolve_internal,
         );
-        let shared: Arc<dyn Store> = Arc::new(store.clone());
         let service =
-            Service::start(runtime, Arc::clone(&shared), tasks.clone(), limits, hosts).await?;
+            Service::start(runtime, Arc::clone(&store), tasks.clone(), limits, hosts).await?;
         let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));
         let console = console::router(ConsoleParts {
             service: service.clone(),
-            store: shared,
+            store: Arc::clone(&store),
             keys: Arc::clone(&keys) as Arc<dyn console::Keys>,
             tasks: tasks.clone(),
             https: server.is_https(),
@@ -124,7 +124,7 @@ impl App {
     }
 }
 
-async fn runtime(config: &Config, store: &SqliteStore) -> anyhow::Result<Arc<dyn Runtime>> {
+async fn runtime(config: &Config, store: &dyn Store) -> anyhow::Result<Arc<dyn Runtime>> {
     if config.runtime.kind == RuntimeType::Sim {
         return Ok(Arc::new(SimRuntime::new()));
     }

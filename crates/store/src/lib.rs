@@ -10,12 +10,32 @@ mod model;
 mod sqlite;
 
 pub use model::{Changes, HistoryEntry, Outcome, SessionRow, StageTime};
-pub use sqlite::SqliteStore;
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
+
+/// Which database a store lives in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A SQLite file; it and the folders above it are made when missing.
+    Sqlite(PathBuf),
+}
+
+/// Opens the store, makes it when missing and brings its schema up to date.
+///
+/// # Errors
+/// [`StoreError::Open`] and [`StoreError::Migrate`].
+pub async fn open(location: &Location) -> Result<Arc<dyn Store>, StoreError> {
+    match location {
+        Location::Sqlite(path) => Ok(Arc::new(sqlite::SqliteStore::open(path).await?)),
+    }
+}
 
 /// Why the store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +72,22 @@ pub enum StoreError {
     },
 }
 
-/// What the server keeps in a database. Each call is one transaction.
+/// What the server keeps in a database, a trait per concern. Each call is one transaction.
+///
+/// A back end implements every concern; the server holds one `Arc<dyn Store>`.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: std::fmt::Debug + SandboxChanges + SandboxHistory + ConsoleSessions {
     /// Id of this installation, made on first use.
     async fn instance_id(&self) -> Result<String, StoreError>;
 
-    /// What changed since create, of every sandbox.
+    /// Flushes and closes the connections.
+    async fn close(&self);
+}
+
+/// What changed of sandboxes since their create.
+#[async_trait]
+pub trait SandboxChanges: Send + Sync + 'static {
+    /// What changed, of every sandbox.
     async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError>;
 
     /// Keeps a new expiry.
@@ -73,7 +102,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Keeps the intent to delete: whatever happens next, the sandbox goes.
     async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError>;
+}
 
+/// Sandboxes that are gone.
+#[async_trait]
+pub trait SandboxHistory: Send + Sync + 'static {
     /// Forgets the changes of a sandbox that is gone and writes its history.
     async fn finish(&self, entry: &HistoryEntry) -> Result<(), StoreError>;
 
@@ -85,7 +118,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes history that ended before a moment; answers how much.
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;
+}
 
+/// Sessions of the console.
+#[async_trait]
+pub trait ConsoleSessions: Send + Sync + 'static {
     /// Adds a session; `false` when the id is taken.
     async fn session_create(&self, session: &SessionRow) -> Result<bool, StoreError>;
 
@@ -100,7 +137,4 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes sessions that expired before a moment (Unix seconds); answers how many.
     async fn session_prune(&self, before: i64) -> Result<u64, StoreError>;
-
-    /// Flushes and closes the connections.
-    async fn close(&self);
 }

@@ -7,7 +7,7 @@ use osb_client::LifecycleClient;
 use osb_runtime::{Runtime, sim::SimRuntime};
 use osb_server::{app::App, config::Config, http::serve, sandbox::Service};
 use osb_service::Supervisor;
-use osb_store::SqliteStore;
+use osb_store::Location;
 use reqwest::RequestBuilder;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl TestServer {
              max_sandbox_timeout_seconds = 86400\n{more}\n[runtime]\ntype = 'sim'\n"
         );
         let config: Config = toml::from_str(&text).context("test configuration")?;
-        let store = SqliteStore::open(&folder.join("store.db")).await?;
+        let store = osb_store::open(&Location::Sqlite(folder.join("store.db"))).await?;
         let tasks = Supervisor::new();
         let app = App::assemble(&config, store, runtime, &tasks).await?;
         let listener = serve::bind("127.0.0.1", 0, 128).await?;

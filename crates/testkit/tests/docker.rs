@@ -17,7 +17,7 @@ use std::{
 use bollard::{API_DEFAULT_VERSION, Docker};
 use osb_protocol::WireTime;
 use osb_runtime::docker::{DockerConfig, DockerRuntime, NetworkMode};
-use osb_store::{SqliteStore, Store};
+use osb_store::Location;
 use osb_testkit::{EngineProxy, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -199,7 +199,9 @@ fn a_restart_keeps_what_was_and_ends_what_is_due() {
         stage.engine.cut().unwrap();
         stage.engine.up().unwrap();
         // Its time passed while no server ran.
-        let store = SqliteStore::open(&stage.store()).await.unwrap();
+        let store = osb_store::open(&Location::Sqlite(stage.store()))
+            .await
+            .unwrap();
         let past = WireTime::parse("2001-01-01T00:00:00Z").unwrap();
         store.set_expiry(&due.as_str().into(), past).await.unwrap();
         store.close().await;
@@ -247,7 +249,9 @@ fn a_delete_that_a_crash_cut_short_is_finished() {
         stage.engine.cut().unwrap();
         stage.engine.up().unwrap();
         // The intent was kept; the server died before it could act.
-        let store = SqliteStore::open(&stage.store()).await.unwrap();
+        let store = osb_store::open(&Location::Sqlite(stage.store()))
+            .await
+            .unwrap();
         let at = WireTime::parse("2001-01-01T00:00:00Z").unwrap();
         store.set_deleted(&id.as_str().into(), at).await.unwrap();
         store.close().await;

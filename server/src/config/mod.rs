@@ -12,8 +12,8 @@ mod sections;
 pub use docker::DockerSection;
 pub use init::{InitError, write_example};
 pub use sections::{
-    LogSection, ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection, ServerSection,
-    StoreSection, StoreType,
+    LogSection, NO_SUCH_STORE, ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection,
+    ServerSection, StoreSection, StoreType,
 };
 
 use std::path::{Path, PathBuf};

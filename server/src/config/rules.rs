@@ -4,7 +4,7 @@ use std::path::Path;
 
 use osb_service::config::ConfigError;
 
-use super::{Config, RuntimeType, StoreType};
+use super::{Config, NO_SUCH_STORE, RuntimeType};
 
 const LEVELS: [&str; 8] = [
     "trace", "debug", "info", "warn", "warning", "error", "critical", "off",
@@ -57,8 +57,8 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
             "must not be empty; leave it out for the built-in execd",
         );
     }
-    if config.store.kind == StoreType::Postgresql {
-        return rule("store.type", "this release keeps its state in sqlite only");
+    if config.store.location().is_none() {
+        return rule("store.type", NO_SUCH_STORE);
     }
     secure_runtime(config, file)?;
     config.docker.check(file)?;

@@ -2,6 +2,7 @@
 
 use std::{net::Ipv6Addr, path::PathBuf};
 
+use osb_store::Location;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -195,6 +196,20 @@ pub struct StoreSection {
     pub path: PathBuf,
     /// Settings of PostgreSQL.
     pub postgresql: toml::Table,
+}
+
+/// The rule that a [`StoreSection`] without a location breaks.
+pub const NO_SUCH_STORE: &str = "this release keeps its state in sqlite only";
+
+impl StoreSection {
+    /// Which database; `None` when this release has no back end for it.
+    #[must_use]
+    pub fn location(&self) -> Option<Location> {
+        match self.kind {
+            StoreType::Sqlite => Some(Location::Sqlite(self.path.clone())),
+            StoreType::Postgresql => None,
+        }
+    }
 }
 
 impl Default for StoreSection {

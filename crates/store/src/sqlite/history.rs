@@ -1,16 +1,18 @@
 //! Table `sandbox_history`.
 
+use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 
 use super::{SqliteStore, failed};
-use crate::{HistoryEntry, Outcome, StageTime, StoreError};
+use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
 
 type Row = (String, String, i64, i64, String, String, String, String);
 
 const EPOCH: &str = "0 is a valid time";
 
-impl SqliteStore {
-    pub(super) async fn write_finish(&self, entry: &HistoryEntry) -> Result<(), StoreError> {
+#[async_trait]
+impl SandboxHistory for SqliteStore {
+    async fn finish(&self, entry: &HistoryEntry) -> Result<(), StoreError> {
         const OP: &str = "write the history";
         let stages: Vec<(&str, i64)> = entry
             .stages
@@ -46,10 +48,7 @@ impl SqliteStore {
         transaction.commit().await.map_err(failed(OP))
     }
 
-    pub(super) async fn read_history(
-        &self,
-        id: &SandboxId,
-    ) -> Result<Option<HistoryEntry>, StoreError> {
+    async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
         let row: Option<Row> = sqlx::query_as(
             "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
              FROM sandbox_history WHERE id = $1",
@@ -61,10 +60,7 @@ impl SqliteStore {
         row.map(entry).transpose()
     }
 
-    pub(super) async fn read_recent_history(
-        &self,
-        limit: u32,
-    ) -> Result<Vec<HistoryEntry>, StoreError> {
+    async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
              FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
@@ -76,7 +72,7 @@ impl SqliteStore {
         rows.into_iter().map(entry).collect()
     }
 
-    pub(super) async fn delete_history(&self, before: WireTime) -> Result<u64, StoreError> {
+    async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
         let done = sqlx::query("DELETE FROM sandbox_history WHERE ended_at < $1")
             .bind(before.unix_us())
             .execute(&self.writer)
@@ -119,7 +115,7 @@ fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Store;
+    use crate::SandboxChanges;
 
     #[tokio::test]
     async fn finishing_moves_a_sandbox_from_changes_to_history_once() {

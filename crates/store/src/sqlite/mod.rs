@@ -1,27 +1,22 @@
-//! SQLite: one writer connection, a few readers, WAL.
+//! SQLite: one writer connection, a few readers, WAL. Each concern of the store is implemented in a
+//! file of its own, beside its SQL.
 
+mod changes;
 mod history;
 mod private;
-mod sandboxes;
 mod sessions;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fs::File,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs::File, path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use osb_protocol::{SandboxId, WireTime};
 use sqlx::{
     SqlSafeStr, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
+use uuid::Uuid;
 
-use crate::{Changes, HistoryEntry, SessionRow, Store, StoreError};
+use crate::{Store, StoreError};
 
 /// How long a statement waits for another process that holds the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,7 +25,7 @@ const READERS: u32 = 4;
 
 /// A store in one SQLite file.
 #[derive(Clone, Debug)]
-pub struct SqliteStore {
+pub(crate) struct SqliteStore {
     /// Exactly one connection, so writers queue here instead of failing with "database is locked".
     writer: SqlitePool,
     reader: SqlitePool,
@@ -40,10 +35,7 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the file, making it and its parents when missing, and migrates it.
-    ///
-    /// # Errors
-    /// When the file cannot be opened or migrated.
-    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
         let open_error = |source: Box<dyn std::error::Error + Send + Sync>| StoreError::Open {
             path: path.display().to_string(),
             source,
@@ -96,55 +88,20 @@ fn failed(op: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
     move |source| StoreError::Query { op, source }
 }
 
-/// The trait is implemented in one block, each method beside its SQL in a file per table.
 #[async_trait]
 impl Store for SqliteStore {
     async fn instance_id(&self) -> Result<String, StoreError> {
-        self.read_or_make_instance_id().await
+        let fresh = Uuid::new_v4().simple().to_string();
+        sqlx::query_scalar(
+            "INSERT INTO instance (only_row, id) VALUES (1, $1)
+             ON CONFLICT (only_row) DO UPDATE SET id = id RETURNING id",
+        )
+        .bind(fresh)
+        .fetch_one(&self.writer)
+        .await
+        .map_err(failed("read the instance id"))
     }
-    async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
-        self.read_all_changes().await
-    }
-    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
-        self.write_expiry(id, at).await
-    }
-    async fn set_metadata(
-        &self,
-        id: &SandboxId,
-        metadata: &BTreeMap<String, String>,
-    ) -> Result<(), StoreError> {
-        self.write_metadata(id, metadata).await
-    }
-    async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
-        self.write_deleted(id, at).await
-    }
-    async fn finish(&self, entry: &HistoryEntry) -> Result<(), StoreError> {
-        self.write_finish(entry).await
-    }
-    async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
-        self.read_history(id).await
-    }
-    async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        self.read_recent_history(limit).await
-    }
-    async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
-        self.delete_history(before).await
-    }
-    async fn session_create(&self, session: &SessionRow) -> Result<bool, StoreError> {
-        self.insert_session(session).await
-    }
-    async fn session_save(&self, session: &SessionRow) -> Result<(), StoreError> {
-        self.update_session(session).await
-    }
-    async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
-        self.read_session(id).await
-    }
-    async fn session_delete(&self, id: &str) -> Result<(), StoreError> {
-        self.delete_session(id).await
-    }
-    async fn session_prune(&self, before: i64) -> Result<u64, StoreError> {
-        self.delete_sessions(before).await
-    }
+
     async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;

@@ -1,10 +1,13 @@
 //! Table `sessions`.
 
-use super::{SqliteStore, failed};
-use crate::{SessionRow, StoreError};
+use async_trait::async_trait;
 
-impl SqliteStore {
-    pub(super) async fn insert_session(&self, session: &SessionRow) -> Result<bool, StoreError> {
+use super::{SqliteStore, failed};
+use crate::{ConsoleSessions, SessionRow, StoreError};
+
+#[async_trait]
+impl ConsoleSessions for SqliteStore {
+    async fn session_create(&self, session: &SessionRow) -> Result<bool, StoreError> {
         let done = sqlx::query(
             "INSERT INTO sessions (id, data, expires_at) VALUES ($1, $2, $3)
              ON CONFLICT (id) DO NOTHING",
@@ -18,7 +21,7 @@ impl SqliteStore {
         Ok(done.rows_affected() == 1)
     }
 
-    pub(super) async fn update_session(&self, session: &SessionRow) -> Result<(), StoreError> {
+    async fn session_save(&self, session: &SessionRow) -> Result<(), StoreError> {
         sqlx::query("UPDATE sessions SET data = $2, expires_at = $3 WHERE id = $1")
             .bind(&session.id)
             .bind(&session.data)
@@ -29,7 +32,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(super) async fn read_session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+    async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
         let row: Option<(String, Vec<u8>, i64)> =
             sqlx::query_as("SELECT id, data, expires_at FROM sessions WHERE id = $1")
                 .bind(id)
@@ -43,7 +46,7 @@ impl SqliteStore {
         }))
     }
 
-    pub(super) async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
+    async fn session_delete(&self, id: &str) -> Result<(), StoreError> {
         sqlx::query("DELETE FROM sessions WHERE id = $1")
             .bind(id)
             .execute(&self.writer)
@@ -52,7 +55,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(super) async fn delete_sessions(&self, before: i64) -> Result<u64, StoreError> {
+    async fn session_prune(&self, before: i64) -> Result<u64, StoreError> {
         let done = sqlx::query("DELETE FROM sessions WHERE expires_at < $1")
             .bind(before)
             .execute(&self.writer)
@@ -65,7 +68,6 @@ impl SqliteStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Store;
 
     #[tokio::test]
     async fn sessions_are_created_once_and_pruned_by_expiry() {

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use osb_protocol::SandboxId;
 use osb_runtime::sim::SimRuntime;
 use osb_service::Supervisor;
-use osb_store::SqliteStore;
+use osb_store::{Location, Store};
 use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -63,7 +63,7 @@ pub(super) struct Console {
     pub(super) tasks: Supervisor,
     pub(super) cookie: String,
     state: ConsoleState,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     _dir: tempfile::TempDir,
 }
 
@@ -74,11 +74,8 @@ impl Console {
 
     async fn start_over(runtime: SimRuntime) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Arc::new(
-            SqliteStore::open(&dir.path().join("state.db"))
-                .await
-                .unwrap(),
-        );
+        let location = Location::Sqlite(dir.path().join("state.db"));
+        let store = osb_store::open(&location).await.unwrap();
         let tasks = Supervisor::new();
         let hosts = PublicHost::decide(None, "127.0.0.1", None, true);
         let limits = Limits {

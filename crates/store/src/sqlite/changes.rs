@@ -1,27 +1,16 @@
-//! Tables `instance` and `sandbox_changes`.
+//! Table `sandbox_changes`.
 
 use std::collections::{BTreeMap, HashMap};
 
+use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
-use uuid::Uuid;
 
 use super::{SqliteStore, failed};
-use crate::{Changes, StoreError};
+use crate::{Changes, SandboxChanges, StoreError};
 
-impl SqliteStore {
-    pub(super) async fn read_or_make_instance_id(&self) -> Result<String, StoreError> {
-        let fresh = Uuid::new_v4().simple().to_string();
-        sqlx::query_scalar(
-            "INSERT INTO instance (only_row, id) VALUES (1, $1)
-             ON CONFLICT (only_row) DO UPDATE SET id = id RETURNING id",
-        )
-        .bind(fresh)
-        .fetch_one(&self.writer)
-        .await
-        .map_err(failed("read the instance id"))
-    }
-
-    pub(super) async fn read_all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
+#[async_trait]
+impl SandboxChanges for SqliteStore {
+    async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
         type Row = (String, Option<i64>, Option<String>, Option<i64>);
         let rows: Vec<Row> =
             sqlx::query_as("SELECT id, expires_at, metadata, deleted_at FROM sandbox_changes")
@@ -47,11 +36,7 @@ impl SqliteStore {
             .collect()
     }
 
-    pub(super) async fn write_expiry(
-        &self,
-        id: &SandboxId,
-        at: WireTime,
-    ) -> Result<(), StoreError> {
+    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
         sqlx::query(
             "INSERT INTO sandbox_changes (id, expires_at) VALUES ($1, $2)
              ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
@@ -64,7 +49,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(super) async fn write_metadata(
+    async fn set_metadata(
         &self,
         id: &SandboxId,
         metadata: &BTreeMap<String, String>,
@@ -85,11 +70,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(super) async fn write_deleted(
-        &self,
-        id: &SandboxId,
-        at: WireTime,
-    ) -> Result<(), StoreError> {
+    async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
         sqlx::query(
             "INSERT INTO sandbox_changes (id, deleted_at) VALUES ($1, $2)
              ON CONFLICT (id) DO UPDATE
