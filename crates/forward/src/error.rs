@@ -27,6 +27,9 @@ pub enum ForwardError {
     /// The backend hung up or did not speak HTTP.
     #[error("the backend closed the connection or sent invalid HTTP")]
     Response(#[source] legacy::Error),
+    /// The backend's response has a transfer coding other than `chunked`.
+    #[error("the backend used a transfer coding that cannot be passed on")]
+    TransferCoding,
     /// The backend switched protocols although nobody asked it to.
     #[error("the backend switched protocols without being asked")]
     UnaskedUpgrade,
@@ -67,9 +70,11 @@ impl ForwardError {
     pub fn origin(&self) -> Origin {
         match self {
             Self::BadRequest(_) | Self::RequestBody(_) => Origin::Client,
-            Self::Connect(_) | Self::Timeout(_) | Self::Response(_) | Self::UnaskedUpgrade => {
-                Origin::Upstream
-            }
+            Self::Connect(_)
+            | Self::Timeout(_)
+            | Self::Response(_)
+            | Self::TransferCoding
+            | Self::UnaskedUpgrade => Origin::Upstream,
             Self::Exhausted(_) => Origin::Us,
         }
     }

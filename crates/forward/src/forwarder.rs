@@ -86,6 +86,9 @@ impl Forwarder {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(response, rules, upgrade);
         }
+        if !headers::has_plain_transfer(response.headers()) {
+            return Err(ForwardError::TransferCoding);
+        }
         rules.apply_to_response(response.headers_mut());
         Ok(response.map(|body| Body::new(ResponseBody::new(body, self.limits.idle, progress))))
     }

@@ -31,6 +31,21 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether the body of a message can be passed on: it has no transfer coding but `chunked`, which
+/// the HTTP library takes off. Under any other the client would get coded bytes and, because
+/// `Transfer-Encoding` stays behind, no word of it.
+pub(crate) fn has_plain_transfer(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).into_iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(only), None) => only
+            .as_bytes()
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"chunked"),
+        _ => false,
+    }
+}
+
 /// The protocol a message wants to switch to, when `Connection` says that it means it.
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     connection_options(headers)

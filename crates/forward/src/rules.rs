@@ -96,6 +96,10 @@ impl HeaderRules {
 
     /// Turns the backend's headers into the client's.
     pub(crate) fn apply_to_response(&self, headers: &mut HeaderMap) {
+        if headers.contains_key(TRANSFER_ENCODING) {
+            // As for requests: the body has the length that its chunks give it.
+            headers.remove(CONTENT_LENGTH);
+        }
         headers::strip_hop_by_hop(headers);
         for name in &*self.drop_response {
             headers.remove(name);

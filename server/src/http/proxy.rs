@@ -241,11 +241,13 @@ fn failed(error: ForwardError) -> ApiError {
             code::UNKNOWN_ERROR,
             "An internal error occurred in the proxy".to_owned(),
         ),
-        ForwardError::Response(_) | ForwardError::UnaskedUpgrade => (
-            StatusCode::BAD_GATEWAY,
-            code::BACKEND_RESPONSE_FAILED,
-            error.to_string(),
-        ),
+        ForwardError::Response(_) | ForwardError::TransferCoding | ForwardError::UnaskedUpgrade => {
+            (
+                StatusCode::BAD_GATEWAY,
+                code::BACKEND_RESPONSE_FAILED,
+                error.to_string(),
+            )
+        }
     };
     ApiError::new(status, code, message).because(&error)
 }

@@ -180,6 +180,45 @@ async fn only_rooted_locations_get_the_prefix() {
 }
 
 #[tokio::test]
+async fn a_response_with_two_lengths_has_the_one_of_its_chunks() {
+    for order in [
+        "content-length: 3\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 3",
+        "transfer-encoding: Chunked\r\ncontent-length: 3\r\ncontent-length: 900",
+    ] {
+        let fixture = Fixture::new(HeaderRules::default()).await;
+        let mut client = fixture.send("GET /p/ HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut backend = fixture.accept().await;
+        backend.head().await;
+        let body = "9\r\nall of it\r\n0\r\n\r\n";
+        backend
+            .write(&format!("HTTP/1.1 200 OK\r\n{order}\r\n\r\n{body}"))
+            .await;
+        let head = client.head().await;
+        assert!(lines(&head, "content-length").is_empty(), "{order}: {head}");
+        assert_eq!(lines(&head, "transfer-encoding"), ["chunked"], "{order}");
+        assert_eq!(client.read_to("0\r\n\r\n").await, body, "{order}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_in_an_unknown_transfer_coding_is_refused() {
+    for coding in [
+        "gzip, chunked",
+        "gzip",
+        "identity",
+        "chunked\r\ntransfer-encoding: chunked",
+    ] {
+        let head = seen_by_client(
+            HeaderRules::default(),
+            &format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n"),
+        )
+        .await;
+        assert!(head.starts_with("HTTP/1.1 502 "), "{coding}: {head}");
+    }
+}
+
+#[tokio::test]
 async fn a_head_response_keeps_the_length_of_the_body_it_lacks() {
     let fixture = Fixture::new(HeaderRules::default()).await;
     let mut client = fixture

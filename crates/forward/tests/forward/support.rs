@@ -91,9 +91,10 @@ fn status(error: &ForwardError) -> StatusCode {
         ForwardError::BadRequest(_) | ForwardError::RequestBody(_) => StatusCode::BAD_REQUEST,
         ForwardError::Exhausted(_) => StatusCode::INTERNAL_SERVER_ERROR,
         ForwardError::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
-        ForwardError::Connect(_) | ForwardError::Response(_) | ForwardError::UnaskedUpgrade => {
-            StatusCode::BAD_GATEWAY
-        }
+        ForwardError::Connect(_)
+        | ForwardError::Response(_)
+        | ForwardError::TransferCoding
+        | ForwardError::UnaskedUpgrade => StatusCode::BAD_GATEWAY,
     }
 }
 
