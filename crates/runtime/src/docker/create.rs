@@ -19,7 +19,7 @@ use bollard::{
 use osb_protocol::SandboxId;
 use tracing::{debug, warn};
 
-use super::{DockerRuntime, KIND, container, error, image, ports, ports::Reserved};
+use super::{DockerRuntime, KIND, container, error, image, network, ports, ports::Reserved};
 use crate::{CreateSpec, Observed, Ports, Progress, RuntimeError, Stage};
 
 /// How often a start is tried when another process takes the port in between, or removes execd's
@@ -161,7 +161,7 @@ impl DockerRuntime {
                 staged.image_is_here();
                 return Ok(());
             }
-            Err(error) if is_missing_network(&error) => {
+            Err(error) if lacks_network(&error) => {
                 self.network.remake(self.docker()?).await?;
             }
             Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
@@ -177,7 +177,7 @@ impl DockerRuntime {
         let Err(error) = start().await else {
             return Ok(());
         };
-        if is_missing_network(&error) {
+        if lacks_network(&error) {
             self.network.remake(self.docker()?).await?;
             return start().await.map_err(Failure::from_start);
         }
@@ -185,9 +185,12 @@ impl DockerRuntime {
     }
 }
 
-fn is_missing_network(error: &bollard::errors::Error) -> bool {
+/// Whether the engine cannot tell which network is meant: there is none, or several.
+fn lacks_network(error: &bollard::errors::Error) -> bool {
     let reason = error::reason(error);
-    error::is_missing(error) && reason.contains("network") && reason.contains("not found")
+    let is_missing =
+        error::is_missing(error) && reason.contains("network") && reason.contains("not found");
+    is_missing || network::is_ambiguous(error)
 }
 
 /// The creates under way.

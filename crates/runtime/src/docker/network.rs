@@ -4,16 +4,20 @@ use std::collections::HashMap;
 
 use bollard::{
     Docker,
+    errors::Error,
     models::{NetworkCreateRequest, NetworkInspect},
-    query_parameters::InspectNetworkOptions,
+    query_parameters::{InspectNetworkOptions, ListNetworksOptionsBuilder},
 };
 use tokio::sync::OnceCell;
+use tracing::{info, warn};
 
 use super::{KIND, NetworkMode, error};
 use crate::RuntimeError;
 
 /// Option of a bridge network: whether containers on it reach each other.
 const ICC: &str = "com.docker.network.bridge.enable_icc";
+/// What failed, in errors.
+const MAKE: &str = "make the sandbox network";
 /// Our own bridge network.
 pub(super) const OWN_NETWORK: &str = "opensandbox";
 
@@ -67,14 +71,11 @@ impl SandboxNetwork {
 /// Makes our network unless it exists. Inter-container traffic is off: one sandbox must not reach
 /// another's execd, or anything else of it.
 async fn make(docker: &Docker) -> Result<(), RuntimeError> {
-    const OP: &str = "make the sandbox network";
-    match docker
-        .inspect_network(OWN_NETWORK, None::<InspectNetworkOptions>)
-        .await
-    {
+    match inspect(docker).await {
         Ok(network) => return keeps_apart(&network),
         Err(error) if error::is_missing(&error) => {}
-        Err(error) => return Err(error::other(OP, &error)),
+        Err(error) if is_ambiguous(&error) => return remove_duplicates(docker).await,
+        Err(error) => return Err(error::other(MAKE, &error)),
     }
     let request = NetworkCreateRequest {
         name: OWN_NETWORK.to_owned(),
@@ -87,10 +88,51 @@ async fn make(docker: &Docker) -> Result<(), RuntimeError> {
         ..NetworkCreateRequest::default()
     };
     match docker.create_network(request).await {
-        Ok(_) => Ok(()),
-        // Another server made it in this very moment.
+        // The engine checks names before it creates, not while: another server may have made one in
+        // the same moment, and then no container can name either.
+        Ok(_) => remove_duplicates(docker).await,
         Err(error) if error::status(&error) == Some(409) => Ok(()),
-        Err(error) => Err(error::other(OP, &error)),
+        Err(error) => Err(error::other(MAKE, &error)),
+    }
+}
+
+async fn inspect(docker: &Docker) -> Result<NetworkInspect, Error> {
+    let options = None::<InspectNetworkOptions>;
+    docker.inspect_network(OWN_NETWORK, options).await
+}
+
+/// Whether the engine has several networks of one name.
+pub(super) fn is_ambiguous(error: &Error) -> bool {
+    let reason = error::reason(error);
+    reason.contains("network") && reason.contains("is ambiguous")
+}
+
+/// Keeps one network of our name: the oldest, so that servers that do this at the same time agree.
+async fn remove_duplicates(docker: &Docker) -> Result<(), RuntimeError> {
+    let filter = HashMap::from([("name", vec![OWN_NETWORK])]);
+    let options = ListNetworksOptionsBuilder::default()
+        .filters(&filter)
+        .build();
+    let list = docker.list_networks(Some(options)).await;
+    let mut same_name: Vec<_> = list
+        .map_err(|error| error::other(MAKE, &error))?
+        .into_iter()
+        // The filter matches parts of names too.
+        .filter(|network| network.name.as_deref() == Some(OWN_NETWORK))
+        .filter_map(|network| Some((network.created?.to_string(), network.id?)))
+        .collect();
+    same_name.sort();
+    for (_, id) in same_name.into_iter().skip(1) {
+        match docker.remove_network(&id).await {
+            Ok(()) => info!(network = id, "removed a second network named {OWN_NETWORK}"),
+            Err(error) if error::is_missing(&error) => {}
+            // Containers are attached; the look below says whether it matters.
+            Err(error) => warn!(network = id, error = %error::reason(&error), "a duplicate stays"),
+        }
+    }
+    match inspect(docker).await {
+        Ok(network) => keeps_apart(&network),
+        Err(error) => Err(error::other(MAKE, &error)),
     }
 }
 
@@ -111,4 +153,56 @@ fn keeps_apart(network: &NetworkInspect) -> Result<(), RuntimeError> {
              remove it, or name another one in docker.network_mode"
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::docker::fake_engine::FakeEngine;
+
+    /// An engine with these networks of our name, in order of age; removals succeed.
+    async fn engine(networks: &'static [&'static str]) -> FakeEngine {
+        let removed = std::sync::Mutex::new(0);
+        FakeEngine::start(move |request| {
+            let mut removed = removed.lock().unwrap();
+            if request.starts_with("DELETE /networks/") {
+                *removed += 1;
+                return (204, String::new());
+            }
+            let left = networks.len() - *removed;
+            if request.starts_with("GET /networks/opensandbox") {
+                let reason = "2 matches found based on name: network opensandbox is ambiguous";
+                return match left {
+                    1 => (200, ours("n", 1).to_string()),
+                    _ => (400, json!({ "message": reason }).to_string()),
+                };
+            }
+            assert!(request.starts_with("GET /networks"), "{request}");
+            let age = networks.iter().enumerate().rev();
+            let list: Vec<_> = age.map(|(second, id)| ours(id, second)).collect();
+            (200, json!(list).to_string())
+        })
+        .await
+    }
+
+    fn ours(id: &str, second: usize) -> serde_json::Value {
+        json!({
+            "Name": OWN_NETWORK, "Id": id, "Driver": "bridge", "Options": {ICC: "false"},
+            "Created": format!("2031-05-01T10:00:0{second}Z"),
+        })
+    }
+
+    #[tokio::test]
+    async fn of_several_networks_the_oldest_is_kept() {
+        let engine = engine(&["old", "new", "newest"]).await;
+        make(engine.runtime().docker().unwrap()).await.unwrap();
+        let asked = engine.asked("DELETE /networks/");
+        assert_eq!(asked.len(), 2, "{asked:?}");
+        assert!(
+            !asked.iter().any(|request| request.ends_with("/old")),
+            "{asked:?}"
+        );
+    }
 }
