@@ -31,7 +31,7 @@
 //! | [`hook`] | programs before it, and at times |
 //! | [`runtime_init`] | being told only later for whom all of this is |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
-//! | [`log`], [`redact`] | where the log goes, how it looks, and what it must not hold |
+//! | [`log`] | where the log goes; its form and its outputs are in `crates/log` |
 //! | [`telemetry`] | metrics for a collector, where one is named |
 //! | [`limits`] | every bound |
 #![warn(missing_docs)]
@@ -62,7 +62,6 @@ pub mod path;
 pub mod process;
 pub mod proxy;
 pub mod pty;
-pub mod redact;
 pub mod request;
 pub mod runtime_init;
 pub mod scratch;

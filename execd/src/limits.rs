@@ -15,22 +15,6 @@ pub const KEEPALIVE_PROBE: Duration = Duration::from_secs(15);
 pub const KEEPALIVE_PROBES: u32 = 4;
 /// JSON body of a request. `replace` carries texts of files, so it is generous.
 pub const JSON_BODY: usize = 64 << 20;
-/// Bytes of a command in the log.
-pub const LOGGED_COMMAND: usize = 1 << 10;
-/// The same of an address.
-pub const LOGGED_ADDRESS: usize = 1 << 10;
-/// Lines of the log that wait for their outputs, in bytes. What comes then is lost, and that is told.
-pub const LOG_QUEUE: usize = 256 << 10;
-/// Memory for a line, or for those that wait, that is kept for the next.
-pub const LOG_KEPT: usize = 8 << 10;
-/// How long the end waits for the last lines.
-pub const LOG_END: Duration = Duration::from_secs(1);
-/// Different texts of the log that are counted at once.
-pub const LOG_TEXTS: usize = 256;
-/// Lines with the same text in one second that are all written (contract: execd §1.4).
-pub const LOG_FIRST: u32 = 100;
-/// Of the rest one in so many.
-pub const LOG_EVERY: u32 = 100;
 /// A request id of the client is echoed up to this length.
 pub const REQUEST_ID: usize = 128;
 

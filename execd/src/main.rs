@@ -64,7 +64,7 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());
     let is_seen = outputs.is_on_stderr();
     // Dropped last, so that the last lines are written.
-    let _writer = log::init(config.log_level, outputs)?;
+    let _writer = osb_log::init(config.log_level, outputs)?;
     for problem in problems {
         warn!(problem, "an output of the log is left out");
     }

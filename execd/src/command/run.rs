@@ -2,6 +2,7 @@
 
 use std::{io, os::unix::process::CommandExt, process::Stdio, sync::Arc, time::Instant};
 
+use osb_log::redact;
 use rustix::{
     io::Errno,
     thread::{CapabilitySet, capabilities},
@@ -18,7 +19,6 @@ use crate::{
     hardening::Floor,
     output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
     process::Exit,
-    redact,
     telemetry::Operation,
 };
 

@@ -138,6 +138,6 @@ mod tests {
     #[test]
     fn the_stop_ends_before_the_engine_kills() {
         const ENGINE: Duration = Duration::from_secs(10);
-        assert!(limits::STOP + limits::GROUP_POLL + limits::LOG_END < ENGINE);
+        assert!(limits::STOP + limits::GROUP_POLL + osb_log::limits::END < ENGINE);
     }
 }

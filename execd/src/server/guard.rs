@@ -11,6 +11,7 @@ use axum::{
 };
 use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use osb_log::redact;
 use osb_protocol::{
     execd::code,
     headers::{EXECD_ACCESS_TOKEN, REQUEST_ID},
@@ -21,7 +22,7 @@ use subtle::ConstantTimeEq;
 use tracing::{debug, error, info};
 
 use super::routes;
-use crate::{error::ApiError, limits, redact, runtime_init::RuntimeInit, telemetry::Telemetry};
+use crate::{error::ApiError, limits, runtime_init::RuntimeInit, telemetry::Telemetry};
 
 /// The token that requests must bring, if one was set.
 #[derive(Clone)]
@@ -113,14 +114,18 @@ fn log(
     id: &HeaderValue,
     began: Instant,
 ) {
-    let address = redact::address(uri);
+    let is_proxied = uri.path().starts_with("/proxy/");
+    let address = match is_proxied {
+        true => redact::foreign_address(uri),
+        false => redact::address(uri),
+    };
     let id = id.to_str().unwrap_or_default();
     // Three digits are enough for people.
     let took = (began.elapsed().as_secs_f64() * 1e6).round() / 1000.0;
     let code = status.as_u16();
     if is_probe {
         debug!(status = code, took_ms = took, id, "{method} {address}");
-    } else if status.is_server_error() && !uri.path().starts_with("/proxy/") {
+    } else if status.is_server_error() && !is_proxied {
         error!(status = code, took_ms = took, id, "{method} {address}");
     } else {
         info!(status = code, took_ms = took, id, "{method} {address}");

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use osb_log::redact;
 use rustix::{
     fs::{MemfdFlags, memfd_create},
     process::{Resource, getrlimit},
@@ -25,7 +26,6 @@ use crate::{
     env::report::{self, Reader},
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
     process::{Process, Program, inherit, reserve},
-    redact,
     telemetry::Operation,
 };
 

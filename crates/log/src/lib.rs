@@ -1,18 +1,22 @@
-//! The log: where it goes and how it looks (contract: execd §1.2, §1.4).
-//!
-//! To standard error, unless a file (`EXECD_LOG_FILE`) or a list of outputs
-//! (`OPENSANDBOX_LOG_OUTPUT`) is named. Standard output belongs to the user's entry point.
+//! The log of a daemon that runs inside a sandbox (contract: execd §1.4).
 //!
 //! ```text
 //!   event ─▶ line ─▶ sampling ─┬─▶ queue ──a thread of its own──▶ output
 //!                              └─▶ queue ──a thread of its own──▶ output
 //! ```
 //!
-//! Whoever logs never waits for an output, nor does another output: the reader of standard error
+//! Logging never waits for an output, and no output waits for another: the reader of standard error
 //! may be a container engine that is away, and the daemon must work on.
+//!
+//! The daemon names the outputs; [`names`] reads the list in [`ENV_OUTPUTS`], which all daemons
+//! understand. [`redact`] masks secrets in what they log.
+#![warn(missing_docs)]
+#![forbid(unsafe_code)]
 
+pub mod limits;
 mod line;
 mod queue;
+pub mod redact;
 mod rotate;
 mod sampling;
 mod subscriber;
@@ -29,10 +33,8 @@ pub use queue::Writer;
 use rotate::{Bounds, Rotating};
 use subscriber::Lines;
 
-/// Names a file for the log.
-const ENV_FILE: &str = "EXECD_LOG_FILE";
-/// Names outputs, separated by commas: `stdout`, `stderr`, and paths. The file wins over it.
-const ENV_OUTPUTS: &str = "OPENSANDBOX_LOG_OUTPUT";
+/// The variable that names outputs, see [`names`].
+pub const ENV_OUTPUTS: &str = "OPENSANDBOX_LOG_OUTPUT";
 
 /// All outputs of the log. Each line goes to every one of them.
 #[derive(Debug)]
@@ -71,45 +73,59 @@ struct Output {
 
 #[derive(Debug)]
 enum Target {
-    Stdout,
-    Stderr,
+    Stream(Stream),
     File(Rotating),
 }
 
-/// The outputs that the environment names, and what is wrong with those that were left out. A log
-/// that cannot be written keeps no sandbox from working; with no output left, it is standard error.
-pub fn open(variable: impl Fn(&str) -> Option<String>) -> (Log, Vec<String>) {
-    let set = |name| variable(name).filter(|value| !value.trim().is_empty());
-    let names = match (set(ENV_FILE), set(ENV_OUTPUTS)) {
-        (Some(file), _) => vec![file],
-        (None, Some(list)) => list.split(',').map(|name| name.trim().to_owned()).collect(),
-        (None, None) => Vec::new(),
-    };
-    let mut outputs = Vec::new();
-    let mut problems = Vec::new();
-    for name in names.iter().filter(|name| !name.is_empty()) {
-        match name.as_str() {
-            "stdout" => outputs.push(Target::Stdout.into()),
-            "stderr" => outputs.push(Target::Stderr.into()),
-            path => match Rotating::open(Path::new(path), Bounds::DEFAULT) {
-                Ok(file) => outputs.push(Target::File(file).into()),
-                Err(error) => problems.push(format!("{path}: {error}")),
-            },
-        }
-    }
-    if outputs.is_empty() {
-        outputs.push(Target::Stderr.into());
-    }
-    (Log(outputs), problems)
+/// A standard stream of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// The names of outputs in a list that is separated by commas.
+#[must_use]
+pub fn names(list: &str) -> Vec<String> {
+    let names = list.split(',').map(str::trim);
+    let names = names.filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
 }
 
 impl Log {
+    /// Opens outputs by their names: `stdout`, `stderr`, or the path of a file. Gives also what is
+    /// wrong with those that were left out. A log that cannot be written keeps no daemon from
+    /// working; with no output left, it goes to `fallback`.
+    pub fn open(
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+        fallback: Stream,
+    ) -> (Self, Vec<String>) {
+        let mut outputs = Vec::new();
+        let mut problems = Vec::new();
+        for name in names {
+            match name.as_ref() {
+                "stdout" => outputs.push(Target::Stream(Stream::Stdout).into()),
+                "stderr" => outputs.push(Target::Stream(Stream::Stderr).into()),
+                path => match Rotating::open(Path::new(path), Bounds::DEFAULT) {
+                    Ok(file) => outputs.push(Target::File(file).into()),
+                    Err(error) => problems.push(format!("{path}: {error}")),
+                },
+            }
+        }
+        if outputs.is_empty() {
+            outputs.push(Target::Stream(fallback).into());
+        }
+        (Self(outputs), problems)
+    }
+
     /// Whether people who look at standard error see it.
     #[must_use]
     pub fn is_on_stderr(&self) -> bool {
         self.0
             .iter()
-            .any(|output| matches!(output.to, Target::Stderr))
+            .any(|output| matches!(output.to, Target::Stream(Stream::Stderr)))
     }
 }
 
@@ -142,8 +158,8 @@ impl Output {
         let mut rest = bytes;
         while !rest.is_empty() {
             let fd = match &self.to {
-                Target::Stdout => rustix::stdio::stdout(),
-                Target::Stderr => rustix::stdio::stderr(),
+                Target::Stream(Stream::Stdout) => rustix::stdio::stdout(),
+                Target::Stream(Stream::Stderr) => rustix::stdio::stderr(),
                 Target::File(file) => file.as_fd(),
             };
             match rustix::io::write(fd, rest) {
@@ -180,40 +196,30 @@ mod tests {
 
     use super::*;
 
-    fn named(file: Option<&str>, outputs: Option<&str>) -> (Vec<String>, usize) {
-        let (log, problems) = open(|name| {
-            let value = match name {
-                ENV_FILE => file,
-                _ => outputs,
-            };
-            value.map(str::to_owned)
+    /// What the outputs of a list are, and how many were left out.
+    fn opened(list: &str) -> (Vec<&'static str>, usize) {
+        let (log, problems) = Log::open(names(list), Stream::Stderr);
+        let kinds = log.0.iter().map(|output| match &output.to {
+            Target::File(_) => "file",
+            Target::Stream(Stream::Stdout) => "stdout",
+            Target::Stream(Stream::Stderr) => "stderr",
         });
-        let names = log.0.iter().map(|output| match &output.to {
-            Target::File(_) => "file".to_owned(),
-            other => format!("{other:?}"),
-        });
-        (names.collect(), problems.len())
+        (kinds.collect(), problems.len())
     }
 
     #[test]
-    fn the_file_wins_over_the_list() {
+    fn outputs_are_opened_by_name_and_the_fallback_serves_without_any() {
         let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("new/execd.log");
-        let path = path.to_str().unwrap();
-        let list = format!("stdout, {path},,stderr");
-        let all = ["Stdout", "file", "Stderr"].map(str::to_owned).to_vec();
-        assert_eq!(named(None, Some(&list)), (all, 0));
-        assert_eq!(
-            named(Some(path), Some("stdout")),
-            (vec!["file".to_owned()], 0)
-        );
-        for nothing in [None, Some(""), Some(" , ")] {
-            assert_eq!(named(None, nothing), (vec!["Stderr".to_owned()], 0));
+        let path = place.path().join("new/daemon.log");
+        let list = format!("stdout, {},,stderr", path.display());
+        assert_eq!(opened(&list), (vec!["stdout", "file", "stderr"], 0));
+        for nothing in ["", " , "] {
+            assert_eq!(opened(nothing), (vec!["stderr"], 0));
         }
-        assert_eq!(
-            named(Some("/dev/null/x"), None),
-            (vec!["Stderr".to_owned()], 1)
-        );
+        assert_eq!(opened("/dev/null/x"), (vec!["stderr"], 1));
+        assert_eq!(opened("/dev/null/x,stdout"), (vec!["stdout"], 1));
+        let (log, _) = Log::open(names(""), Stream::Stdout);
+        assert!(!log.is_on_stderr());
     }
 
     #[test]
@@ -221,7 +227,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| place.path().join(name));
         let list = format!("{},{}", one.display(), two.display());
-        let (log, _) = open(|name| (name == ENV_OUTPUTS).then(|| list.clone()));
+        let (log, _) = Log::open(names(&list), Stream::Stderr);
         let writer = Writer::start(log).unwrap();
         for queue in writer.queues() {
             queue.push(b"line\n");
@@ -239,7 +245,7 @@ mod tests {
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let kept = File::options().read(true).write(true).open(&pipe).unwrap();
         let list = format!("{},{}", pipe.display(), file.display());
-        let (log, problems) = open(|name| (name == ENV_OUTPUTS).then(|| list.clone()));
+        let (log, problems) = Log::open(names(&list), Stream::Stderr);
         assert_eq!(problems, [""; 0]);
         let mut reader = File::open(&pipe).unwrap();
         drop(kept);

@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 
 /// What is kept of a log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(crate) struct Bounds {
     /// Bytes of the file before it is put aside.
     bytes: u64,
     /// Files put aside.
@@ -27,7 +27,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// Those of the contract (execd §1.4).
-    pub(super) const DEFAULT: Self = Self {
+    pub(crate) const DEFAULT: Self = Self {
         bytes: 100 << 20,
         backups: 10,
         age: Duration::from_secs(30 * 24 * 3600),
@@ -41,7 +41,7 @@ const STAMP_SHAPE: &str = "0000-00-00T00-00-00.000000000";
 
 /// The file that is being written.
 #[derive(Debug)]
-pub(super) struct Rotating {
+pub(crate) struct Rotating {
     path: PathBuf,
     file: File,
     size: u64,
@@ -52,7 +52,7 @@ pub(super) struct Rotating {
 
 impl Rotating {
     /// Opens a file to append to it; missing parents are made.
-    pub(super) fn open(path: &Path, bounds: Bounds) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, bounds: Bounds) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
@@ -71,7 +71,7 @@ impl Rotating {
     }
 
     /// Begins a new file if so many bytes do not fit into this one.
-    pub(super) fn make_room(&mut self, bytes: u64) {
+    pub(crate) fn make_room(&mut self, bytes: u64) {
         let full = self.size > 0 && self.size + bytes > self.bounds.bytes;
         if full && self.regular {
             // If that fails, a log that is too long is better than none.
@@ -80,7 +80,7 @@ impl Rotating {
     }
 
     /// So many bytes were appended.
-    pub(super) fn grew(&mut self, bytes: u64) {
+    pub(crate) fn grew(&mut self, bytes: u64) {
         self.size += bytes;
     }
 

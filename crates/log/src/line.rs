@@ -17,7 +17,7 @@ use tracing::{
 const TEXT: &str = "message";
 
 /// A line that is being made, at the end of a buffer.
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     out: &'a mut String,
     /// Where the text is in it.
     text: std::ops::Range<usize>,
@@ -25,7 +25,7 @@ pub(super) struct Line<'a> {
 
 impl<'a> Line<'a> {
     /// Begins the line of an event: with all that tells whether it is like another.
-    pub(super) fn begin(out: &'a mut String, event: &Event<'_>, at: Timestamp) -> Self {
+    pub(crate) fn begin(out: &'a mut String, event: &Event<'_>, at: Timestamp) -> Self {
         let level = name(*event.metadata().level());
         let start = write!(out, "{{\"level\":\"{level}\",\"ts\":\"{at:.3}\",\"msg\":\"");
         start.expect("strings take everything");
@@ -37,12 +37,12 @@ impl<'a> Line<'a> {
     }
 
     /// What the event says, escaped.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.out[self.text.clone()]
     }
 
     /// Ends it with the other members, and with how many like it were left out before.
-    pub(super) fn end(self, event: &Event<'_>, left_out: u32) {
+    pub(crate) fn end(self, event: &Event<'_>, left_out: u32) {
         event.record(&mut Members(self.out));
         if left_out > 0 {
             let told = write!(self.out, ",\"left_out\":{left_out}");

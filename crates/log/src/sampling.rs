@@ -8,7 +8,7 @@ use crate::limits;
 
 /// Counts the lines of one level and text in the current second.
 #[derive(Debug)]
-pub(super) struct Sampler(Vec<Count>);
+pub(crate) struct Sampler(Vec<Count>);
 
 /// The count of one text. Another that falls into the same place takes it over: then more is said
 /// than need be, never less.
@@ -22,13 +22,13 @@ struct Count {
 
 impl Default for Sampler {
     fn default() -> Self {
-        Self(vec![Count::default(); limits::LOG_TEXTS])
+        Self(vec![Count::default(); limits::TEXTS])
     }
 }
 
 impl Sampler {
     /// Whether to say it: then how many like it were left out since it was last said.
-    pub(super) fn admit(&mut self, level: Level, text: &str, second: i64) -> Option<u32> {
+    pub(crate) fn admit(&mut self, level: Level, text: &str, second: i64) -> Option<u32> {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         level.hash(&mut hasher);
@@ -50,8 +50,8 @@ impl Sampler {
             count.said = 0;
         }
         count.said = count.said.saturating_add(1);
-        let over = count.said.saturating_sub(limits::LOG_FIRST);
-        if over.is_multiple_of(limits::LOG_EVERY) {
+        let over = count.said.saturating_sub(limits::FIRST);
+        if over.is_multiple_of(limits::EVERY) {
             return Some(std::mem::take(&mut count.left_out));
         }
         count.left_out = count.left_out.saturating_add(1);

@@ -7,6 +7,7 @@
 use std::{borrow::Cow, fmt, ops::Range};
 
 use http::Uri;
+use percent_encoding::percent_decode_str;
 
 use crate::limits;
 
@@ -45,40 +46,49 @@ const SECRET_BEGINNINGS: &[&str] = &["AWS_", "ALIBABA_CLOUD_", "SECRET"];
 const QUERY_PARTS: &[&str] = &["CODE", "JWT", "PWD", "SESSION", "SID", "SIG", "SIGNATURE"];
 /// The end of such a name, as in `authKey`. It also hides what no secret is, as in `monkey`.
 const QUERY_ENDING: &str = "KEY";
-/// Beginning of the paths that go to the user's own servers: what their queries hold is not ours to
-/// tell.
-const PROXY: &str = "/proxy/";
 /// Beginnings of the ids of keys, which are nothing else.
 const KEY_IDS: &[&str] = &["LTAI", "AKIA", "AKID"];
 /// Such an id is at least this long.
 const KEY_ID: usize = 12;
 
-/// A command as the log may show it: secrets masked, and cut to [`limits::LOGGED_COMMAND`] bytes.
+/// A command as the log may show it: secrets masked, and cut to [`limits::COMMAND`] bytes.
 #[must_use]
 pub fn shown(text: &str) -> String {
-    masked(text, limits::LOGGED_COMMAND)
+    masked(text, limits::COMMAND)
 }
 
 /// The target of a request as the log may show it: secrets masked, and cut to
-/// [`limits::LOGGED_ADDRESS`] bytes. Nothing is made before it is shown.
+/// [`limits::ADDRESS`] bytes. Nothing is made before it is shown.
 #[must_use]
 pub fn address(uri: &Uri) -> Address<'_> {
-    Address(uri)
+    let foreign = false;
+    Address { uri, foreign }
+}
+
+/// The same of a request that is passed on to a server of the user's: its query belongs to that
+/// server, so every value in it is masked.
+#[must_use]
+pub fn foreign_address(uri: &Uri) -> Address<'_> {
+    let foreign = true;
+    Address { uri, foreign }
 }
 
 /// See [`address`].
 #[derive(Clone, Copy, Debug)]
-pub struct Address<'a>(&'a Uri);
+pub struct Address<'a> {
+    uri: &'a Uri,
+    foreign: bool,
+}
 
 impl fmt::Display for Address<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, query) = (self.0.path(), self.0.query());
+        let (path, query) = (self.uri.path(), self.uri.query());
         // Most have nothing that could be one.
         let plain = query.is_none() && !path.contains(['@', '=', ':', '%']);
-        if plain && path.len() <= limits::LOGGED_ADDRESS {
+        if plain && path.len() <= limits::ADDRESS {
             return f.write_str(path);
         }
-        let foreign = path.starts_with(PROXY);
+        let foreign = self.foreign;
         let mut text = without_secrets(path).to_owned();
         for (pair, mark) in query
             .into_iter()
@@ -98,12 +108,12 @@ impl fmt::Display for Address<'_> {
                 None if foreign && !pair.is_empty() => text.push_str(MASK),
                 None => text.push_str(without_secrets(pair)),
             }
-            if text.len() > limits::LOGGED_ADDRESS {
+            if text.len() > limits::ADDRESS {
                 break;
             }
         }
-        if text.len() > limits::LOGGED_ADDRESS {
-            text.truncate(text.floor_char_boundary(limits::LOGGED_ADDRESS));
+        if text.len() > limits::ADDRESS {
+            text.truncate(text.floor_char_boundary(limits::ADDRESS));
             text.push('…');
         }
         f.write_str(&text)
@@ -131,24 +141,9 @@ fn decoded(part: &str) -> Cow<'_, str> {
     if !part.contains(['%', '+']) {
         return Cow::Borrowed(part);
     }
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
-    let bytes = part.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = match bytes[at] {
-            b'%' => digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2))),
-            _ => None,
-        };
-        let (byte, read) = match (bytes[at], code) {
-            (_, Some((high, low))) => (u8::try_from(high * 16 + low).unwrap_or_default(), 3),
-            (b'+', None) => (b' ', 1),
-            (byte, None) => (byte, 1),
-        };
-        out.push(byte);
-        at += read;
-    }
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+    let spaced = part.replace('+', " ");
+    let text = percent_decode_str(&spaced).decode_utf8_lossy();
+    Cow::Owned(text.into_owned())
 }
 
 /// Masks secrets until the result is as long as `limit`, and says so if that is not all.
@@ -512,21 +507,26 @@ mod tests {
                 "/x?side=a&encode=b&sessions=c",
                 "/x?side=a&encode=b&sessions=c",
             ),
+            ("/x?next=https%3A%2F%2Fme%3Apw%40host%2Fx", "/x?next=***"),
+            ("/x?q=a+--password+b", "/x?q=***"),
+            ("/x?acc%65ss_token=a", "/x?acc%65ss_token=***"),
+            ("/x?AKIAIOSFODNN7EXAMPLE", "/x?***"),
+            ("/x/https://me:pw@host/x", "***"),
+            ("/x?a=%&b=%f&c=%zz", "/x?a=%&b=%f&c=%zz"),
+            ("/", "/"),
+        ] {
+            let shown = address(&text.parse().unwrap()).to_string();
+            assert_eq!(shown, want, "{text}");
+        }
+        for (text, want) in [
             (
                 "/proxy/80/x?a=b&c=&d&&e=f=g",
                 "/proxy/80/x?a=***&c=&***&&e=***",
             ),
             ("/proxy/80/x", "/proxy/80/x"),
-            ("/proxied?a=b", "/proxied?a=b"),
-            ("/x?next=https%3A%2F%2Fme%3Apw%40host%2Fx", "/x?next=***"),
-            ("/x?q=a+--password+b", "/x?q=***"),
-            ("/x?acc%65ss_token=a", "/x?acc%65ss_token=***"),
-            ("/x?AKIAIOSFODNN7EXAMPLE", "/x?***"),
             ("/proxy/80/https://me:pw@host/x", "***"),
-            ("/x?a=%&b=%f&c=%zz", "/x?a=%&b=%f&c=%zz"),
-            ("/", "/"),
         ] {
-            let shown = address(&text.parse().unwrap()).to_string();
+            let shown = foreign_address(&text.parse().unwrap()).to_string();
             assert_eq!(shown, want, "{text}");
         }
         let long = format!("/{}?a={0}&token=hunter2", "x".repeat(700));

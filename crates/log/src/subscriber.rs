@@ -12,8 +12,7 @@ use tracing::{
     span::{Attributes, Id, Record},
 };
 
-use super::{line::Line, queue::Queue, sampling::Sampler};
-use crate::limits;
+use crate::{limits, line::Line, queue::Queue, sampling::Sampler};
 
 thread_local! {
     /// Where a line is made, so that no line needs memory of its own.
@@ -22,14 +21,14 @@ thread_local! {
 
 /// Makes a line of each event. Spans are never made: no line tells them.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     level: Level,
     sampler: Mutex<Sampler>,
     to: Vec<Arc<Queue>>,
 }
 
 impl Lines {
-    pub(super) fn new(level: Level, to: Vec<Arc<Queue>>) -> Self {
+    pub(crate) fn new(level: Level, to: Vec<Arc<Queue>>) -> Self {
         Self {
             level,
             sampler: Mutex::default(),
@@ -65,7 +64,7 @@ impl Subscriber for Lines {
             }
         }
         buffer.clear();
-        buffer.shrink_to(limits::LOG_KEPT);
+        buffer.shrink_to(limits::KEPT);
         // A thread that ends has none any more.
         let _kept = BUFFER.try_with(|kept| kept.set(buffer));
     }
@@ -91,13 +90,13 @@ mod tests {
     use tracing::{debug, error, info, info_span, subscriber::with_default};
 
     use super::*;
-    use crate::log::{Writer, open};
+    use crate::{Log, Stream, Writer};
 
     /// What is logged within `work`, line by line.
     fn logged(level: Level, work: impl FnOnce()) -> Vec<String> {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
-        let (log, _) = open(|_| Some(path.display().to_string()));
+        let (log, _) = Log::open([path.display().to_string()], Stream::Stderr);
         let writer = Writer::start(log).unwrap();
         with_default(Lines::new(level, writer.queues()), work);
         drop(writer);

@@ -1,4 +1,8 @@
-//! From whoever logs to an output, without waiting.
+//! Carries lines to an output without waiting for it.
+//!
+//! `tracing-appender` does not serve here. It bounds its queue in lines, so that a few long ones take
+//! any amount of memory, and allocates the places for all of them at the start; it counts the lines
+//! that it drops, but not where; and it drops lines that an output refused without counting them.
 
 use std::{
     io,
@@ -9,15 +13,14 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{Log, Output};
-use crate::limits;
+use crate::{Log, Output, limits};
 
 /// It copies bytes from one place to another.
 const STACK: usize = 64 << 10;
 
 /// Lines that wait to be written.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     /// Something waits, or nothing more will come.
     more: Condvar,
@@ -42,9 +45,9 @@ impl Queue {
     }
 
     /// Adds a line. One that finds no place is counted.
-    pub(super) fn push(&self, line: &[u8]) {
+    pub(crate) fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting();
-        if waiting.lines.len() + line.len() > limits::LOG_QUEUE {
+        if waiting.lines.len() + line.len() > limits::QUEUE {
             waiting.lost += 1;
             return;
         }
@@ -85,7 +88,7 @@ impl Queue {
             }
             lines.clear();
             // A flood is over some time.
-            lines.shrink_to(limits::LOG_KEPT);
+            lines.shrink_to(limits::KEPT);
         }
         self.waiting().ended = true;
         self.done.notify_all();
@@ -105,7 +108,7 @@ fn told(lost: u64) -> String {
 pub struct Writer(Vec<Arc<Queue>>);
 
 impl Writer {
-    pub(super) fn start(to: Log) -> io::Result<Self> {
+    pub(crate) fn start(to: Log) -> io::Result<Self> {
         let mut writer = Self(Vec::new());
         for output in to.0 {
             let queue = Arc::new(Queue::default());
@@ -120,14 +123,14 @@ impl Writer {
     }
 
     /// Each line goes to all of them.
-    pub(super) fn queues(&self) -> Vec<Arc<Queue>> {
+    pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
         self.0.clone()
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let deadline = Instant::now() + limits::LOG_END;
+        let deadline = Instant::now() + limits::END;
         for queue in &self.0 {
             queue.waiting().closed = true;
             queue.more.notify_one();
@@ -157,7 +160,7 @@ mod tests {
     #[test]
     fn what_finds_no_place_is_counted() {
         let queue = Queue::default();
-        let line = vec![b'x'; limits::LOG_QUEUE / 2];
+        let line = vec![b'x'; limits::QUEUE / 2];
         for _ in 0..5 {
             queue.push(&line);
         }
@@ -174,7 +177,7 @@ mod tests {
     fn the_writer_ends_with_everything_written() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
-        let (log, _) = super::super::open(|_| Some(path.display().to_string()));
+        let (log, _) = Log::open([path.display().to_string()], crate::Stream::Stderr);
         let writer = Writer::start(log).unwrap();
         for number in 0..1000 {
             writer.0[0].push(format!("{number}\n").as_bytes());
