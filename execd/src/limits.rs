@@ -174,20 +174,10 @@ pub const ALTERNATIVES: usize = 1024;
 /// Characters of all of them.
 pub const EXPANDED_PATTERN: usize = 64 << 10;
 
-/// Between two exports of metrics (contract: execd §13, also for the next two).
-pub const TELEMETRY_INTERVAL: Duration = Duration::from_secs(60);
-/// For one try to export.
-pub const TELEMETRY_EXPORT: Duration = Duration::from_secs(10);
-/// For the last export, if the stop has as much left.
+/// For the last export of metrics, if the stop has as much left (contract: execd §13).
 pub const TELEMETRY_FLUSH: Duration = Duration::from_secs(5);
 /// What it has in any case.
 pub const TELEMETRY_FLUSH_LEAST: Duration = Duration::from_millis(200);
-/// Between two complaints that metrics cannot be sent.
-pub const TELEMETRY_TROUBLE: Duration = Duration::from_secs(600);
-/// Answer of a collector.
-pub const TELEMETRY_ANSWER: usize = 64 << 10;
-/// The file that tells the host's address is read up to this size.
-pub const HOST_INFO: u64 = 64 << 10;
 
 /// Shell sessions.
 pub const SESSIONS: usize = 1024;

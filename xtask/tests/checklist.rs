@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 fn file_of(kind: &str, module: &str) -> Option<String> {
     Some(match kind {
         "unit" => format!("execd/src/{module}.rs"),
-        "log" => format!("crates/log/src/{module}.rs"),
+        "log" | "otlp" => format!("crates/{kind}/src/{module}.rs"),
         "daemon" => format!("execd/tests/daemon/{module}.rs"),
         "contract" | "sdk" => format!("end2end/{kind}/{module}.py"),
         _ => return None,

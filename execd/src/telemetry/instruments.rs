@@ -1,7 +1,7 @@
 //! What is recorded: names, units and attributes are those of the contract's table (execd §13).
 
 use std::{
-    sync::{Arc, Mutex, RwLock},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -9,6 +9,7 @@ use opentelemetry::{
     KeyValue,
     metrics::{Histogram, Meter as Recorder},
 };
+use osb_otlp::Attributes;
 
 use super::{routes::Routes, system};
 use crate::{
@@ -44,13 +45,12 @@ pub(super) struct Instruments {
     requests: Histogram<f64>,
     executions: Histogram<f64>,
     files: Histogram<f64>,
-    pub(super) shared: Shared,
+    pub(super) shared: Attributes,
     pub(super) routes: Routes,
 }
 
 impl Instruments {
-    pub(super) fn new(to: &Recorder, shared: Vec<KeyValue>, meter: Arc<Meter>) -> Self {
-        let shared = Shared(Arc::new(RwLock::new(shared)));
+    pub(super) fn new(to: &Recorder, shared: Attributes, meter: Arc<Meter>) -> Self {
         observe(to, &shared, &meter);
         let durations = |name| to.f64_histogram(name).with_unit("ms").build();
         Self {
@@ -113,32 +113,8 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Attributes of every data point. Clones share them.
-#[derive(Clone, Debug)]
-pub(super) struct Shared(Arc<RwLock<Vec<KeyValue>>>);
-
-impl Shared {
-    /// Replaces them.
-    pub(super) fn change(&self, to: impl FnOnce(&[KeyValue]) -> Vec<KeyValue>) {
-        let mut shared = self.0.write().expect("no holder of this lock panics");
-        *shared = to(&shared);
-    }
-
-    /// Attributes of a data point. Its own win over shared ones of the same name.
-    fn with<const N: usize>(&self, own: [KeyValue; N]) -> Vec<KeyValue> {
-        let shared = self.0.read().expect("no holder of this lock panics");
-        let mut all = Vec::with_capacity(N + shared.len());
-        let others = shared
-            .iter()
-            .filter(|pair| own.iter().all(|own| own.key != pair.key));
-        all.extend(others.cloned());
-        all.extend(own);
-        all
-    }
-}
-
 /// Sets up what is read when it is exported.
-fn observe(to: &Recorder, shared: &Shared, meter: &Arc<Meter>) {
+fn observe(to: &Recorder, shared: &Attributes, meter: &Arc<Meter>) {
     let both = || (shared.clone(), Arc::clone(meter));
 
     let (shared, meter) = both();

@@ -20,7 +20,7 @@ use crate::limits;
 
 /// A client without TLS. It connects anew each time: that happens once a minute.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     timeout: Duration,
     tasks: Supervisor,
     runtime: Handle,
@@ -44,7 +44,7 @@ enum SendError {
 
 impl Client {
     /// A client that gives each try so much time. To be called within the runtime that it uses.
-    pub(super) fn new(timeout: Duration, tasks: Supervisor) -> Self {
+    pub(crate) fn new(timeout: Duration, tasks: Supervisor) -> Self {
         #[cfg(target_env = "gnu")]
         names::resolve_without_plugins();
         Self {
@@ -95,7 +95,7 @@ async fn send(mut request: Request<Bytes>) -> Result<Response<Bytes>, SendError>
     let mut answer = std::pin::pin!(async {
         let response = sender.send_request(request.map(Full::new));
         let (head, body) = response.await.map_err(SendError::Http)?.into_parts();
-        let body = Limited::new(body, limits::TELEMETRY_ANSWER).collect();
+        let body = Limited::new(body, limits::ANSWER).collect();
         let body = body.await.map_err(SendError::Answer)?.to_bytes();
         Ok(Response::from_parts(head, body))
     });
@@ -153,7 +153,7 @@ impl Trouble {
 
     fn failed(&mut self, error: Option<&SendError>, status: Option<StatusCode>, now: Instant) {
         self.failures += 1;
-        let recent = |told: Instant| now.duration_since(told) < limits::TELEMETRY_TROUBLE;
+        let recent = |told: Instant| now.duration_since(told) < limits::TROUBLE;
         if self.told.is_some_and(recent) {
             return;
         }
@@ -193,13 +193,13 @@ mod tests {
             "it is told at once"
         );
         trouble.note(&Err(SendError::Late), begin);
-        trouble.note(&refused(), begin + limits::TELEMETRY_TROUBLE / 2);
+        trouble.note(&refused(), begin + limits::TROUBLE / 2);
         assert_eq!(trouble.failures, 2, "they are counted meanwhile");
         trouble.note(&Ok(Response::default()), begin);
         assert!(!trouble.lasting);
         trouble.note(&refused(), begin);
         assert!(!trouble.lasting, "coming and going is not told each time");
-        trouble.note(&refused(), begin + limits::TELEMETRY_TROUBLE);
+        trouble.note(&refused(), begin + limits::TROUBLE);
         assert!(trouble.lasting && trouble.failures == 0, "it is told again");
     }
 }

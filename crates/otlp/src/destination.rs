@@ -1,4 +1,4 @@
-//! Where metrics go, and what is said with them (contract: execd §1.2, §13).
+//! Where metrics go (contract: execd §1.2, §13).
 
 use std::{fs::File, io::Read, net::IpAddr, path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ const ENV_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Address of the machine, on which a collector may listen.
 const ENV_HOST_IP: &str = "HOST_IP";
 /// The same in a file that platforms put into containers.
-pub(super) const HOST_INFO: &str = "/etc/hostinfo";
+pub(crate) const HOST_INFO: &str = "/etc/hostinfo";
 /// Milliseconds that one try to send may take.
 const ENV_TIMEOUTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
@@ -25,10 +25,10 @@ const PATH: &str = "v1/metrics";
 
 /// Where to send metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Destination {
-    pub(super) address: Uri,
+pub(crate) struct Destination {
+    pub(crate) address: Uri,
     /// For one try.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// Why metrics cannot go where they are wanted. The address is not told: it may hold a password.
@@ -38,7 +38,7 @@ pub enum DestinationError {
     #[error("{0} must be an address such as http://collector:4318")]
     Address(&'static str),
     /// It is one that needs TLS.
-    #[error("{0} must begin with http:// because execd speaks no TLS; a collector can forward")]
+    #[error("{0} must begin with http:// because TLS is not spoken here; a collector can forward")]
     Tls(&'static str),
     /// It is one with a user, and perhaps a password.
     #[error("{0} must hold no user and no password; OTEL_EXPORTER_OTLP_HEADERS can authenticate")]
@@ -48,7 +48,7 @@ pub enum DestinationError {
 impl Destination {
     /// The first of: the variables of OpenTelemetry, the address of the machine in a variable, and
     /// that in a file. `None` when there is none of them.
-    pub(super) fn find(
+    pub(crate) fn find(
         variable: impl Fn(&str) -> Option<String>,
         host_info: &Path,
     ) -> Result<Option<Self>, DestinationError> {
@@ -70,7 +70,7 @@ impl Destination {
             .find_map(|name| set(name)?.trim().parse().ok());
         Ok(Some(Self {
             address,
-            timeout: timeout.map_or(limits::TELEMETRY_EXPORT, Duration::from_millis),
+            timeout: timeout.map_or(limits::EXPORT, Duration::from_millis),
         }))
     }
 }
@@ -105,14 +105,6 @@ fn host_of(file: &Path) -> Option<IpAddr> {
     file.take(limits::HOST_INFO).read_to_end(&mut text).ok()?;
     let text = String::from_utf8_lossy(&text);
     text.lines().find_map(|line| line.trim().parse().ok())
-}
-
-/// Pairs of the form `k=v,k2=v2`. What has no name or no value is left out.
-pub(super) fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = text.split(',').filter_map(|entry| entry.split_once('='));
-    pairs
-        .map(|(name, value)| (name.trim(), value.trim()))
-        .filter(|(name, value)| !name.is_empty() && !value.is_empty())
 }
 
 #[cfg(test)]
@@ -228,12 +220,5 @@ mod tests {
             Duration::from_millis(9)
         );
         assert_eq!(timeout(&[]), Duration::from_secs(10));
-    }
-
-    #[test]
-    fn pairs_without_name_or_value_are_left_out() {
-        let read: Vec<_> = pairs(" a = 1 ,b=x=y,,c,=d,e= ,f=é").collect();
-        assert_eq!(read, [("a", "1"), ("b", "x=y"), ("f", "é")]);
-        assert_eq!(pairs("").count(), 0);
     }
 }

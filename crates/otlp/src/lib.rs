@@ -1,0 +1,21 @@
+//! Metrics of a daemon that runs inside a sandbox, sent to a collector where one is named
+//! (contract: execd §1.2, §13).
+//!
+//! ```text
+//!   instruments of the daemon ─▶ Exporter ─ every minute, and at the end ─▶ Client ─▶ collector
+//! ```
+//!
+//! Without a destination there is no exporter, no thread and no task. TLS is not spoken: a collector
+//! on the host can forward.
+#![warn(missing_docs)]
+#![deny(unsafe_code)]
+
+mod attributes;
+mod client;
+mod destination;
+mod exporter;
+mod limits;
+
+pub use attributes::{Attributes, pairs};
+pub use destination::DestinationError;
+pub use exporter::{Exporter, OtlpError};
