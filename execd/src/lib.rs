@@ -31,6 +31,7 @@
 //! | [`hook`] | programs before it, and at times |
 //! | [`runtime_init`] | being told only later for whom all of this is |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
+//! | [`http`] | what handlers share |
 //! | [`log`] | where the log goes; its form and its outputs are in `crates/log` |
 //! | [`telemetry`] | metrics for a collector, where one is named |
 //! | [`limits`] | every bound |
@@ -50,6 +51,7 @@ pub mod file_worker;
 pub mod fuzz;
 pub mod hardening;
 pub mod hook;
+pub mod http;
 pub mod identity;
 pub mod init;
 pub mod isolated;

@@ -25,9 +25,9 @@ use super::{
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
+    http::Query,
     json,
     output::{EventReader, Log, Unavailable, response},
-    server::Query,
 };
 
 /// `POST /command`.

@@ -30,8 +30,8 @@ use super::{
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
+    http::Query,
     limits, path,
-    server::Query,
 };
 
 /// The route.

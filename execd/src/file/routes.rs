@@ -15,8 +15,8 @@ use super::{
 use crate::{
     app::App,
     error::{ApiError, ApiResult, told},
+    http::Query,
     json, path,
-    server::Query,
 };
 
 /// All of them, relative to nothing.

@@ -32,7 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::{app::App, env::Environment, file, limits, server::not_found};
+use crate::{app::App, env::Environment, file, http::not_found, limits};
 
 /// What concerns the connection to the client or proves who the client is; neither is a worker's
 /// business.

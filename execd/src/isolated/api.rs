@@ -34,10 +34,10 @@ use crate::{
     app::App,
     error::{ApiError, ApiResult},
     file::blocking,
+    http::Query,
     identity::Credentials,
     json, output,
     request::no_nul,
-    server::Query,
 };
 
 /// All of them.

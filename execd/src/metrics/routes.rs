@@ -19,8 +19,8 @@ use crate::{
     app::App,
     error::{ApiError, ApiResult},
     file::blocking,
+    http::stream_headers,
     limits,
-    server::stream_headers,
 };
 
 /// Both of them.

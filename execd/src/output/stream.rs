@@ -13,7 +13,7 @@ use super::{
     frame::{self, Stamp},
     journal::EventReader,
 };
-use crate::{limits, server::stream_headers};
+use crate::{http::stream_headers, limits};
 
 /// The answer that carries what the reader reads.
 pub(crate) fn response(reader: EventReader) -> Response {

@@ -20,8 +20,8 @@ use crate::{
     app::App,
     error::{ApiError, ApiResult},
     file::blocking,
+    http::Query,
     json, limits, path,
-    server::Query,
 };
 
 /// All of them.

@@ -18,7 +18,8 @@ use super::{Bound, Order, order::room};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
-    json, limits, server,
+    http::not_found,
+    json, limits,
 };
 
 /// Both. They exist only where there is something to wait for.
@@ -30,7 +31,7 @@ pub(crate) fn routes() -> Router<App> {
 
 async fn ready(State(app): State<App>) -> Response {
     if !app.runtime_init.is_used() {
-        return server::not_found().await;
+        return not_found().await;
     }
     match app.runtime_init.bound() {
         Some(bound) => Json(Readiness {
@@ -52,7 +53,7 @@ async fn ready(State(app): State<App>) -> Response {
 
 async fn init(State(app): State<App>, request: Request) -> ApiResult<Response> {
     if !app.runtime_init.is_used() {
-        return Ok(server::not_found().await);
+        return Ok(not_found().await);
     }
     let again = || {
         let message = app

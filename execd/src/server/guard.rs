@@ -21,8 +21,9 @@ use serde_json::json;
 use subtle::ConstantTimeEq;
 use tracing::{debug, error, info};
 
-use super::routes;
-use crate::{error::ApiError, limits, runtime_init::RuntimeInit, telemetry::Telemetry};
+use crate::{
+    error::ApiError, http::not_found, limits, runtime_init::RuntimeInit, telemetry::Telemetry,
+};
 
 /// The token that requests must bring, if one was set.
 #[derive(Clone)]
@@ -89,7 +90,7 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
     } else if !admitted {
         unauthorized()
     } else if method == Method::HEAD && !path.starts_with("/proxy/") {
-        routes::not_found().await
+        not_found().await
     } else {
         let ran = AssertUnwindSafe(next.run(request)).catch_unwind().await;
         // The panic hook has logged where it happened.

@@ -1,13 +1,11 @@
 //! Serving HTTP: connections, the check before every route, and the routes.
 
 mod guard;
-mod query;
 mod routes;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo};
-use http::{HeaderMap, HeaderValue, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use osb_service::Supervisor;
@@ -20,8 +18,6 @@ use tower::Service;
 use tracing::{debug, warn};
 
 pub use guard::Token;
-pub use query::Query;
-pub(crate) use routes::not_found;
 pub use routes::router;
 
 use crate::{limits, proxy};
@@ -112,15 +108,4 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, limits::KEEPALIVE_PROBE)?;
     sockopt::set_tcp_keepcnt(stream, limits::KEEPALIVE_PROBES)?;
     Ok(())
-}
-
-/// Headers of every stream of events (contract: execd §4.1).
-pub(crate) fn stream_headers() -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(4);
-    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
-    set(header::CONTENT_TYPE, "text/event-stream");
-    set(header::CACHE_CONTROL, "no-cache");
-    set(header::CONNECTION, "keep-alive");
-    set(header::HeaderName::from_static("x-accel-buffering"), "no");
-    headers
 }

@@ -1,20 +1,18 @@
 //! The routes (contract: execd §3).
 
 use axum::{
-    Extension, Router,
+    Router,
     middleware::from_fn_with_state,
-    response::{IntoResponse, Response},
     routing::{delete, get, post},
 };
-use http::StatusCode;
 
 use super::{
     Token,
     guard::{Rules, guard},
 };
 use crate::{
-    app::App, command::api as command, file, file_worker, isolated, metrics, proxy, pty,
-    runtime_init, session, telemetry::Unrouted,
+    app::App, command::api as command, file, file_worker, http::not_found, isolated, metrics,
+    proxy, pty, runtime_init, session,
 };
 
 /// All routes behind the guard.
@@ -47,9 +45,3 @@ pub fn router(app: App, token: Token) -> Router {
 
 /// `GET /ping`: 200 without a body.
 async fn ping() {}
-
-/// The contract knows no 405: a wrong method is an unknown route.
-pub(crate) async fn not_found() -> Response {
-    let answer = (StatusCode::NOT_FOUND, "404 page not found");
-    (Extension(Unrouted), answer).into_response()
-}

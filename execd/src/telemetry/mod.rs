@@ -21,7 +21,7 @@ use osb_service::build_info;
 use tokio::time::Instant;
 
 pub(crate) use instruments::Operation;
-pub(crate) use requests::{Timing, Unrouted};
+pub(crate) use requests::Timing;
 
 use self::instruments::Instruments;
 use crate::{metrics::Meter, output::Outcome};

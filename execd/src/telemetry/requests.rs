@@ -17,6 +17,7 @@ use http::StatusCode;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Active, routes};
+use crate::http::Unrouted;
 
 /// One request under way. It is recorded when this is dropped, if there was an answer.
 #[derive(Debug)]
@@ -30,10 +31,6 @@ pub(crate) struct Timing {
     status: Option<StatusCode>,
     broke_off: bool,
 }
-
-/// In the extensions of an answer: no route wanted the request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unrouted;
 
 impl Timing {
     pub(super) fn begin(to: Arc<Active>, request: &Request) -> Self {
