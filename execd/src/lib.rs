@@ -31,6 +31,7 @@
 //! | [`hook`] | programs before it, and at times |
 //! | [`runtime_init`] | being told only later for whom all of this is |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
+//! | [`blocking`] | work that blocks, and how many threads it has |
 //! | [`http`] | what handlers share |
 //! | [`log`] | where the log goes; its form and its outputs are in `crates/log` |
 //! | [`telemetry`] | metrics for a collector, where one is named |
@@ -39,6 +40,7 @@
 #![deny(unsafe_code)]
 
 pub mod app;
+pub mod blocking;
 pub mod cli;
 pub mod clone3;
 pub mod command;

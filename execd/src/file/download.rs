@@ -21,14 +21,13 @@ use rustix::fs::OFlags;
 use tokio::task::JoinHandle;
 
 use super::{
-    blocking,
     disposition::attachment,
     lines::Lines,
     range::{Wanted, wanted},
-    thread,
 };
 use crate::{
     app::App,
+    blocking::{blocking, thread},
     error::{ApiError, ApiResult},
     http::Query,
     limits, path,

@@ -9,11 +9,10 @@ use axum::{
 use osb_protocol::execd::file::{FileInfo, Move, Permission, Replaced, Replacement};
 use serde_json::{Map, Value};
 
-use super::{
-    blocking, blocking_while_wanted, download, entries, info, permission, relocate, replace, upload,
-};
+use super::{download, entries, info, permission, relocate, replace, upload};
 use crate::{
     app::App,
+    blocking::{blocking, blocking_while_wanted},
     error::{ApiError, ApiResult, told},
     http::Query,
     json, path,

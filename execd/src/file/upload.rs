@@ -17,14 +17,13 @@ use osb_protocol::execd::{code, file::UploadMetadata};
 use tokio::task::JoinHandle;
 
 use super::{
-    blocking,
     multipart::{Multipart, MultipartError},
     permission::Change,
     target::Target,
-    thread,
 };
 use crate::{
     app::App,
+    blocking::{blocking, thread},
     error::{ApiError, ApiResult, told},
     json, limits, path, scratch,
 };

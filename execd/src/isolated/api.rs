@@ -32,8 +32,8 @@ use super::{
 };
 use crate::{
     app::App,
+    blocking::blocking,
     error::{ApiError, ApiResult},
-    file::blocking,
     http::Query,
     identity::Credentials,
     json, output,

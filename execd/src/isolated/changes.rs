@@ -16,8 +16,8 @@ use tracing::info;
 use super::{commit, diff, session::Session, store::unavailable};
 use crate::{
     app::App,
+    blocking::blocking,
     error::{ApiError, ApiResult},
-    file::blocking,
 };
 
 /// What to do with changes.

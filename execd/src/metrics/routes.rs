@@ -17,8 +17,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
     app::App,
+    blocking::blocking,
     error::{ApiError, ApiResult},
-    file::blocking,
     http::stream_headers,
     limits,
 };

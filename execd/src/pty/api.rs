@@ -18,8 +18,8 @@ use osb_protocol::execd::{
 use super::{attach::Attach, session::Hold};
 use crate::{
     app::App,
+    blocking::blocking,
     error::{ApiError, ApiResult},
-    file::blocking,
     http::Query,
     json, limits, path,
 };

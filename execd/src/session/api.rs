@@ -11,8 +11,8 @@ use osb_protocol::execd::session::{NewSession, RunInSession, SessionCreated};
 use super::{run, store};
 use crate::{
     app::App,
+    blocking::blocking,
     error::{ApiError, ApiResult},
-    file::blocking,
     json, limits, output, request,
 };
 
