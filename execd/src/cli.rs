@@ -12,14 +12,12 @@ use secrecy::{ExposeSecret, SecretString};
 use tracing::Level;
 
 use crate::{
-    env::report,
+    env::{names, report},
     file_worker::{self, FileIdentity},
     hook::StatusFile,
-    isolated, runtime_init,
+    isolated,
 };
 
-/// Variable with the access token; never handed to a child.
-pub const ENV_ACCESS_TOKEN: &str = "EXECD_ACCESS_TOKEN";
 /// Variable with the tail wait of streams. Ours end at once, so only its form is checked.
 pub const ENV_GRACE: &str = "EXECD_API_GRACE_SHUTDOWN";
 
@@ -171,20 +169,19 @@ pub fn parse(
     }
     let mut config = Config {
         port: DEFAULT_PORT,
-        access_token: variable(ENV_ACCESS_TOKEN).map(SecretString::from),
+        access_token: variable(names::ACCESS_TOKEN).map(SecretString::from),
         log_level: Level::INFO,
         ignored: Vec::new(),
-        isolation_config: variable(isolated::config::ENV_CONFIG)
+        isolation_config: variable(names::ISOLATION_CONFIG)
             .filter(|path| !path.is_empty())
             .map(PathBuf::from),
         runtime_init: false,
         startup_status: None,
         entrypoint: None,
     };
-    if let Some(text) = variable(runtime_init::ENV_RUNTIME_INIT).filter(|text| !text.is_empty()) {
+    if let Some(text) = variable(names::RUNTIME_INIT).filter(|text| !text.is_empty()) {
         let wanted = boolean(&text);
-        config.runtime_init =
-            wanted.ok_or_else(|| bad(runtime_init::ENV_RUNTIME_INIT, "true or false"))?;
+        config.runtime_init = wanted.ok_or_else(|| bad(names::RUNTIME_INIT, "true or false"))?;
     }
     if let Some(grace) = variable(ENV_GRACE).filter(|grace| !grace.is_empty()) {
         duration(&grace).ok_or_else(|| bad(ENV_GRACE, A_DURATION))?;
@@ -336,7 +333,7 @@ mod tests {
 
     fn read(args: &[&str], token: Option<&str>) -> Result<Invocation, CliError> {
         parse(args.iter().map(OsString::from), |name| {
-            (name == ENV_ACCESS_TOKEN)
+            (name == names::ACCESS_TOKEN)
                 .then(|| token.map(str::to_owned))
                 .flatten()
         })
@@ -416,7 +413,7 @@ mod tests {
         let read = |args: &[&str], value: &str| {
             let args = args.iter().map(OsString::from);
             let read = parse(args, |name| {
-                (name == runtime_init::ENV_RUNTIME_INIT).then(|| value.to_owned())
+                (name == names::RUNTIME_INIT).then(|| value.to_owned())
             });
             match read {
                 Ok(Invocation::Serve(config)) => Ok(config.runtime_init),

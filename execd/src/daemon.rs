@@ -19,9 +19,9 @@ use tracing::{error, info, warn};
 
 use crate::{
     app::App,
-    cli::{self, Config},
+    cli::Config,
     clone3,
-    env::{Environment, Variables},
+    env::{Environment, Variables, names},
     hardening::Floor,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Signals, Stop},
@@ -220,7 +220,7 @@ fn telemetry(app: &App) -> Telemetry {
 /// told this program how it was started goes too.
 fn own_variables() -> Variables {
     std::env::vars_os()
-        .filter(|(name, _)| name != cli::ENV_ACCESS_TOKEN && name != clone3::ENV_APPLIED)
+        .filter(|(name, _)| name != names::ACCESS_TOKEN && name != clone3::ENV_APPLIED)
         .collect()
 }
 

@@ -4,6 +4,7 @@ mod expand;
 mod file;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod names;
 pub mod report;
 
 use std::{
@@ -21,35 +22,8 @@ use tracing::warn;
 
 pub use expand::{expand, substitute};
 
-use crate::{cli, error::ApiResult, hardening::Links, isolated::view::View, limits, runtime_init};
-
-/// Names the file whose variables are overlaid on every command.
-pub const ENV_FILE: &str = "EXECD_ENVS";
-
-/// What configures the daemon and is no business of the user's processes (contract: execd A2.3).
-/// [`ENV_FILE`] is missing on purpose: the SDK's `set_env` appends to that file from a command.
-const CONFIGURATION: &[&str] = &[
-    cli::ENV_ACCESS_TOKEN,
-    "JUPYTER_HOST",
-    "JUPYTER_TOKEN",
-    "EXECD_ISOLATION_CONFIG",
-    "OPENSANDBOX_LIFECYCLE",
-    "EXECD_LIFECYCLE_CONFIG",
-    runtime_init::ENV_RUNTIME_INIT,
-];
-
-/// The part of it that the entry point does not get either; it may well need the Jupyter token.
-const NEVER_INHERITED: &[&str] = &[
-    cli::ENV_ACCESS_TOKEN,
-    "OPENSANDBOX_LIFECYCLE",
-    "EXECD_LIFECYCLE_CONFIG",
-    runtime_init::ENV_RUNTIME_INIT,
-];
-
-/// Whether a variable configures the daemon, so that nobody else may set it for everybody.
-pub(crate) fn is_configuration(name: &str) -> bool {
-    name == ENV_FILE || CONFIGURATION.contains(&name)
-}
+use self::names::{CONFIGURATION, ENVIRONMENT_FILE, NEVER_INHERITED};
+use crate::{error::ApiResult, hardening::Links, isolated::view::View, limits};
 
 /// A set of variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -219,7 +193,7 @@ impl Environment {
 /// Where the environment file is, if there is one.
 #[must_use]
 pub fn file_path(own: &Variables) -> Option<PathBuf> {
-    let text = own.text(ENV_FILE).filter(|path| !path.is_empty())?;
+    let text = own.text(ENVIRONMENT_FILE).filter(|path| !path.is_empty())?;
     match expand(&text, |name| own.text(name), own.text("HOME").as_deref()) {
         Ok(path) => Some(PathBuf::from(path)),
         Err(error) => {

@@ -25,15 +25,10 @@ use tracing::warn;
 
 use crate::{
     app::App,
-    env::Variables,
+    env::{Variables, names},
     hardening::Floor,
     process::{Process, Program},
 };
-
-/// Holds the hooks, in JSON or TOML.
-pub(crate) const ENV_HOOKS: &str = "OPENSANDBOX_LIFECYCLE";
-/// Says where they are kept.
-pub(crate) const ENV_KEPT_AT: &str = "EXECD_LIFECYCLE_CONFIG";
 
 /// What helps where kept hooks are not believed.
 const REMEDY: &str = "name another place in EXECD_LIFECYCLE_CONFIG, or leave this place out of \
@@ -43,7 +38,7 @@ const REMEDY: &str = "name another place in EXECD_LIFECYCLE_CONFIG, or leave thi
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// What the environment says breaks a rule.
-    #[error("invalid {ENV_HOOKS}")]
+    #[error("invalid {}", names::HOOKS)]
     Environment(#[source] ConfigError),
     /// What was kept breaks a rule.
     #[error("invalid lifecycle hooks in {path}")]
@@ -105,7 +100,9 @@ impl Hooks {
         floor: &Floor,
     ) -> Result<Self, HookError> {
         let kept_at = store::path(own);
-        let given = own.text(ENV_HOOKS).filter(|text| !text.trim().is_empty());
+        let given = own
+            .text(names::HOOKS)
+            .filter(|text| !text.trim().is_empty());
         let lifecycle = match (given, kept_at) {
             (Some(text), kept_at) => {
                 let lifecycle = Lifecycle::read(&text).map_err(HookError::Environment)?;
@@ -188,7 +185,7 @@ mod tests {
         let load = |name, value| Hooks::load(&Variables::from_iter([(name, value)]), None, &floor);
         let home = load("HOME", "/dev/null").unwrap();
         assert_eq!(home.lifecycle, Lifecycle::default());
-        let named = load(ENV_KEPT_AT, "/dev/null/x").unwrap_err();
+        let named = load(names::HOOKS_FILE, "/dev/null/x").unwrap_err();
         assert!(matches!(named, HookError::Unreadable { .. }), "{named}");
     }
 }

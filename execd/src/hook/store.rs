@@ -7,8 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ENV_KEPT_AT, config::Lifecycle};
-use crate::{env::Variables, hardening::Floor, limits};
+use super::config::Lifecycle;
+use crate::{
+    env::{Variables, names},
+    hardening::Floor,
+    limits,
+};
 
 /// Where, unless the environment says otherwise, below the home directory.
 const DEFAULT: &str = ".execd/lifecycle.toml";
@@ -20,14 +24,15 @@ pub(super) fn path(own: &Variables) -> Option<PathBuf> {
             .filter(|value| !value.is_empty())
             .map(Path::new)
     };
-    set(ENV_KEPT_AT)
+    set(names::HOOKS_FILE)
         .map(Path::to_owned)
         .or_else(|| set("HOME").map(|home| home.join(DEFAULT)))
 }
 
 /// Whether the environment says where.
 pub(super) fn is_named(own: &Variables) -> bool {
-    own.get(ENV_KEPT_AT).is_some_and(|value| !value.is_empty())
+    own.get(names::HOOKS_FILE)
+        .is_some_and(|value| !value.is_empty())
 }
 
 /// Keeps hooks, readable by the daemon's user alone: their commands may hold secrets. Tells why the

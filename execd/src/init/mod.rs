@@ -21,7 +21,7 @@ pub use signals::Signals;
 
 use crate::{
     app::App,
-    env::{self, Environment, Variables},
+    env::{self, Environment, Variables, names},
     hook::{HookError, Hooks, PreStart},
     limits,
     process::{Exit, Process},
@@ -192,10 +192,10 @@ pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> 
 fn with_env_file(environment: &Environment) -> Variables {
     let mut variables = (*environment.own()).clone();
     if variables
-        .get(env::ENV_FILE)
+        .get(names::ENVIRONMENT_FILE)
         .is_none_or(std::ffi::OsStr::is_empty)
     {
-        variables.set(env::ENV_FILE, DEFAULT_ENV_FILE);
+        variables.set(names::ENVIRONMENT_FILE, DEFAULT_ENV_FILE);
     }
     if let Some(path) = env::file_path(&variables)
         && let Err(error) = environment.make_file(&path)
@@ -238,7 +238,7 @@ mod tests {
         }
         symlink("../closed", at("shared/way")).unwrap();
         for (file, made) in [("shared/way/new/.env", false), ("own/new/.env", true)] {
-            let variables = Variables::from_iter([(env::ENV_FILE, at(file))]);
+            let variables = Variables::from_iter([(names::ENVIRONMENT_FILE, at(file))]);
             let environment = Environment::new(variables.clone());
             environment.distrust(Arc::new(Links::new(vec![at("shared")])));
             assert_eq!(with_env_file(&environment), variables);

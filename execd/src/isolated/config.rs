@@ -10,9 +10,6 @@ use serde::Deserialize;
 
 use crate::hardening::config::{Ebpf, Hardening, Landlock};
 
-/// Variable that names the file.
-pub const ENV_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
-
 /// System calls that are refused unless the file says otherwise (contract: execd A6.5). From
 /// `fsopen` on they are ours: newer ways to do what `mount` does.
 pub(crate) const DENIED: &[&str] = &[

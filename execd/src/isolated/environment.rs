@@ -1,7 +1,7 @@
 //! Which variables a session begins with (contract: execd A6.4).
 
 use crate::{
-    env::{ENV_FILE, Variables},
+    env::{Variables, names::ENVIRONMENT_FILE},
     error::{ApiError, ApiResult},
 };
 use osb_protocol::execd::isolated::EnvPassthrough;
@@ -44,7 +44,7 @@ pub(super) fn passed(user: &Variables, rule: &EnvPassthrough) -> Variables {
     user.iter()
         .filter(|(name, _)| {
             let name = name.to_string_lossy();
-            name != ENV_FILE && passes(&name)
+            name != ENVIRONMENT_FILE && passes(&name)
         })
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()

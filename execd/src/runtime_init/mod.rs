@@ -29,13 +29,7 @@ use tracing::{info, warn};
 pub(crate) use api::routes;
 use order::{Order, TokenHash};
 
-use crate::{app::App, hook::Hooks, init::Signals};
-
-/// Turns waiting on; `--runtime-init` goes before it.
-pub const ENV_RUNTIME_INIT: &str = "EXECD_RUNTIME_INIT";
-
-/// Names the sandbox to everything that is started.
-const ENV_SANDBOX: &str = "OPENSANDBOX_ID";
+use crate::{app::App, env::names, hook::Hooks, init::Signals};
 
 /// Whether the daemon waits, and whose it is. Clones share it. By default it does not wait.
 #[derive(Clone, Debug, Default)]
@@ -224,7 +218,7 @@ impl Orders {
         for (name, value) in order.envs {
             variables.set(name, value);
         }
-        variables.set(ENV_SANDBOX, &sandbox_id);
+        variables.set(names::SANDBOX, &sandbox_id);
         app.environment.replace(variables);
         let hooks = match order.lifecycle {
             Some(lifecycle) => hooks.replaced(lifecycle),

@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 
 use super::{Attribution, Bound, EntrypointPolicy};
 use crate::{
-    env::{self, Variables},
+    env::{Variables, names},
     error::{ApiError, ApiResult},
     hook::Lifecycle,
     json, limits,
@@ -241,7 +241,7 @@ fn variables(given: BTreeMap<String, String>) -> ApiResult<BTreeMap<String, Stri
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(refuse("envs", format!("invalid variable {name:?}")));
         }
-        if env::is_configuration(name) {
+        if names::is_configuration(name) {
             return Err(refuse("envs", format!("{name} is reserved")));
         }
         if name.len() + value.len() + "=\0".len() > VARIABLE {

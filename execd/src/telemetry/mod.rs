@@ -24,10 +24,8 @@ pub(crate) use instruments::Operation;
 pub(crate) use requests::Timing;
 
 use self::instruments::Instruments;
-use crate::{metrics::Meter, output::Outcome};
+use crate::{env::names, metrics::Meter, output::Outcome};
 
-/// The sandbox.
-const ENV_SANDBOX: &str = "OPENSANDBOX_ID";
 /// Attributes of every data point, as `k=v,k2=v2`.
 const ENV_ATTRIBUTES: &str = "OPENSANDBOX_EXECD_METRICS_EXTRA_ATTRS";
 /// The attribute that names the sandbox, of every data point and of the resource.
@@ -55,7 +53,7 @@ impl Telemetry {
         meter: Arc<Meter>,
     ) -> Result<Self, OtlpError> {
         let service = format!("opensandbox-execd-{}", build_info::VERSION);
-        let sandbox = variable(ENV_SANDBOX).filter(|id| !id.is_empty());
+        let sandbox = variable(names::SANDBOX).filter(|id| !id.is_empty());
         let sandbox = sandbox.map(|id| KeyValue::new(SANDBOX, id));
         let Some(exporter) = Exporter::start(service, sandbox.clone(), &variable)? else {
             return Ok(Self::default());
