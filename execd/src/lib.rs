@@ -33,6 +33,8 @@
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
 //! | [`blocking`] | work that blocks, and how many threads it has |
 //! | [`http`] | what handlers share |
+//! | `links` | what paths lead to, where the user's processes may have made links |
+//! | `view` | which paths of an isolated session requests may name |
 //! | [`log`] | where the log goes; its form and its outputs are in `crates/log` |
 //! | [`telemetry`] | metrics for a collector, where one is named |
 //! | [`limits`] | every bound |
@@ -59,6 +61,7 @@ pub mod init;
 pub mod isolated;
 pub mod json;
 pub mod limits;
+mod links;
 pub mod log;
 pub mod metrics;
 pub mod output;
@@ -72,3 +75,4 @@ pub mod scratch;
 pub mod server;
 pub mod session;
 pub mod telemetry;
+mod view;

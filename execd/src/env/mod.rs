@@ -23,7 +23,7 @@ use tracing::warn;
 pub use expand::{expand, substitute};
 
 use self::names::{CONFIGURATION, ENVIRONMENT_FILE, NEVER_INHERITED};
-use crate::{error::ApiResult, hardening::Links, isolated::view::View, limits};
+use crate::{error::ApiResult, limits, links::Links, view::View};
 
 /// A set of variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -29,8 +29,10 @@ use rustix::{
 
 use tracing::warn;
 
-use super::links::{self, Links, settled};
-use crate::env::{self, Environment, Variables};
+use crate::{
+    env::{self, Environment, Variables},
+    links::{self, Links, settled},
+};
 
 /// What every program may need to read. Reading the memory and the variables of others by way of
 /// `/proc` is not a question of files: the kernel refuses it to whoever is confined.

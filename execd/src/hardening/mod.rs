@@ -17,7 +17,6 @@
 mod capability;
 pub(crate) mod config;
 mod landlock;
-mod links;
 mod probe;
 pub(crate) mod seccomp;
 mod syscalls;
@@ -38,7 +37,6 @@ use rustix::{
 };
 use tracing::{info, warn};
 
-pub(crate) use self::links::Links;
 #[cfg(test)]
 pub(crate) use self::trust::Doubt;
 use self::{landlock::Policy, probe::Tried, seccomp::Filter};

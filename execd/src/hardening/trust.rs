@@ -16,7 +16,8 @@ use rustix::{
     process::geteuid,
 };
 
-use super::{Floor, links::followed};
+use super::Floor;
+use crate::links::followed;
 
 const ROOT: u32 = 0;
 

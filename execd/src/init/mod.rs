@@ -212,7 +212,7 @@ mod tests {
     use osb_service::Supervisor;
 
     use super::*;
-    use crate::hardening::Links;
+    use crate::links::Links;
 
     #[tokio::test]
     async fn routes_open_before_the_entry_point_starts() {

@@ -12,12 +12,13 @@ use osb_protocol::execd::file::Move;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use super::{quota, session::Session, store::unavailable, view::View};
+use super::{quota, session::Session, store::unavailable};
 use crate::{
     app::App,
     error::{ApiError, ApiResult},
     file_worker::relay::relay,
     json, limits,
+    view::View,
 };
 
 /// Workers at once, of all sessions.

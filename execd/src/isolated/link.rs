@@ -20,10 +20,9 @@ use tracing::{info, warn};
 use super::{
     init,
     plan::{Plan, Ready, Refusal},
-    view::View,
     wire,
 };
-use crate::{app::App, limits, process::Process};
+use crate::{app::App, limits, process::Process, view::View};
 
 /// The program itself, also when its file was replaced or deleted meanwhile.
 const THIS_PROGRAM: &str = "/proc/self/exe";

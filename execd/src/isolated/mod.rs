@@ -16,7 +16,7 @@
 //! | [`init`] | everything inside: mounts, identity, filter, processes |
 //! | [`guest`], [`run`], [`background`] | runs |
 //! | [`shell`] | how a shell's state outlives it |
-//! | [`view`], [`files`] | requests for files |
+//! | [`files`] | requests for files; `crate::view` says which paths they may name |
 //! | [`upper`], [`overlay`], [`quota`] | directories that take up what sessions write, and how much |
 //! | [`changes`], [`diff`], [`commit`] | telling, applying and throwing away what was written |
 //! | [`config`], [`capabilities`] | what may be done, and what can |
@@ -42,7 +42,6 @@ mod session;
 mod shell;
 mod store;
 mod upper;
-pub(crate) mod view;
 mod wire;
 
 pub(crate) use api::routes;

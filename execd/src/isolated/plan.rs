@@ -116,5 +116,5 @@ pub(super) enum Told {
 /// One connection that carries requests for files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileOrder {
-    pub(super) view: super::view::View,
+    pub(super) view: crate::view::View,
 }

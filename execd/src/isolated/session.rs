@@ -36,9 +36,13 @@ use super::{
     request::{Kind, Wanted},
     shell,
     upper::{Owner, Slot, Upper},
+};
+use crate::{
+    app::App,
+    env::Variables,
+    limits,
     view::{Part, View},
 };
-use crate::{app::App, env::Variables, limits};
 
 /// A session.
 #[derive(Debug)]

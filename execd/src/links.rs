@@ -41,7 +41,7 @@ impl Links {
 
     /// What a path led to when it was first named. `None` when one of the links may have been made by
     /// the user's processes.
-    pub(super) fn settle(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn settle(&self, path: &Path) -> Option<PathBuf> {
         let path = std::path::absolute(path).ok()?;
         let mut known = self.known();
         if let Some(settled) = known.settled.get(&path) {
@@ -110,12 +110,12 @@ impl Links {
     }
 
     /// Where the user's processes may write, under every name.
-    pub(super) fn writable(&self) -> Vec<PathBuf> {
+    pub(crate) fn writable(&self) -> Vec<PathBuf> {
         self.known().writable.clone()
     }
 
     /// They may write there too. What was settled before nobody knew that is settled anew.
-    pub(super) fn note_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
+    pub(crate) fn note_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
         let mut known = self.known();
         for place in places {
             if !known.writable.contains(&place) {
@@ -131,14 +131,14 @@ impl Links {
 }
 
 /// Says why something is closed that should be open.
-pub(super) fn warn_of(path: &Path) {
+pub(crate) fn warn_of(path: &Path) {
     let path = path.display();
     warn!(%path, "closed to commands: on the way is a link that one of them may have made");
 }
 
 /// What an absolute path means now: without symbolic links, as far as it exists. `None` when one of
 /// them is where the user's processes may write, or they lead in circles.
-pub(super) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
+pub(crate) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
     let is_closed = |link: &Path| {
         let directory = link.parent().unwrap_or(link);
         !writable.iter().any(|place| directory.starts_with(place))
@@ -148,7 +148,7 @@ pub(super) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
 
 /// What an absolute path means now. `None` when one of its links is not to be followed, or they lead
 /// in circles.
-pub(super) fn followed(path: &Path, mut may_follow: impl FnMut(&Path) -> bool) -> Option<PathBuf> {
+pub(crate) fn followed(path: &Path, mut may_follow: impl FnMut(&Path) -> bool) -> Option<PathBuf> {
     let mut real = PathBuf::from("/");
     let mut rest = names(path);
     let mut links = 0;

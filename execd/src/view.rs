@@ -15,18 +15,18 @@ use crate::error::{ApiError, ApiResult};
 /// The overlays of a session, for one kind of request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct View {
-    pub(super) overlays: Vec<Part>,
+    pub(crate) overlays: Vec<Part>,
     /// Whether the request changes something.
-    pub(super) writes: bool,
+    pub(crate) writes: bool,
     /// Whether it follows a link at the end of a path.
-    pub(super) follows: bool,
+    pub(crate) follows: bool,
 }
 
 /// One overlay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
-    pub(super) path: PathBuf,
-    pub(super) readonly: bool,
+pub(crate) struct Part {
+    pub(crate) path: PathBuf,
+    pub(crate) readonly: bool,
 }
 
 impl View {
@@ -35,7 +35,7 @@ impl View {
     ///
     /// # Errors
     /// 400 when it belongs to none.
-    pub(super) fn locate(&self, text: &str) -> ApiResult<(usize, PathBuf)> {
+    pub(crate) fn locate(&self, text: &str) -> ApiResult<(usize, PathBuf)> {
         if text.is_empty() {
             return Err(ApiError::invalid("path must not be empty"));
         }
