@@ -24,7 +24,7 @@ use crate::{
     env::{Environment, Variables, names},
     hardening::Floor,
     hook::{HookError, Hooks, PreStart},
-    init::{self, InitError, Signals, Stop},
+    init::{self, InitError, Stop},
     isolated::{
         self,
         config::{Config as Isolation, ConfigError},
@@ -33,6 +33,7 @@ use crate::{
     runtime_init::{Orders, RuntimeInit},
     server::{self, Token},
     session,
+    signals::Signals,
     telemetry::Telemetry,
 };
 

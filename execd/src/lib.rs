@@ -34,6 +34,7 @@
 //! | [`blocking`] | work that blocks, and how many threads it has |
 //! | [`http`] | what handlers share |
 //! | `links` | what paths lead to, where the user's processes may have made links |
+//! | [`signals`] | signals to the daemon, and passing them on |
 //! | `view` | which paths of an isolated session requests may name |
 //! | [`log`] | where the log goes; its form and its outputs are in `crates/log` |
 //! | [`telemetry`] | metrics for a collector, where one is named |
@@ -74,5 +75,6 @@ pub mod runtime_init;
 pub mod scratch;
 pub mod server;
 pub mod session;
+pub mod signals;
 pub mod telemetry;
 mod view;

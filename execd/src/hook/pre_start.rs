@@ -8,9 +8,9 @@ use tracing::{error, info};
 use super::{HookError, Hooks, start};
 use crate::{
     app::App,
-    init::{self, Signals, Stood},
     limits,
     process::{Exit, Process},
+    signals::{Signals, Stood, stand_in_front},
 };
 
 /// How the hook before the entry point went.
@@ -54,7 +54,7 @@ impl Hooks {
             ?limit,
             "preStart hook started"
         );
-        let stood = timeout(limit, init::stand_in_front(&process, signals)).await;
+        let stood = timeout(limit, stand_in_front(&process, signals)).await;
         let outcome = match stood {
             Ok(Stood {
                 exit,

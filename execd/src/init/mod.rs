@@ -6,26 +6,23 @@
 mod end;
 mod entrypoint;
 mod script;
-mod signals;
 
-use std::{ffi::OsString, time::Instant};
+use std::ffi::OsString;
 
 use osb_service::ErrorChain;
-use rustix::process::{Signal, getpid, set_child_subreaper};
-use tokio::time::sleep_until;
+use rustix::process::{getpid, set_child_subreaper};
 use tracing::{info, warn};
 
 pub use end::{Stop, end_children};
 pub use entrypoint::EntrypointError;
-pub use signals::Signals;
 
 use crate::{
     app::App,
     env::{self, Environment, Variables, names},
     hook::{HookError, Hooks, PreStart},
-    limits,
     process::{Exit, Process},
     runtime_init::{EntrypointPolicy, Orders, told_to_end},
+    signals::{Signals, Stood, stand_in_front},
 };
 
 /// Where the environment file is unless the environment says otherwise.
@@ -146,45 +143,6 @@ async fn stay(started: Started, signals: &mut Signals) -> Exit {
             Exit::Code(0)
         }
         Started::Ended(exit) => exit,
-    }
-}
-
-/// What happened in front of a process.
-pub(crate) struct Stood {
-    pub(crate) exit: Exit,
-    /// SIGTERM came.
-    pub(crate) told_to_end: bool,
-}
-
-/// Passes signals on until the process ended. SIGTERM starts a countdown to SIGKILL.
-pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> Stood {
-    let mut deadline: Option<Instant> = None;
-    loop {
-        let countdown = async {
-            match deadline {
-                Some(deadline) => sleep_until(deadline.into()).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            exit = process.exited() => {
-                let told_to_end = deadline.is_some();
-                return Stood { exit, told_to_end };
-            }
-            signal = signals.next() => {
-                process.signal(signal);
-                if signal == Signal::TERM && deadline.is_none() {
-                    deadline = Some(Instant::now() + limits::ENTRYPOINT_GRACE);
-                }
-            }
-            () = countdown => {
-                warn!("entry point did not end in time");
-                process.kill_tree();
-                let exit = process.exited().await;
-                let told_to_end = true;
-                return Stood { exit, told_to_end };
-            }
-        }
     }
 }
 

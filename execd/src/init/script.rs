@@ -12,7 +12,6 @@ use std::{
 use rustix::fs::OFlags;
 use tracing::warn;
 
-use super::{Signals, Stood, stand_in_front};
 use crate::{
     app::App,
     env::{
@@ -20,6 +19,7 @@ use crate::{
         report::{Reader, Reported},
     },
     process::{Exit, Program},
+    signals::{Signals, Stood, stand_in_front},
 };
 
 const ENV_SCRIPT: &str = "EXECD_BOOTSTRAP_PRE_SCRIPT";

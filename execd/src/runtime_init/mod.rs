@@ -29,7 +29,7 @@ use tracing::{info, warn};
 pub(crate) use api::routes;
 use order::{Order, TokenHash};
 
-use crate::{app::App, env::names, hook::Hooks, init::Signals};
+use crate::{app::App, env::names, hook::Hooks, signals::Signals};
 
 /// Whether the daemon waits, and whose it is. Clones share it. By default it does not wait.
 #[derive(Clone, Debug, Default)]

@@ -1,11 +1,17 @@
-//! Signals to the daemon.
+//! Signals to the daemon, and passing them on to a process.
 
 use std::{future::poll_fn, io, task::Poll};
 
 use rustix::process::Signal;
 use tokio::{
     signal::unix::{self, SignalKind, signal},
-    time::Instant,
+    time::{Instant, sleep_until},
+};
+use tracing::warn;
+
+use crate::{
+    limits,
+    process::{Exit, Process},
 };
 
 /// The signals the daemon listens to.
@@ -73,6 +79,45 @@ impl Signals {
             self.told_to_end.get_or_insert_with(Instant::now);
         }
         signal
+    }
+}
+
+/// What happened in front of a process.
+pub(crate) struct Stood {
+    pub(crate) exit: Exit,
+    /// SIGTERM came.
+    pub(crate) told_to_end: bool,
+}
+
+/// Passes signals on until the process ended. SIGTERM starts a countdown to SIGKILL.
+pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> Stood {
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let countdown = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            exit = process.exited() => {
+                let told_to_end = deadline.is_some();
+                return Stood { exit, told_to_end };
+            }
+            signal = signals.next() => {
+                process.signal(signal);
+                if signal == Signal::TERM && deadline.is_none() {
+                    deadline = Some(Instant::now() + limits::ENTRYPOINT_GRACE);
+                }
+            }
+            () = countdown => {
+                warn!("entry point did not end in time");
+                process.kill_tree();
+                let exit = process.exited().await;
+                let told_to_end = true;
+                return Stood { exit, told_to_end };
+            }
+        }
     }
 }
 
