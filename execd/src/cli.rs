@@ -4,7 +4,6 @@
 use std::{
     ffi::{OsStr, OsString},
     path::PathBuf,
-    time::Duration,
 };
 
 use osb_protocol::execd::DEFAULT_PORT;
@@ -12,6 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tracing::Level;
 
 use crate::{
+    duration,
     env::{names, report},
     file_worker::{self, FileIdentity},
     hook::StatusFile,
@@ -184,7 +184,7 @@ pub fn parse(
         config.runtime_init = wanted.ok_or_else(|| bad(names::RUNTIME_INIT, "true or false"))?;
     }
     if let Some(grace) = variable(ENV_GRACE).filter(|grace| !grace.is_empty()) {
-        duration(&grace).ok_or_else(|| bad(ENV_GRACE, A_DURATION))?;
+        duration::parse(&grace).ok_or_else(|| bad(ENV_GRACE, A_DURATION))?;
     }
     // As in Go's flag package, the first argument that is no flag ends the flags.
     while let Some(flag) = args.peek().and_then(flag_of) {
@@ -208,7 +208,7 @@ pub fn parse(
                 config.log_level = level(parsed("--log-level", "a number", &value()?)?);
             }
             "graceful-shutdown-timeout" => {
-                duration(&value()?)
+                duration::parse(&value()?)
                     .ok_or_else(|| bad("--graceful-shutdown-timeout", A_DURATION))?;
             }
             "init" => init |= switch("--init")?,
@@ -282,37 +282,6 @@ fn level(number: i32) -> Level {
         5 | 6 => Level::INFO,
         _ => Level::DEBUG,
     }
-}
-
-/// A duration in Go's form: `1h2m3.5s`, `300ms`, `0`.
-pub(crate) fn duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        let unit = &rest[digits..];
-        let end = unit
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(unit.len());
-        total += number
-            * match &unit[..end] {
-                "ns" => 1e-9,
-                "us" | "µs" | "μs" => 1e-6,
-                "ms" => 1e-3,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                _ => return None,
-            };
-        rest = &unit[end..];
-    }
-    (!text.is_empty())
-        .then(|| Duration::try_from_secs_f64(total).ok())
-        .flatten()
 }
 
 /// First and last four characters of a secret, nothing of a short one.
@@ -445,17 +414,6 @@ mod tests {
         }
         assert!(matches!(read(&["-version"], None), Ok(Invocation::Version)));
         assert!(matches!(read(&["--help"], None), Ok(Invocation::Help)));
-    }
-
-    #[test]
-    fn durations_are_those_of_go() {
-        assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
-        assert_eq!(duration("200ms"), Some(Duration::from_millis(200)));
-        assert_eq!(duration("1.5h"), Some(Duration::from_secs(5400)));
-        assert_eq!(duration("0"), Some(Duration::ZERO));
-        for bad in ["", "1", "s", "-1s", "1 s", "1d", "..s"] {
-            assert_eq!(duration(bad), None, "{bad}");
-        }
     }
 
     #[test]

@@ -30,6 +30,7 @@
 //! | [`init`] | the user's entry point |
 //! | [`hook`] | programs before it, and at times |
 //! | [`runtime_init`] | being told only later for whom all of this is |
+//! | `duration` | durations in Go's form |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
 //! | [`blocking`] | work that blocks, and how many threads it has |
 //! | [`http`] | what handlers share |
@@ -48,6 +49,7 @@ pub mod cli;
 pub mod clone3;
 pub mod command;
 pub mod daemon;
+mod duration;
 pub mod env;
 pub mod error;
 pub mod file;

@@ -7,7 +7,7 @@ use cronexpr::{Crontab, FallbackTimezoneOption, ParseOptions};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cli;
+use crate::duration;
 
 /// Why times cannot be understood.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ impl Schedule {
     pub(super) fn times(&self) -> Result<Times, ScheduleError> {
         let text = self.0.trim();
         if let Some(interval) = text.strip_prefix("@every") {
-            let interval = cli::duration(interval.trim()).ok_or(ScheduleError::Interval)?;
+            let interval = duration::parse(interval.trim()).ok_or(ScheduleError::Interval)?;
             return match interval.subsec_nanos() == 0 && !interval.is_zero() {
                 true => Ok(Times::Every(interval)),
                 false => Err(ScheduleError::Interval),
