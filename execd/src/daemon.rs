@@ -21,15 +21,12 @@ use crate::{
     app::App,
     cli::Config,
     clone3,
+    config::{ConfigError, IsolationConfig},
     env::{Environment, Variables, names},
     hardening::Floor,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Stop},
-    isolated::{
-        self,
-        config::{Config as Isolation, ConfigError},
-    },
-    limits, metrics,
+    isolated, limits, metrics,
     runtime_init::{Orders, RuntimeInit},
     server::{self, Token},
     session,
@@ -94,7 +91,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     .map_err(DaemonError::Signals)?;
 
     let own = own_variables();
-    let (isolation, unknown) = Isolation::load(config.isolation_config.as_deref())?;
+    let (isolation, unknown) = IsolationConfig::load(config.isolation_config.as_deref())?;
     let tasks = Supervisor::new();
     let (runtime_init, orders) = match config.runtime_init {
         true => {

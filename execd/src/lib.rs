@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`cli`] | flags, and what they mean together with the environment |
 //! | [`clone3`] | hiding a system call that some tracers do not know |
+//! | [`config`] | the isolation file |
 //! | [`daemon`] | the order of start and stop |
 //! | [`server`] | connections, routes, tokens, request ids |
 //! | [`command`] | `/command`: runs, records, interrupts |
@@ -48,6 +49,7 @@ pub mod blocking;
 pub mod cli;
 pub mod clone3;
 pub mod command;
+pub mod config;
 pub mod daemon;
 mod duration;
 pub mod env;

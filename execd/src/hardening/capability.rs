@@ -1,4 +1,4 @@
-//! Capabilities: their names, and giving them up.
+//! Giving capabilities up.
 
 use rustix::{
     io::Errno,
@@ -7,23 +7,6 @@ use rustix::{
         configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
     },
 };
-
-/// The set of these `CAP_*` names.
-///
-/// # Errors
-/// The first name that means nothing.
-pub(super) fn set(names: &[String]) -> Result<CapabilitySet, &str> {
-    names.iter().try_fold(CapabilitySet::empty(), |set, name| {
-        let known = name.strip_prefix("CAP_").and_then(CapabilitySet::from_name);
-        known.map(|known| set | known).ok_or(name.as_str())
-    })
-}
-
-/// The names of a set.
-pub(super) fn names(set: CapabilitySet) -> String {
-    let names = set.iter_names().map(|(name, _)| format!("CAP_{name}"));
-    names.collect::<Vec<_>>().join(", ")
-}
 
 fn each() -> impl Iterator<Item = CapabilitySet> {
     (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit))
@@ -64,24 +47,4 @@ pub(super) fn reduce_to(keep: CapabilitySet) -> rustix::io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_kernel() {
-        let of = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            set(&names).map_err(str::to_owned)
-        };
-        assert_eq!(of(&[]), Ok(CapabilitySet::empty()));
-        let both = CapabilitySet::NET_RAW | CapabilitySet::CHOWN;
-        assert_eq!(of(&["CAP_NET_RAW", "CAP_CHOWN"]), Ok(both));
-        assert_eq!(names(both), "CAP_CHOWN, CAP_NET_RAW");
-        for bad in ["NET_RAW", "cap_net_raw", "CAP_", "CAP_ALL", "CAP_0x1", ""] {
-            assert_eq!(of(&["CAP_CHOWN", bad]), Err(bad.to_owned()));
-        }
-    }
 }

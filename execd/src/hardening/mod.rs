@@ -15,7 +15,6 @@
 //! if it fails later, the process is not started.
 
 mod capability;
-pub(crate) mod config;
 mod landlock;
 mod probe;
 pub(crate) mod seccomp;
@@ -40,7 +39,12 @@ use tracing::{info, warn};
 #[cfg(test)]
 pub(crate) use self::trust::Doubt;
 use self::{landlock::Policy, probe::Tried, seccomp::Filter};
-use crate::{env::Environment, identity::Credentials, isolated::config::Config, process::Identity};
+use crate::{
+    config::{IsolationConfig, capabilities_of, capability_names},
+    env::Environment,
+    identity::Credentials,
+    process::Identity,
+};
 
 /// What is in force for the user's processes.
 #[derive(Debug, Default)]
@@ -103,7 +107,7 @@ impl Floor {
     /// Finds out what of the configuration can be had, and says in the log what cannot. With
     /// hardening it starts a child and waits for it, so nobody else may wait for children yet.
     #[must_use]
-    pub fn new(config: &Config, environment: &Arc<Environment>) -> Self {
+    pub fn new(config: &IsolationConfig, environment: &Arc<Environment>) -> Self {
         for name in seccomp::unknown(&config.seccomp.deny) {
             warn!(
                 name,
@@ -132,13 +136,13 @@ impl Floor {
         floor
     }
 
-    fn enabled(config: &Config, environment: &Arc<Environment>) -> Self {
-        let wanted = capability::set(&config.hardening.keep_capabilities);
+    fn enabled(config: &IsolationConfig, environment: &Arc<Environment>) -> Self {
+        let wanted = capabilities_of(&config.hardening.keep_capabilities);
         let wanted = wanted.expect("the configuration was checked");
         let own = capabilities(None).map_or(CapabilitySet::empty(), |own| own.permitted);
         let keep = wanted & own;
         if keep != wanted {
-            let missing = capability::names(wanted - keep);
+            let missing = capability_names(wanted - keep);
             warn!(missing, "capabilities to keep that execd itself lacks");
         }
         let calls = Filter::new(&config.seccomp.deny);
@@ -161,7 +165,7 @@ impl Floor {
         }) = &tried
             && !keep.is_empty()
         {
-            let names = capability::names(keep);
+            let names = capability_names(keep);
             warn!(names, %error, "no capabilities can be kept");
             steps.keep = CapabilitySet::empty();
             tried = probe::probe(&steps);
@@ -261,7 +265,7 @@ impl Floor {
 }
 
 /// The rules for files, if the kernel has such a thing.
-fn files(config: &Config, environment: &Arc<Environment>) -> (Option<Policy>, Layer) {
+fn files(config: &IsolationConfig, environment: &Arc<Environment>) -> (Option<Policy>, Layer) {
     let writable = config.allowed_writable.iter();
     let writable: Vec<PathBuf> = writable
         .chain(&config.landlock.extra_writable)

@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, io};
 use nix::libc::{self, c_ulong, sock_filter, sock_fprog};
 
 use super::syscalls::number;
-use crate::isolated::config::DENIED;
+use crate::config::DENIED;
 
 /// New namespaces of any kind, as flags of `clone`.
 const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS

@@ -189,8 +189,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        config::IsolationConfig,
         env::{Environment, Variables},
-        isolated::config::Config,
     };
 
     /// Away from `/tmp`, which isolated sessions may write.
@@ -200,7 +200,7 @@ mod tests {
 
     /// No floor, but a directory that isolated sessions may write.
     fn shared(place: PathBuf) -> Floor {
-        let mut config = Config::default();
+        let mut config = IsolationConfig::default();
         config.allowed_writable = vec![place];
         let environment = Environment::new(Variables::default());
         Floor::new(&config, &Arc::new(environment))

@@ -87,7 +87,7 @@ mod tests {
     use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
     use super::*;
-    use crate::{env::Environment, hardening::Doubt, isolated::config::Config};
+    use crate::{config::IsolationConfig, env::Environment, hardening::Doubt};
 
     #[test]
     fn what_is_kept_is_private_and_replaced_whole() {
@@ -123,7 +123,7 @@ mod tests {
             (vec![place.path()], Some(Doubt::WithinReach.to_string())),
         ] {
             let environment = Environment::new(Variables::default());
-            let mut config = Config::default();
+            let mut config = IsolationConfig::default();
             config.allowed_writable = writable.iter().map(PathBuf::from).collect();
             let floor = Floor::new(&config, &Arc::new(environment));
             let doubt = keep(&path, &hooks, &floor).unwrap();

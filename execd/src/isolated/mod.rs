@@ -19,14 +19,13 @@
 //! | [`files`] | requests for files; `crate::view` says which paths they may name |
 //! | [`upper`], [`overlay`], [`quota`] | directories that take up what sessions write, and how much |
 //! | [`changes`], [`diff`], [`commit`] | telling, applying and throwing away what was written |
-//! | [`config`], [`capabilities`] | what may be done, and what can |
+//! | [`capabilities`] | what can be done; `crate::config` says what may |
 
 mod api;
 mod background;
 mod capabilities;
 mod changes;
 mod commit;
-pub mod config;
 mod diff;
 mod environment;
 mod files;

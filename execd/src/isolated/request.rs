@@ -13,8 +13,9 @@ use osb_protocol::execd::{
     isolated::{Bind, Mount, NewIsolatedSession},
 };
 
-use super::{config::Config, environment, plan::Bound};
+use super::{environment, plan::Bound};
 use crate::{
+    config::IsolationConfig,
     error::{ApiError, ApiResult},
     limits,
 };
@@ -60,7 +61,7 @@ impl Wanted {
     /// 400 naming the member that breaks a rule.
     pub(super) fn new(
         request: NewIsolatedSession,
-        config: &Config,
+        config: &IsolationConfig,
         own: (u32, u32),
     ) -> ApiResult<Self> {
         let (mounts, overlays) = overlays(&request)?;
@@ -285,7 +286,7 @@ fn shapes(extra_writable: &[String], binds: &[Bind]) -> ApiResult<()> {
 fn bound(
     extra_writable: &[String],
     mut binds: Vec<Bind>,
-    config: &Config,
+    config: &IsolationConfig,
 ) -> ApiResult<(Vec<Bind>, Vec<String>, Vec<Bound>)> {
     let mut all = Vec::new();
     let mut writable = Vec::new();
@@ -327,7 +328,7 @@ fn bound(
 }
 
 /// A path with its links resolved, if that may be shown.
-fn allowed(member: &str, text: &str, config: &Config) -> ApiResult<PathBuf> {
+fn allowed(member: &str, text: &str, config: &IsolationConfig) -> ApiResult<PathBuf> {
     let real = fs::canonicalize(text);
     let real = real.map_err(|_| refused(format!("{member}: {text:?} must be an existing path")))?;
     let listed = config.allowed_writable.iter().any(|entry| {
@@ -349,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    fn wanted(json: &str, config: &Config) -> Result<Wanted, (u16, String, String)> {
+    fn wanted(json: &str, config: &IsolationConfig) -> Result<Wanted, (u16, String, String)> {
         let request = crate::json::object(json.as_bytes()).unwrap();
         Wanted::new(request, config, (5, 6)).map_err(|error| {
             let code = error.code().to_owned();
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn defaults_are_filled_in() {
         let text = r#"{"workspace":{"path":"/w"},"overlays":[{"path":"/x","mode":"rw"}]}"#;
-        let made = wanted(text, &Config::default()).unwrap();
+        let made = wanted(text, &IsolationConfig::default()).unwrap();
         let persist = Kind::Overlay { persist: true };
         assert_eq!(made.overlays[0].kind, persist);
         assert_eq!(made.overlays[1].kind, Kind::Writable);
@@ -376,7 +377,11 @@ mod tests {
             "env_passthrough": {"mode": "deny", "keys": []}, "idle_timeout_seconds": 0,
         });
         assert_eq!(echo, want);
-        let single = wanted(r#"{"overlays":[{"path":"/w"}]}"#, &Config::default()).unwrap();
+        let single = wanted(
+            r#"{"overlays":[{"path":"/w"}]}"#,
+            &IsolationConfig::default(),
+        )
+        .unwrap();
         assert_eq!(single.echo.workspace.unwrap().path, "/w");
     }
 
@@ -464,7 +469,7 @@ mod tests {
                 "not in allowlist",
             ),
         ] {
-            let (status, found, told) = wanted(text, &Config::default()).unwrap_err();
+            let (status, found, told) = wanted(text, &IsolationConfig::default()).unwrap_err();
             assert_eq!((status, found.as_str()), (400, code), "{text}");
             assert!(told.contains(message), "{text}: {told}");
         }
@@ -478,9 +483,9 @@ mod tests {
         fs::create_dir_all(at("other")).unwrap();
         symlink("real", at("allowed/in")).unwrap();
         symlink("../other", at("allowed/out")).unwrap();
-        let config = Config {
+        let config = IsolationConfig {
             allowed_writable: vec![at("allowed")],
-            ..Config::default()
+            ..IsolationConfig::default()
         };
         let bind = |path: PathBuf| {
             let text = serde_json::json!({

@@ -10,10 +10,9 @@ use http::StatusCode;
 use osb_protocol::execd::code;
 use tokio::sync::OnceCell;
 
-use super::{
-    background::Background, capabilities::Probed, config::Config, session::Session, upper,
-};
+use super::{background::Background, capabilities::Probed, session::Session, upper};
 use crate::{
+    config::IsolationConfig,
     error::{ApiError, ApiResult},
     limits,
 };
@@ -26,7 +25,7 @@ pub struct IsolatedSessions {
 
 #[derive(Debug, Default)]
 struct Inner {
-    config: OnceLock<Config>,
+    config: OnceLock<IsolationConfig>,
     probed: OnceCell<Probed>,
     all: Mutex<All>,
     /// Why nothing more may be written, if so.
@@ -57,7 +56,7 @@ impl Drop for Admission {
 impl IsolatedSessions {
     /// Says how sessions are made; before the first is. Otherwise the defaults hold. What is found
     /// in the place for uppers now was left by an earlier daemon.
-    pub fn configure(&self, config: Config) {
+    pub fn configure(&self, config: IsolationConfig) {
         let stale = upper::stale(&config.upper_root);
         *self
             .inner
@@ -68,8 +67,8 @@ impl IsolatedSessions {
         debug_assert!(set.is_ok(), "there is one configuration");
     }
 
-    pub(super) fn config(&self) -> &Config {
-        self.inner.config.get_or_init(Config::default)
+    pub(super) fn config(&self) -> &IsolationConfig {
+        self.inner.config.get_or_init(IsolationConfig::default)
     }
 
     pub(super) fn probed(&self) -> &OnceCell<Probed> {

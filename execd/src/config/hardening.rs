@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::capability;
+use super::capabilities_of;
 
 /// The floor for ordinary commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -51,7 +51,7 @@ impl Default for Ebpf {
 impl Hardening {
     /// Names the key that breaks a rule.
     pub(crate) fn check(&self) -> Result<(), String> {
-        match capability::set(&self.keep_capabilities) {
+        match capabilities_of(&self.keep_capabilities) {
             Ok(_) => Ok(()),
             Err(name) => Err(format!(
                 "hardening.keep_capabilities: no capability is called {name:?}"

@@ -1,5 +1,8 @@
-//! How sessions are made, and what other processes of the user have to do without (contract: execd
+//! The isolation file: how isolated sessions are made, and what other processes of the user have to do without (contract: execd
 //! A8): a TOML file, every key of which has a default.
+
+mod capability;
+mod hardening;
 
 use std::{
     io,
@@ -8,7 +11,8 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::hardening::config::{Ebpf, Hardening, Landlock};
+pub(crate) use capability::{capabilities_of, capability_names};
+use hardening::{Ebpf, Hardening, Landlock};
 
 /// System calls that are refused unless the file says otherwise (contract: execd A6.5). From
 /// `fsopen` on they are ours: newer ways to do what `mount` does.
@@ -78,13 +82,13 @@ pub enum ConfigError {
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Config {
+pub struct IsolationConfig {
     /// Where uppers live.
-    pub(super) upper_root: PathBuf,
+    pub(crate) upper_root: PathBuf,
     /// Bytes of all uppers together; 0 is no limit.
-    pub(super) upper_max_bytes: u64,
+    pub(crate) upper_max_bytes: u64,
     /// Bytes that one commit may apply.
-    pub(super) diff_max_bytes: u64,
+    pub(crate) diff_max_bytes: u64,
     /// What may be made writable or bound, with all that is below.
     pub(crate) allowed_writable: Vec<PathBuf>,
     pub(crate) seccomp: Seccomp,
@@ -107,7 +111,7 @@ impl Default for Seccomp {
     }
 }
 
-impl Default for Config {
+impl Default for IsolationConfig {
     fn default() -> Self {
         Self {
             upper_root: "/var/lib/execd/isolation".into(),
@@ -124,7 +128,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl IsolationConfig {
     /// Reads the file, if there is one. Says which of its keys mean nothing here.
     ///
     /// # Errors
@@ -197,19 +201,19 @@ mod tests {
 
     #[test]
     fn every_key_has_a_default_and_lists_replace() {
-        let (config, unknown) = Config::parse("").unwrap();
-        assert_eq!((config, unknown.len()), (Config::default(), 0));
+        let (config, unknown) = IsolationConfig::parse("").unwrap();
+        assert_eq!((config, unknown.len()), (IsolationConfig::default(), 0));
         let text = "upper_max_bytes = 1\nallowed_writable = []\ncolour = 1\n\
                     [seccomp]\ndeny = [\"socket\"]\n[hardening]\nenabled = true\n\
                     keep_capabilities = [\"CAP_CHOWN\"]\n[landlock]\nreadable = []\n";
-        let (config, unknown) = Config::parse(text).unwrap();
+        let (config, unknown) = IsolationConfig::parse(text).unwrap();
         assert_eq!(config.upper_max_bytes, 1);
         assert!(config.allowed_writable.is_empty());
         assert_eq!(config.seccomp.deny, ["socket"]);
         assert!(config.hardening.enabled && !config.landlock.enabled);
         assert_eq!(config.hardening.keep_capabilities, ["CAP_CHOWN"]);
         assert_eq!(unknown, ["colour", "landlock.readable"]);
-        assert_eq!(config.upper_root, Config::default().upper_root);
+        assert_eq!(config.upper_root, IsolationConfig::default().upper_root);
     }
 
     #[test]
@@ -238,11 +242,11 @@ mod tests {
             ("[ebpf]\naudit_file = \"a\"", "ebpf.audit_file"),
             ("= 1", "1"),
         ] {
-            let error = Config::parse(text).unwrap_err();
+            let error = IsolationConfig::parse(text).unwrap_err();
             assert!(error.contains(key), "{text}: {error}");
         }
-        let absent = Config::load(Some(Path::new("/nonexistent/x.toml"))).unwrap();
-        assert_eq!(absent.0, Config::default());
-        assert!(Config::load(Some(Path::new("/"))).is_err());
+        let absent = IsolationConfig::load(Some(Path::new("/nonexistent/x.toml"))).unwrap();
+        assert_eq!(absent.0, IsolationConfig::default());
+        assert!(IsolationConfig::load(Some(Path::new("/"))).is_err());
     }
 }
