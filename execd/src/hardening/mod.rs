@@ -42,8 +42,7 @@ use self::{landlock::Policy, probe::Tried, seccomp::Filter};
 use crate::{
     config::{IsolationConfig, capabilities_of, capability_names},
     env::Environment,
-    identity::Credentials,
-    process::Identity,
+    identity::{Credentials, Identity, run_as},
 };
 
 /// What is in force for the user's processes.
@@ -256,7 +255,7 @@ impl Floor {
         match (&self.steps, identity) {
             (Some(steps), identity) => steps.prepare(command, identity),
             (None, Some(identity)) => {
-                crate::process::run_as(command, identity);
+                run_as(command, identity);
                 Ok(())
             }
             (None, None) => Ok(()),

@@ -10,7 +10,6 @@
 //!   sent under the same lock, so a signal never hits a recycled process id.
 //! * The status is published after the child left the table.
 
-mod credentials;
 mod inherit;
 mod lookup;
 mod program;
@@ -30,7 +29,6 @@ use tokio::sync::watch;
 
 use crate::{hardening::Floor, identity::Credentials};
 
-pub(crate) use credentials::{Identity, run_as};
 pub use inherit::{inherit, reserve};
 pub use lookup::{find, shell};
 pub use program::Program;

@@ -1,6 +1,8 @@
 //! Users and groups. The files are read directly: a static binary has no name service, and the
 //! images it runs in may have neither.
 
+mod assume;
+
 use std::{
     collections::{BTreeSet, HashMap},
     fs,
@@ -8,6 +10,8 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
+
+pub(crate) use assume::{Identity, run_as};
 
 /// Whom a process runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::{io, os::unix::process::CommandExt, process::Command};
 
 use rustix::process::{Gid, Uid};
 
-use crate::identity::Credentials;
+use super::Credentials;
 
 /// Credentials in the form in which a child takes them on between fork and exec.
 #[derive(Debug)]
