@@ -1,6 +1,6 @@
 //! What travels on `/console/live`: JSON in text frames, in both directions.
 
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, execd::pty::close_code};
 use serde::{Deserialize, Serialize};
 
 use crate::view::{SandboxDetail, SandboxRow};
@@ -8,7 +8,7 @@ use crate::view::{SandboxDetail, SandboxRow};
 /// Close code of the console's WebSockets, terminals included: the session that opened it is over,
 /// or there was none. A handshake that fails would tell a page nothing, so the server lets even
 /// that one succeed and says it here.
-pub const CLOSE_SIGNED_OUT: u16 = 4401;
+pub const CLOSE_SIGNED_OUT: u16 = close_code::SIGNED_OUT;
 
 /// Whether nobody is signed in any more, told by how a connection ended. When it had been greeted,
 /// only the session that opened it is over: somebody who signed in again in another tab has a new

@@ -11,8 +11,6 @@
 
 #[cfg(feature = "hydrate")]
 mod bindings;
-#[cfg(any(feature = "hydrate", test))]
-mod frames;
 #[cfg(feature = "hydrate")]
 mod session;
 #[cfg(feature = "hydrate")]

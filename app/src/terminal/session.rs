@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use leptos::{html::Div, prelude::*};
 use osb_protocol::{
     SandboxId,
-    execd::pty::{CLOSE_TAKEN_OVER, ClientFrame, ServerFrame},
+    execd::pty::{BinaryFrame, ClientFrame, ServerFrame, close_code},
 };
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::ResizeObserver;
@@ -13,7 +13,6 @@ use web_sys::ResizeObserver;
 use super::{
     Phase, Wish,
     bindings::Xterm,
-    frames::{self, Output},
     socket::{Heard, Socket},
 };
 use crate::{
@@ -21,10 +20,9 @@ use crate::{
     live::says_signed_out,
 };
 
-/// Close codes of the server's bridge, see its module.
-const NO_SUCH_PTY: u16 = 4404;
-const HELD_BY_ANOTHER: u16 = 4409;
-const REFUSED: u16 = 4400;
+/// Most bytes in one input frame: execd and the server take messages of up to 1 MiB, and a paste
+/// may be longer.
+const INPUT_FRAME: usize = 64 << 10;
 /// Attempts on a held shell before asking: after a reload, the page before may still hold it.
 const POLITE_ATTEMPTS: u32 = 6;
 /// Pause before the next attempt.
@@ -87,7 +85,7 @@ pub(super) fn mount(
 }
 
 fn resize(cols: u32, rows: u32) -> String {
-    serde_json::to_string(&ClientFrame::Resize { cols, rows }).unwrap_or_default()
+    ClientFrame::Resize { cols, rows }.encode()
 }
 
 fn memory_name(sandbox: &SandboxId) -> String {
@@ -107,7 +105,9 @@ fn start(session: &Shared, place: &web_sys::HtmlElement) {
                 return;
             };
             if let Some(socket) = &session.borrow().socket {
-                socket.send_bytes(&frames::input(&text));
+                for data in text.as_bytes().chunks(INPUT_FRAME) {
+                    socket.send_bytes(&BinaryFrame::Stdin(data).encode());
+                }
             }
         },
         move |columns, rows| {
@@ -207,26 +207,28 @@ fn connect(session: &Shared, take_over: bool) {
 
 fn hear(session: &Shared, message: Heard) {
     match message {
-        Heard::Bytes(frame) => match frames::read(&frame) {
-            Some(Output::Data(data)) => session.borrow_mut().show(data),
-            Some(Output::Replay(offset, data)) => {
+        Heard::Bytes(message) => match BinaryFrame::decode(&message) {
+            Some(BinaryFrame::Stdout(data) | BinaryFrame::Stderr(data)) => {
+                session.borrow_mut().show(data);
+            }
+            Some(BinaryFrame::Replay { offset, data }) => {
                 let mut session = session.borrow_mut();
                 session.offset = offset;
                 session.show(data);
             }
-            None => {}
+            Some(BinaryFrame::Stdin(_)) | None => {}
         },
-        Heard::Text(text) => match serde_json::from_str(&text) {
-            Ok(ServerFrame::Connected { session_id, .. }) => {
+        Heard::Text(message) => match ServerFrame::decode(&message) {
+            Some(ServerFrame::Connected { session_id, .. }) => {
                 session.borrow_mut().connected(session_id);
             }
-            Ok(ServerFrame::Exit { exit_code }) => {
+            Some(ServerFrame::Exit { exit_code }) => {
                 session.borrow_mut().ended(Phase::Ended(exit_code));
             }
-            Ok(ServerFrame::Error { error, .. }) => {
+            Some(ServerFrame::Error { error, .. }) => {
                 session.borrow().phase.set(Phase::Refused(error));
             }
-            Ok(ServerFrame::Pong) | Err(_) => {}
+            Some(ServerFrame::Pong) | None => {}
         },
         Heard::Closed(code, reason) => closed(session, code, reason),
     }
@@ -242,14 +244,14 @@ fn closed(session: &Shared, code: u16, reason: String) {
         _ if says_signed_out(code, phase.get_untracked() == Phase::Open) => {
             phase.set(Phase::SignedOut);
         }
-        CLOSE_TAKEN_OVER => phase.set(Phase::Taken),
-        HELD_BY_ANOTHER if session.borrow().attempts >= POLITE_ATTEMPTS => phase.set(Phase::Taken),
-        NO_SUCH_PTY => {
+        close_code::TAKEN_OVER => phase.set(Phase::Taken),
+        close_code::HELD if session.borrow().attempts >= POLITE_ATTEMPTS => phase.set(Phase::Taken),
+        close_code::UNKNOWN_SESSION => {
             session.borrow_mut().forget();
             retry(session, Phase::Connecting);
         }
-        REFUSED => session.borrow_mut().ended(Phase::Refused(reason)),
-        HELD_BY_ANOTHER => retry(session, Phase::Connecting),
+        close_code::REFUSED => session.borrow_mut().ended(Phase::Refused(reason)),
+        close_code::HELD => retry(session, Phase::Connecting),
         _ => retry(session, Phase::Lost),
     }
 }

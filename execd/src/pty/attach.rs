@@ -6,7 +6,7 @@ use axum::extract::ws::WebSocket;
 use bytes::Bytes;
 use osb_protocol::execd::{
     code,
-    pty::{self, ClientFrame, PtyMode, PtyRole, ServerFrame},
+    pty::{BinaryFrame, ClientFrame, PtyMode, PtyRole, ServerFrame, close_code},
 };
 use rustix::process::Signal;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
@@ -19,14 +19,6 @@ use super::{
 };
 use crate::{app::App, limits};
 
-/// Normal closure.
-const CLOSE_NORMAL: u16 = 1000;
-/// The daemon stops, or the session was deleted.
-const CLOSE_AWAY: u16 = 1001;
-/// The client breaks the rules.
-const CLOSE_POLICY: u16 = 1008;
-/// The daemon cannot go on.
-const CLOSE_ERROR: u16 = 1011;
 /// Reason of a close.
 const DELETED: &str = "session deleted";
 
@@ -55,7 +47,9 @@ impl Attach {
                 self.session.id
             );
             let _gone = sender.error(code::ALREADY_CONNECTED, text).await;
-            sender.close(CLOSE_ERROR, "ALREADY_CONNECTED").await;
+            sender
+                .close(close_code::INTERNAL_ERROR, "ALREADY_CONNECTED")
+                .await;
             return;
         };
         let run = match self.session.started(&self.app, self.mode == PtyMode::Pty) {
@@ -64,12 +58,14 @@ impl Attach {
                 // The next holder need not wait until this client was told.
                 drop(hold);
                 if self.session.deleted.is_cancelled() {
-                    sender.close(CLOSE_NORMAL, DELETED).await;
+                    sender.close(close_code::NORMAL, DELETED).await;
                     return;
                 }
                 let text = format!("error starting pty session: {error}");
                 let _gone = sender.error(code::START_FAILED, text).await;
-                sender.close(CLOSE_ERROR, "START_FAILED").await;
+                sender
+                    .close(close_code::INTERNAL_ERROR, "START_FAILED")
+                    .await;
                 return;
             }
         };
@@ -86,7 +82,7 @@ impl Attach {
         let (mut sender, receiver) = split(socket);
         let Some(run) = self.session.run() else {
             // It ended between the handshake and here.
-            sender.close(CLOSE_NORMAL, "process exited").await;
+            sender.close(close_code::NORMAL, "process exited").await;
             return;
         };
         let connection = Connection::new(self, run, PtyRole::Viewer);
@@ -139,9 +135,9 @@ impl Connection {
         let run = Arc::clone(&self.run);
         let ended = tokio::select! {
             biased;
-            () = evicted.cancelled() => Ok(Some((pty::CLOSE_TAKEN_OVER, "TAKEN_OVER"))),
-            () = session.deleted.cancelled() => Ok(Some((CLOSE_NORMAL, DELETED))),
-            () = stopping.cancelled() => Ok(Some((CLOSE_AWAY, "execd stops"))),
+            () = evicted.cancelled() => Ok(Some((close_code::TAKEN_OVER, "TAKEN_OVER"))),
+            () = session.deleted.cancelled() => Ok(Some((close_code::NORMAL, DELETED))),
+            () = stopping.cancelled() => Ok(Some((close_code::GOING_AWAY, "execd stops"))),
             ended = self.talk(sender, receiver) => ended,
         };
         // What a client typed before it went away is the process's.
@@ -199,7 +195,7 @@ impl Connection {
         }
         let text = "the process reads no more input";
         let _gone = sender.error(code::STDIN_WRITE_FAILED, text).await;
-        Some((CLOSE_ERROR, "STDIN_WRITE_FAILED"))
+        Some((close_code::INTERNAL_ERROR, "STDIN_WRITE_FAILED"))
     }
 
     async fn greet(&mut self, sender: &mut Sender) -> Result<(), Gone> {
@@ -253,17 +249,19 @@ impl Connection {
         let exit = *self.run.end.borrow();
         let exit_code = exit.map_or(-1, |(exit, _)| exit.wire_code());
         sender.frame(&ServerFrame::Exit { exit_code }).await?;
-        Ok(Some((CLOSE_NORMAL, "process exited")))
+        Ok(Some((close_code::NORMAL, "process exited")))
     }
 
     async fn receive(&mut self, received: Received, sender: &mut Sender) -> Result<Ended, Gone> {
         let frame = match received {
             Received::Alive => return Ok(None),
-            Received::Binary(bytes) if bytes.first() == Some(&pty::STDIN) => {
-                return self.input(bytes.slice(1..), sender).await;
-            }
-            Received::Binary(_) => return Ok(None),
-            Received::Text(text) => match client_frame(&text) {
+            Received::Binary(message) => match BinaryFrame::decode(&message) {
+                Some(BinaryFrame::Stdin(data)) => {
+                    return self.input(message.slice_ref(data), sender).await;
+                }
+                _ => return Ok(None),
+            },
+            Received::Text(text) => match ClientFrame::decode(&text) {
                 Some(frame) => frame,
                 None => return Ok(None),
             },
@@ -306,18 +304,8 @@ impl Connection {
         sender
             .error(code::READ_ONLY, "viewer connections are read-only")
             .await?;
-        Ok((self.violations >= limits::PTY_VIOLATIONS).then_some((CLOSE_POLICY, "READ_ONLY")))
-    }
-}
-
-/// Reads a text frame. Valid JSON of an unknown shape is told, anything else is ignored.
-pub(super) fn client_frame(text: &str) -> Option<ClientFrame> {
-    match serde_json::from_str(text) {
-        Ok(frame) => Some(frame),
-        Err(_) => {
-            let json = serde_json::from_str::<serde_json::Value>(text).is_ok();
-            json.then_some(ClientFrame::Unknown)
-        }
+        Ok((self.violations >= limits::PTY_VIOLATIONS)
+            .then_some((close_code::POLICY_VIOLATION, "READ_ONLY")))
     }
 }
 

@@ -1,15 +1,20 @@
-//! What the fuzzer feeds: text frames of a client.
+//! The fuzz target of what clients of terminals send.
 
-use osb_protocol::execd::pty::ClientFrame;
+use osb_protocol::execd::pty::{BinaryFrame, ClientFrame, ServerFrame};
 
-/// A text frame: one that is understood is understood again after it was written.
-pub fn frame(data: &[u8]) {
-    let text = String::from_utf8_lossy(data);
-    if let Some(frame) = super::attach::client_frame(&text)
+/// Decodes a message of any kind: one that is understood is the same after it was encoded again.
+pub fn frame(message: &[u8]) {
+    if let Some(frame) = BinaryFrame::decode(message) {
+        assert_eq!(frame.encode(), message);
+    }
+    let text = String::from_utf8_lossy(message);
+    if let Some(frame) = ClientFrame::decode(&text)
         && frame != ClientFrame::Unknown
     {
-        let written = serde_json::to_string(&frame).expect("a frame is JSON");
-        assert_eq!(super::attach::client_frame(&written), Some(frame));
+        assert_eq!(ClientFrame::decode(&frame.encode()), Some(frame));
+    }
+    if let Some(frame) = ServerFrame::decode(&text) {
+        assert_eq!(ServerFrame::decode(&frame.encode()), Some(frame));
     }
 }
 

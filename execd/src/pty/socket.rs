@@ -1,12 +1,12 @@
 //! A WebSocket with the contract's frames and deadlines (contract: execd §9.3).
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{
     SinkExt, StreamExt,
     stream::{SplitSink, SplitStream},
 };
-use osb_protocol::execd::pty::{self, ServerFrame};
+use osb_protocol::execd::pty::{BinaryFrame, ServerFrame};
 use tokio::time::timeout;
 
 use super::screen::{Slice, Stream};
@@ -56,11 +56,12 @@ impl Sender {
         }
     }
 
-    /// Text frames end with a newline.
     pub(super) async fn frame(&mut self, frame: &ServerFrame) -> Result<(), Gone> {
-        let mut text = serde_json::to_string(frame).expect("frames are JSON");
-        text.push('\n');
-        self.send(Message::Text(text.into())).await
+        self.send(Message::Text(frame.encode().into())).await
+    }
+
+    async fn binary(&mut self, frame: BinaryFrame<'_>) -> Result<(), Gone> {
+        self.send(Message::Binary(frame.encode().into())).await
     }
 
     pub(super) async fn error(&mut self, code: &str, error: impl Into<String>) -> Result<(), Gone> {
@@ -73,23 +74,21 @@ impl Sender {
 
     /// Live output.
     pub(super) async fn output(&mut self, slice: &Slice) -> Result<(), Gone> {
-        let tag = match slice.stream {
-            Stream::Stdout => pty::STDOUT,
-            Stream::Stderr => pty::STDERR,
-        };
-        let mut frame = BytesMut::with_capacity(1 + slice.bytes.len());
-        frame.put_u8(tag);
-        frame.put_slice(&slice.bytes);
-        self.send(Message::Binary(frame.freeze())).await
+        let data = &slice.bytes;
+        self.binary(match slice.stream {
+            Stream::Stdout => BinaryFrame::Stdout(data),
+            Stream::Stderr => BinaryFrame::Stderr(data),
+        })
+        .await
     }
 
     /// Output with the offset of its first byte.
     pub(super) async fn replay(&mut self, slice: &Slice) -> Result<(), Gone> {
-        let mut frame = BytesMut::with_capacity(9 + slice.bytes.len());
-        frame.put_u8(pty::REPLAY);
-        frame.put_u64(slice.from);
-        frame.put_slice(&slice.bytes);
-        self.send(Message::Binary(frame.freeze())).await
+        let frame = BinaryFrame::Replay {
+            offset: slice.from,
+            data: &slice.bytes,
+        };
+        self.binary(frame).await
     }
 
     /// Asks whether the client lives.

@@ -15,7 +15,7 @@ use crate::{
 
 pub use command::{Events, Logs, OUTPUT_MAX, Output};
 pub use files::{Download, Portion, Upload};
-pub use pty::{Attach, PtyFrame, PtyInput, PtyOutput};
+pub use pty::{Attach, PtyFrame, PtyInput, PtyMessage, PtyOutput, PtySocket};
 
 /// The execd of one sandbox. Clones share connections.
 #[derive(Clone, Debug)]

@@ -5,24 +5,26 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{
     SinkExt, Stream, StreamExt,
     stream::{SplitSink, SplitStream},
 };
 use osb_protocol::execd::pty::{
-    ClientFrame, NewPty, PtyCreated, PtyMode, PtyRole, PtyStatus, REPLAY, STDERR, STDIN, STDOUT,
-    ServerFrame,
+    BinaryFrame, ClientFrame, NewPty, PtyCreated, PtyMode, PtyRole, PtyStatus, ServerFrame,
+    close_code,
 };
 use reqwest::{Method, StatusCode, Upgraded, header};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
-        Message,
         handshake::{client::generate_key, derive_accept_key},
         protocol::{Role, WebSocketConfig},
     },
 };
+
+/// A message of a terminal's WebSocket, not decoded.
+pub use tokio_tungstenite::tungstenite::Message as PtyMessage;
 
 use super::ExecdClient;
 use crate::{Error, http};
@@ -30,10 +32,10 @@ use crate::{Error, http};
 /// Longest message taken: a replay has up to 1 MiB of output.
 const MESSAGE_MAX: usize = 4 * 1024 * 1024;
 
-/// Close code of a connection that ended without one (RFC 6455 §7.1.5).
-const NO_STATUS: u16 = 1005;
-
-type Socket = WebSocketStream<Upgraded>;
+/// The WebSocket of an attached terminal: a stream and a sink of whole messages.
+///
+/// It answers the server's pings by itself while it is polled for messages.
+pub type PtySocket = WebSocketStream<Upgraded>;
 
 /// How to attach to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,12 +104,21 @@ impl ExecdClient {
         http::done(self.service.request(Method::DELETE, &["pty", id])).await
     }
 
-    /// Attaches to a terminal session. The connection ends when both halves are dropped; the
-    /// process goes on.
+    /// Attaches to a terminal session and decodes its frames. The connection ends when both halves
+    /// are dropped; the process goes on.
     ///
     /// # Errors
-    /// See [`Error`]; 404 when it is unknown, 409 when somebody else holds it.
+    /// See [`ExecdClient::open_pty`].
     pub async fn attach_pty(&self, id: &str, how: &Attach) -> Result<(PtyInput, PtyOutput), Error> {
+        let (input, output) = self.open_pty(id, how).await?.split();
+        Ok((PtyInput(input), PtyOutput(output)))
+    }
+
+    /// Attaches to a terminal session and leaves its messages as they are, for a relay.
+    ///
+    /// # Errors
+    /// See [`Error`]; 404 when it is unknown, 409 when another client holds it.
+    pub async fn open_pty(&self, id: &str, how: &Attach) -> Result<PtySocket, Error> {
         let key = generate_key();
         let call = self
             .service
@@ -127,15 +138,13 @@ impl ExecdClient {
         }
         let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX));
         let connection = response.upgrade().await?;
-        let socket = Socket::from_raw_socket(connection, Role::Client, Some(config)).await;
-        let (input, output) = socket.split();
-        Ok((PtyInput(input), PtyOutput(output)))
+        Ok(PtySocket::from_raw_socket(connection, Role::Client, Some(config)).await)
     }
 }
 
 /// The writing half of an attached terminal.
 #[derive(Debug)]
-pub struct PtyInput(SplitSink<Socket, Message>);
+pub struct PtyInput(SplitSink<PtySocket, PtyMessage>);
 
 impl PtyInput {
     /// Sends bytes to standard input.
@@ -143,10 +152,8 @@ impl PtyInput {
     /// # Errors
     /// [`Error::WebSocket`] when the connection is gone.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let mut frame = BytesMut::with_capacity(1 + bytes.len());
-        frame.put_u8(STDIN);
-        frame.put_slice(bytes);
-        Ok(self.0.send(Message::Binary(frame.freeze())).await?)
+        let message = BinaryFrame::Stdin(bytes).encode();
+        Ok(self.0.send(PtyMessage::Binary(message.into())).await?)
     }
 
     /// Sends any other frame: a size, a signal, a ping.
@@ -154,8 +161,7 @@ impl PtyInput {
     /// # Errors
     /// [`Error::WebSocket`] when the connection is gone.
     pub async fn send(&mut self, frame: &ClientFrame) -> Result<(), Error> {
-        let text = serde_json::to_string(frame).expect("a struct of plain members is JSON");
-        Ok(self.0.send(Message::text(text)).await?)
+        Ok(self.0.send(PtyMessage::text(frame.encode())).await?)
     }
 
     /// Takes leave; the output half then ends.
@@ -194,13 +200,13 @@ pub enum PtyFrame {
 
 impl PtyFrame {
     /// `None` for messages that mean nothing here, such as frames of later releases.
-    fn of(message: Message) -> Option<Self> {
+    fn of(message: PtyMessage) -> Option<Self> {
         match message {
-            Message::Binary(bytes) => Self::of_binary(bytes),
-            Message::Text(text) => serde_json::from_str(&text).ok().map(Self::Control),
-            Message::Close(close) => Some(close.map_or_else(
+            PtyMessage::Binary(bytes) => Self::of_binary(&bytes),
+            PtyMessage::Text(text) => ServerFrame::decode(&text).map(Self::Control),
+            PtyMessage::Close(close) => Some(close.map_or_else(
                 || Self::Closed {
-                    code: NO_STATUS,
+                    code: close_code::NO_STATUS,
                     reason: String::new(),
                 },
                 |close| Self::Closed {
@@ -208,19 +214,19 @@ impl PtyFrame {
                     reason: close.reason.to_string(),
                 },
             )),
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => None,
+            PtyMessage::Ping(_) | PtyMessage::Pong(_) | PtyMessage::Frame(_) => None,
         }
     }
 
-    fn of_binary(mut bytes: Bytes) -> Option<Self> {
-        match bytes.try_get_u8().ok()? {
-            STDOUT => Some(Self::Stdout(bytes)),
-            STDERR => Some(Self::Stderr(bytes)),
-            REPLAY => {
-                let offset = bytes.try_get_u64().ok()?;
-                Some(Self::Replay { offset, bytes })
-            }
-            _ => None,
+    fn of_binary(message: &Bytes) -> Option<Self> {
+        match BinaryFrame::decode(message)? {
+            BinaryFrame::Stdout(data) => Some(Self::Stdout(message.slice_ref(data))),
+            BinaryFrame::Stderr(data) => Some(Self::Stderr(message.slice_ref(data))),
+            BinaryFrame::Replay { offset, data } => Some(Self::Replay {
+                offset,
+                bytes: message.slice_ref(data),
+            }),
+            BinaryFrame::Stdin(_) => None,
         }
     }
 }
@@ -228,7 +234,7 @@ impl PtyFrame {
 /// The reading half of an attached terminal. It also answers the server's pings, so it must be
 /// polled while the connection shall live.
 #[derive(Debug)]
-pub struct PtyOutput(SplitStream<Socket>);
+pub struct PtyOutput(SplitStream<PtySocket>);
 
 impl Stream for PtyOutput {
     type Item = Result<PtyFrame, Error>;
@@ -254,7 +260,8 @@ mod tests {
 
     #[test]
     fn binary_frames_begin_with_their_tag() {
-        let read = |bytes: &'static [u8]| PtyFrame::of(Message::Binary(Bytes::from_static(bytes)));
+        let read =
+            |bytes: &'static [u8]| PtyFrame::of(PtyMessage::Binary(Bytes::from_static(bytes)));
         let hi = Bytes::from_static(b"hi");
         assert_eq!(read(b"\x01hi"), Some(PtyFrame::Stdout(hi.clone())));
         assert_eq!(read(b"\x02hi"), Some(PtyFrame::Stderr(hi.clone())));
@@ -271,7 +278,7 @@ mod tests {
 
     #[test]
     fn text_frames_end_with_a_newline_and_may_be_unknown() {
-        let read = |text: &str| PtyFrame::of(Message::text(text));
+        let read = |text: &str| PtyFrame::of(PtyMessage::text(text));
         let pong = PtyFrame::Control(ServerFrame::Pong);
         assert_eq!(read("{\"type\":\"pong\"}\n"), Some(pong));
         assert_eq!(read("{\"type\":\"dance\"}\n"), None);
