@@ -170,7 +170,7 @@ fn of_history(entry: HistoryEntry) -> SandboxDetail {
 }
 
 /// The domain's error as a page shows it.
-fn refused(error: Error) -> ConsoleError {
+pub(super) fn refused(error: Error) -> ConsoleError {
     let problems = error.fields();
     match error {
         Error::NotFound(_) => ConsoleError::NotFound,

@@ -17,6 +17,7 @@
 
 mod assets;
 mod backend;
+mod execd;
 mod forms;
 mod live;
 mod login;
@@ -44,7 +45,7 @@ use osb_store::Store;
 use tokio::sync::watch;
 use tower_http::csrf::CsrfLayer;
 
-use self::{backend::Domain, live::Hub, throttle::Throttle};
+use self::{backend::Domain, execd::Execds, live::Hub, throttle::Throttle};
 use crate::sandbox;
 
 /// Whoever knows the API keys.
@@ -77,7 +78,6 @@ pub struct ConsoleParts {
 /// State of the handlers. Clones share it.
 #[derive(Clone)]
 struct ConsoleState {
-    service: sandbox::Service,
     backend: Arc<dyn ConsoleBackend>,
     keys: Arc<dyn Keys>,
     tasks: Supervisor,
@@ -87,7 +87,7 @@ struct ConsoleState {
     logouts: Arc<watch::Sender<()>>,
     /// How often they look without being told.
     watch: Duration,
-    http: reqwest::Client,
+    execds: Execds,
     assets: AssetRoot,
 }
 
@@ -101,7 +101,7 @@ impl ConsoleState {
             Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
         let hub = Hub::start(service.clone(), Arc::clone(&backend), &tasks);
         Ok(Self {
-            service,
+            execds: Execds::new(service)?,
             backend,
             keys,
             tasks,
@@ -109,7 +109,6 @@ impl ConsoleState {
             throttle: Arc::default(),
             logouts: Arc::default(),
             watch: session::WATCH,
-            http: osb_client::plain_http()?,
             assets: assets::root(),
         })
     }
@@ -119,7 +118,7 @@ impl ConsoleState {
 /// authentication and CORS.
 ///
 /// # Errors
-/// When no HTTP client can be made to reach terminals.
+/// When no HTTP client can be made to reach execd.
 pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
     let ConsoleParts {
         service,

@@ -10,8 +10,8 @@ use axum::{
 };
 use futures::StreamExt;
 use http_body_util::BodyExt;
-use osb_protocol::SandboxId;
-use osb_runtime::sim::SimRuntime;
+use osb_protocol::{SandboxId, WireTime};
+use osb_runtime::{Address, Observed, Origin, Phase, Ports, Source, Status, sim::SimRuntime};
 use osb_service::Supervisor;
 use osb_store::{Location, Store};
 use serde_json::json;
@@ -42,19 +42,43 @@ const NEVER: Duration = Duration::from_secs(3_600);
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// Waits until the server closes it; the code it closes with.
-pub(super) async fn closed(mut socket: Socket) -> Option<u16> {
+pub(super) async fn closed(socket: Socket) -> Option<u16> {
+    closed_with_reason(socket).await.map(|(code, _)| code)
+}
+
+/// Waits until the server closes it; the code and the reason it closes with.
+pub(super) async fn closed_with_reason(mut socket: Socket) -> Option<(u16, String)> {
     let to_the_end = async {
-        let mut code = None;
+        let mut end = None;
         while let Some(Ok(message)) = socket.next().await {
             if let Message::Close(Some(close)) = message {
-                code = Some(close.code.into());
+                end = Some((close.code.into(), close.reason.to_string()));
             }
         }
-        code
+        end
     };
     timeout(PATIENCE, to_the_end)
         .await
         .expect("a closed WebSocket")
+}
+
+/// A sandbox that runs, with its execd at this port of the loopback interface.
+pub(super) fn running(id: &str, execd: u16) -> Observed {
+    let now = WireTime::from_unix_ms(osb_app::browser::now_ms()).unwrap();
+    let address = Address {
+        ports: Ports {
+            execd: Some(execd),
+            http: None,
+        },
+        ..Address::default()
+    };
+    Observed {
+        origin: Origin::new(id, Source::Image("debian:12".into()), now),
+        status: Status {
+            address,
+            ..Status::new(Phase::Running, now)
+        },
+    }
 }
 
 pub(super) struct Console {

@@ -1,0 +1,123 @@
+//! The console's one way to the execd of a sandbox.
+//!
+//! It finds execd through the domain, brings its token and explains failures to pages. Neither the
+//! token nor execd's address reaches the browser.
+
+use axum::http::StatusCode;
+use osb_app::error::ConsoleError;
+use osb_client::ExecdClient;
+use osb_protocol::{SandboxId, headers::EXECD_ACCESS_TOKEN, lifecycle::Endpoint};
+use secrecy::ExposeSecret;
+use tokio::time::error::Elapsed;
+
+use super::backend;
+use crate::sandbox::{self, Service};
+
+/// Makes clients of execd. Clones share connections.
+#[derive(Clone)]
+pub(super) struct Execds {
+    service: Service,
+    http: reqwest::Client,
+}
+
+impl Execds {
+    pub(super) fn new(service: Service) -> Result<Self, osb_client::Error> {
+        let http = osb_client::plain_http()?;
+        Ok(Self { service, http })
+    }
+
+    /// A client of the execd of a sandbox.
+    pub(super) fn client(&self, sandbox: &SandboxId) -> Result<ExecdClient, ExecdError> {
+        let execd = self.service.execd(sandbox)?;
+        let token = execd.token.map(|token| token.expose_secret().to_owned());
+        let endpoint = Endpoint {
+            endpoint: execd.authority,
+            headers: token
+                .map(|token| (EXECD_ACCESS_TOKEN.to_owned(), token))
+                .into_iter()
+                .collect(),
+        };
+        let client = ExecdClient::with_http(self.http.clone(), "http", &endpoint)?;
+        Ok(client)
+    }
+}
+
+/// Why the execd of a sandbox did not do what a page asked for. The text may be shown to the page.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExecdError {
+    /// The domain knows no way to it.
+    #[error(transparent)]
+    Domain(#[from] sandbox::Error),
+    /// It refused.
+    #[error("{}", .0.message)]
+    Refused(osb_client::ApiError),
+    /// It cannot be reached, or its answer makes no sense.
+    #[error("execd cannot be reached")]
+    Unreachable(#[source] osb_client::Error),
+    /// It took too long.
+    #[error("execd does not answer")]
+    Timeout(#[from] Elapsed),
+}
+
+impl From<osb_client::Error> for ExecdError {
+    fn from(error: osb_client::Error) -> Self {
+        match error {
+            osb_client::Error::Api(refusal) => Self::Refused(refusal),
+            other => Self::Unreachable(other),
+        }
+    }
+}
+
+impl ExecdError {
+    /// Status of execd's answer, if it refused.
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.status),
+            Self::Domain(_) | Self::Unreachable(_) | Self::Timeout(_) => None,
+        }
+    }
+}
+
+impl From<ExecdError> for ConsoleError {
+    fn from(error: ExecdError) -> Self {
+        match error {
+            ExecdError::Domain(error) => backend::refused(error),
+            other => Self::Refused {
+                message: other.to_string(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_runtime::sim::SimRuntime;
+
+    use super::{
+        super::tests::{Console, running},
+        *,
+    };
+
+    #[tokio::test]
+    async fn a_sandbox_that_does_not_exist_is_said_to_be_gone() {
+        let console = Console::open().await;
+        let execds = Execds::new(console.service.clone()).unwrap();
+        let error = execds.client(&"none".into()).unwrap_err();
+        assert_eq!(error.status(), None);
+        assert_eq!(ConsoleError::from(error), ConsoleError::NotFound);
+    }
+
+    #[tokio::test]
+    async fn an_execd_that_is_down_is_named_without_its_address() {
+        let port = {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let console = Console::open_over(SimRuntime::with([running("a", port)])).await;
+        let execds = Execds::new(console.service.clone()).unwrap();
+        let failure = execds.client(&"a".into()).unwrap().ping().await;
+        let error = ConsoleError::from(ExecdError::from(failure.unwrap_err()));
+        let message = "execd cannot be reached".to_owned();
+        assert_eq!(error, ConsoleError::Refused { message });
+    }
+}
