@@ -50,8 +50,8 @@ pub enum Invocation {
     Version,
     /// Print the usage.
     Help,
-    /// Write the state of the shell that started this to a descriptor ([`crate::env::report`]).
-    ReportState(i32),
+    /// Write the state of the shell that started this to a pipe of the daemon ([`report`]).
+    ReportState(report::Target),
     /// Serve one request for files as somebody else ([`file_worker`]).
     FileWorker(FileIdentity),
     /// Be the init of an isolated session ([`isolated::init`]).
@@ -144,13 +144,12 @@ pub fn parse(
             args.next();
         }
         Some(report::SUBCOMMAND) => {
-            let number = args.nth(1).unwrap_or_default();
-            return parsed(
-                report::SUBCOMMAND,
-                "a descriptor",
-                &number.to_string_lossy(),
-            )
-            .map(Invocation::ReportState);
+            args.next();
+            let target = report_target(args).ok_or_else(|| {
+                let expected = "a descriptor, and device and inode of a pipe";
+                bad(report::SUBCOMMAND, expected)
+            })?;
+            return Ok(Invocation::ReportState(target));
         }
         Some(isolated::init::SUBCOMMAND) => return Ok(Invocation::IsolatedInit),
         Some(file_worker::SUBCOMMAND) => {
@@ -236,6 +235,15 @@ pub fn parse(
     // Outside init mode stray arguments are ignored (contract: execd §1.1).
     config.entrypoint = init.then(|| args.collect());
     Ok(Invocation::Serve(config))
+}
+
+fn report_target(args: impl Iterator<Item = OsString>) -> Option<report::Target> {
+    let mut args = args.map(|arg| arg.to_string_lossy().into_owned());
+    Some(report::Target {
+        number: args.next()?.parse().ok()?,
+        device: args.next()?.parse().ok()?,
+        inode: args.next()?.parse().ok()?,
+    })
 }
 
 /// `None`: no flag. `Some(None)`: the `--` that ends the flags.

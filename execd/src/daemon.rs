@@ -80,7 +80,7 @@ impl DaemonError {
 /// # Errors
 /// See [`DaemonError`].
 pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
-    if let Err(error) = session::reserve_number() {
+    if let Err(error) = session::reserve_numbers() {
         warn!(%error, "shell sessions cannot report their state");
     }
     let child_ended = signal(SignalKind::child()).map_err(DaemonError::Signals)?;

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Ok(Invocation::Serve(config)) => serve(config),
         Ok(Invocation::Version) => print(format!("execd {}\n", BUILD).as_bytes()),
         Ok(Invocation::Help) => print(cli::USAGE.as_bytes()),
-        Ok(Invocation::ReportState(number)) => report::write(number)
+        Ok(Invocation::ReportState(target)) => report::write(target)
             .context("cannot report")
             .map(|()| ExitCode::SUCCESS),
         Ok(Invocation::FileWorker(identity)) => file_worker::run(identity)

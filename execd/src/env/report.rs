@@ -9,19 +9,19 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     os::{
-        fd::{FromRawFd, OwnedFd, RawFd},
+        fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
 };
 
-use rustix::io::retry_on_intr;
+use rustix::{fs::fstat, io::retry_on_intr};
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
 use super::Variables;
 use crate::limits;
 
-/// The argument that makes this program report; the number of a descriptor follows.
+/// The argument that makes this program report; a [`Target`] in three numbers follows.
 pub const SUBCOMMAND: &str = "report-state";
 
 /// A shell that cannot pass all its variables to this program leaves some out. Their names, separated
@@ -63,12 +63,44 @@ impl Reported {
     }
 }
 
+/// Where a report goes. The number alone would not do: the user's script may have put a file of its own
+/// there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Number of the descriptor.
+    pub number: RawFd,
+    /// Device of the pipe.
+    pub device: u64,
+    /// Inode of the pipe.
+    pub inode: u64,
+}
+
+impl Target {
+    /// The descriptor, if it is still that pipe.
+    fn open(self) -> io::Result<OwnedFd> {
+        let replaced = || io::Error::new(io::ErrorKind::NotFound, "the pipe is closed or replaced");
+        if self.number < 0 {
+            return Err(replaced());
+        }
+        #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
+        // SAFETY: it is asked what it is, and an answer means that it is open.
+        let stat = fstat(unsafe { BorrowedFd::borrow_raw(self.number) })?;
+        if (stat.st_dev, stat.st_ino) != (self.device, self.inode) {
+            return Err(replaced());
+        }
+        #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
+        // SAFETY: this program was started with it to write there; nothing else in it uses it.
+        Ok(unsafe { OwnedFd::from_raw_fd(self.number) })
+    }
+}
+
 /// Writes the state of this process: the directory and the variables, each ended by a NUL, and one
 /// NUL more, which says that nothing is missing.
 ///
 /// # Errors
-/// When the descriptor is not open for writing.
-pub fn write(number: RawFd) -> io::Result<()> {
+/// When there is something else at the target by now; nothing is written then.
+pub fn write(target: Target) -> io::Result<()> {
+    let mut to = std::fs::File::from(target.open()?);
     let mut text = cwd().unwrap_or_default().into_os_string().into_vec();
     text.push(0);
     for (name, value) in std::env::vars_os() {
@@ -78,9 +110,6 @@ pub fn write(number: RawFd) -> io::Result<()> {
         text.push(0);
     }
     text.push(0);
-    #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
-    // SAFETY: this program was started to write there; nothing else in it uses the descriptor.
-    let mut to = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(number) });
     to.write_all(&text)
 }
 
@@ -94,27 +123,60 @@ fn cwd() -> Option<PathBuf> {
         .or_else(|| std::env::current_dir().ok())
 }
 
+/// The shell's end of the way of a report.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// To be inherited at the target's number.
+    pub(crate) sender: OwnedFd,
+    target: Target,
+}
+
+impl Channel {
+    /// The words of a shell that run this program to report. It exits with 1 when it could not.
+    ///
+    /// # Errors
+    /// When it is not known where this program is.
+    pub(crate) fn command(&self) -> io::Result<String> {
+        let this = std::env::current_exe()?;
+        // A quote ends the quotes, stands escaped, and opens them again.
+        let this = this.to_string_lossy().replace('\'', r"'\''");
+        let Target {
+            number,
+            device,
+            inode,
+        } = self.target;
+        Ok(format!("'{this}' {SUBCOMMAND} {number} {device} {inode}"))
+    }
+}
+
 /// Receives a report.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     receiver: pipe::Receiver,
     text: Vec<u8>,
 }
 
 impl Reader {
-    /// Makes a pipe; the other end is for the shell.
+    /// Makes a pipe, whose other end the shell gets at this number.
     ///
     /// # Errors
     /// When descriptors are short.
-    pub fn new() -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn new(number: RawFd) -> io::Result<(Self, Channel)> {
         let (sender, receiver) = pipe::pipe()?;
+        let sender = sender.into_blocking_fd()?;
+        let stat = fstat(&sender)?;
+        let target = Target {
+            number,
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        };
         let text = Vec::new();
-        Ok((Self { receiver, text }, sender.into_blocking_fd()?))
+        Ok((Self { receiver, text }, Channel { sender, target }))
     }
 
     /// Reads until it is dropped, so that the writer never waits. What nobody could use as an
     /// environment is not kept.
-    pub async fn read(&mut self) -> Infallible {
+    pub(crate) async fn read(&mut self) -> Infallible {
         let mut piece = vec![0; limits::READ_CHUNK];
         while let Ok(len @ 1..) = self.receiver.read(&mut piece).await {
             keep(&mut self.text, &piece[..len]);
@@ -125,7 +187,7 @@ impl Reader {
     /// The report, once its writer ended; `None` when there was none, or not all of it. What the
     /// shell left in the background may hold the pipe, so its end is not waited for.
     #[must_use]
-    pub fn finish(mut self) -> Option<Reported> {
+    pub(crate) fn finish(mut self) -> Option<Reported> {
         let mut piece = vec![0; limits::READ_CHUNK];
         let mut left = limits::ENVIRONMENT;
         // Asks the kernel: the runtime may not have heard of it yet.

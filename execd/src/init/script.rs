@@ -6,7 +6,6 @@ use std::{
     fs::File,
     os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::Path,
-    process::Stdio,
 };
 
 use rustix::fs::OFlags;
@@ -23,10 +22,6 @@ use crate::{
 };
 
 const ENV_SCRIPT: &str = "EXECD_BOOTSTRAP_PRE_SCRIPT";
-
-/// Sources `$1` and reports through `$2`, this program. What the script itself prints goes to
-/// standard error.
-const TEXT: &str = r#". "$1" >&2; exec "$2" report-state 1"#;
 
 /// Sources the script, if the environment names one. A script that fails leaves the environment as
 /// it was. Signals reach it; when the daemon was told to end meanwhile, this is how the script ended.
@@ -84,12 +79,14 @@ async fn run(
         let script = script.display();
         warn!(%script, %doubt, "the start script has rights that whoever may have written it lacks");
     }
-    let this = std::env::current_exe().map_err(told)?;
-    let (mut report, stdout) = Reader::new().map_err(told)?;
-    let program = Program::shell(TEXT, own).map_err(told)?;
+    // What the script itself prints goes to standard error, and the report to standard output.
+    let (mut report, channel) = Reader::new(1).map_err(told)?;
+    let report_to = channel.command().map_err(told)?;
+    let text = format!(r#". "$1" >&2; exec {report_to}"#);
+    let program = Program::shell(text, own).map_err(told)?;
     let mut command = program.command(own);
-    command.args([OsString::from("sh"), script.into(), this.into()]);
-    command.stdout(Stdio::from(stdout)).process_group(0);
+    command.args([OsString::from("sh"), script.into()]);
+    command.stdout(channel.sender).process_group(0);
     let process = app.processes.spawn_own(&mut command).map_err(told)?;
     // Our copy of the pipe's other end would keep it open for ever.
     drop(command);

@@ -16,7 +16,88 @@ use std::{
 use rustix::{
     fs::{Mode, OFlags, open},
     io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
 };
+
+/// Highest number that is used: what every process copies of its table of descriptors grows with it.
+const HIGHEST: RawFd = 4095;
+
+/// Where a child gets a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    number: RawFd,
+    /// The limit of open files, if the number is beyond it.
+    beyond: Option<Rlimit>,
+}
+
+impl Place {
+    /// This number.
+    #[must_use]
+    pub fn at(number: RawFd) -> Self {
+        let beyond = None;
+        Self { number, beyond }
+    }
+
+    /// A number that no script uses: if possible beyond the limit of open files, where the kernel lets
+    /// a process have a descriptor, but not put one.
+    #[must_use]
+    pub fn out_of_reach() -> Self {
+        Self::above(getrlimit(Resource::Nofile))
+    }
+
+    fn above(limit: Rlimit) -> Self {
+        let current = limit.current.unwrap_or(u64::MAX);
+        match RawFd::try_from(current) {
+            Ok(current) if current <= HIGHEST => match limit.maximum {
+                Some(maximum) if maximum <= current.unsigned_abs().into() => Self::at(current - 1),
+                _ => Self {
+                    number: current,
+                    beyond: Some(limit),
+                },
+            },
+            _ => Self::at(HIGHEST),
+        }
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(&self) -> RawFd {
+        self.number
+    }
+
+    /// See [`reserve`]. Beyond the limit there is nothing to be reserved.
+    ///
+    /// # Errors
+    /// See [`reserve`].
+    pub fn reserve(&self) -> io::Result<()> {
+        match self.beyond {
+            Some(_) => Ok(()),
+            None => reserve(self.number),
+        }
+    }
+
+    /// Puts a descriptor there. Makes system calls only.
+    fn put(&self, fd: &OwnedFd) -> io::Result<()> {
+        if fd.as_raw_fd() == self.number {
+            // It is in its place already, but would be closed.
+            return Ok(fcntl_setfd(fd, FdFlags::empty())?);
+        }
+        if let Some(limit) = self.beyond {
+            let current = limit.current.map(|current| current + 1);
+            setrlimit(Resource::Nofile, Rlimit { current, ..limit })?;
+        }
+        // SAFETY: whatever had this number in the forked child is replaced; it is not closed twice,
+        // because ownership is given up right after.
+        let mut target = unsafe { OwnedFd::from_raw_fd(self.number) };
+        let placed = rustix::io::dup2(fd, &mut target);
+        let _number = target.into_raw_fd();
+        placed?;
+        if let Some(limit) = self.beyond {
+            setrlimit(Resource::Nofile, limit)?;
+        }
+        Ok(())
+    }
+}
 
 /// Keeps a number from being given to anything else, for as long as the process lives. In a child
 /// the number is replaced, which would else hit what the child still needs, such as the rules of its
@@ -34,23 +115,36 @@ pub fn reserve(number: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a command start with `fd` open at `number`, which must be none of its standard streams.
-pub fn inherit(command: &mut Command, fd: OwnedFd, number: RawFd) {
-    debug_assert!(number > 2, "standard streams have their own way");
-    let place = move || {
-        if fd.as_raw_fd() == number {
-            // It is in its place already, but would be closed.
-            return Ok(fcntl_setfd(&fd, FdFlags::empty())?);
-        }
-        // SAFETY: whatever had this number in the forked child is replaced; it is not closed twice,
-        // because ownership is given up right after.
-        let mut target = unsafe { OwnedFd::from_raw_fd(number) };
-        let placed = rustix::io::dup2(&fd, &mut target);
-        let _number = target.into_raw_fd();
-        Ok(placed?)
-    };
-    // SAFETY: the closure makes one raw system call; it neither allocates nor takes a lock.
+/// Makes a command start with `fd` open at a place, which must be none of its standard streams.
+pub fn inherit(command: &mut Command, fd: OwnedFd, place: Place) {
+    debug_assert!(place.number > 2, "standard streams have their own way");
+    let put = move || place.put(&fd);
+    // SAFETY: the closure makes raw system calls; it neither allocates nor takes a lock.
     unsafe {
-        command.pre_exec(place);
+        command.pre_exec(put);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_beyond_what_a_script_can_name_where_that_is_possible() {
+        let limit = |current, maximum| Rlimit { current, maximum };
+        for (current, maximum, number, is_beyond) in [
+            (Some(1024), Some(524_288), 1024, true),
+            (Some(1024), None, 1024, true),
+            (Some(1024), Some(1024), 1023, false),
+            (Some(4095), Some(4096), 4095, true),
+            (Some(4096), Some(4097), 4095, false),
+            (Some(1 << 20), Some(1 << 20), 4095, false),
+            (Some(u64::MAX - 1), None, 4095, false),
+            (None, None, 4095, false),
+        ] {
+            let place = Place::above(limit(current, maximum));
+            let got = (place.number, place.beyond.is_some());
+            assert_eq!(got, (number, is_beyond), "{current:?} {maximum:?}");
+        }
     }
 }

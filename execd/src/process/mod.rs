@@ -29,7 +29,7 @@ use tokio::sync::watch;
 
 use crate::{hardening::Floor, identity::Credentials};
 
-pub use inherit::{inherit, reserve};
+pub use inherit::{Place, inherit, reserve};
 pub use lookup::{find, shell};
 pub use program::Program;
 pub use signals::heed_interrupts;

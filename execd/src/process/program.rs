@@ -30,25 +30,19 @@ impl Program {
         Ok(Self { path, argv })
     }
 
-    /// A text for a shell that reads no start files, with an argument or none. The text may depend on
-    /// the shell's name.
+    /// A shell, which is found whatever the variables say (see [`shell`]), with arguments that may
+    /// depend on its name.
     ///
     /// # Errors
-    /// When there is no shell.
-    pub fn wrapped(
-        text: impl FnOnce(&OsStr) -> OsString,
-        argument: Option<&str>,
+    /// When there is no shell, and that of the function.
+    pub fn bare_shell(
         variables: &Variables,
+        arguments: impl FnOnce(&OsStr) -> io::Result<Vec<OsString>>,
     ) -> io::Result<Self> {
         let path = shell(variables.get("PATH"))?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_owned();
-        let mut argv = vec![name.clone()];
-        if name == "bash" {
-            argv.extend(["--noprofile".into(), "--norc".into()]);
-        }
-        let text = text(&name);
-        argv.extend(["-c".into(), text, name]);
-        argv.extend(argument.map(Into::into));
+        let arguments = arguments(&name)?;
+        let argv = std::iter::once(name).chain(arguments).collect();
         Ok(Self { path, argv })
     }
 

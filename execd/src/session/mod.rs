@@ -13,8 +13,9 @@
 
 mod api;
 mod run;
+mod script;
 mod store;
 
 pub(crate) use api::routes;
-pub use run::reserve_number;
+pub use run::reserve_numbers;
 pub use store::Sessions;

@@ -2,10 +2,8 @@
 
 use std::{
     convert::Infallible,
-    ffi::OsStr,
-    fs::File,
-    io::{self, Write},
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    io,
+    os::unix::process::CommandExt,
     path::PathBuf,
     process::Stdio,
     sync::Arc,
@@ -13,37 +11,28 @@ use std::{
 };
 
 use osb_log::redact;
-use rustix::{
-    fs::{MemfdFlags, memfd_create},
-    process::{Resource, getrlimit},
-};
+use rustix::process::{Resource, getrlimit};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::store::Session;
+use super::{
+    script::{ARGUMENT, Script, TEXT},
+    store::Session,
+};
 use crate::{
     app::App,
-    env::report::{self, Reader},
+    env::report::Reader,
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
-    process::{Process, Program, inherit, reserve},
+    process::{Place, Process, Program, inherit, reserve},
     telemetry::Operation,
 };
 
-/// Where the shell's report goes: above what scripts use by number, below what shells use for
-/// themselves.
-const REPORT: i32 = 100;
-/// Where the shell finds a command that is too long for an argument.
-const TEXT: i32 = 101;
-
-/// Most bytes of one argument or variable, with the NUL at its end (`MAX_ARG_STRLEN`).
-const ARGUMENT: usize = 128 << 10;
-
-/// Keeps those numbers for shells, before many descriptors are open.
+/// Keeps the numbers that shells get, before many descriptors are open.
 ///
 /// # Errors
-/// When there are fewer numbers; shells cannot report then, or not get long commands.
-pub fn reserve_number() -> io::Result<()> {
-    reserve(REPORT)?;
+/// When there are fewer numbers; shells cannot report their state then, or not get long commands.
+pub fn reserve_numbers() -> io::Result<()> {
+    Place::out_of_reach().reserve()?;
     reserve(TEXT)
 }
 
@@ -155,89 +144,28 @@ fn spawn(app: &App, session: &Session, order: &Order) -> io::Result<(Process, Ve
     if let Some(cwd) = cwd {
         state.variables.set("PWD", cwd);
     }
-    // Well before it is too long: there is a bound for it and the variables together, too.
-    let file = (order.command.len() > ARGUMENT / 2)
-        .then(|| in_file(&order.command))
-        .transpose()?;
-    let argument = file.is_none().then_some(order.command.as_str());
-    let after = report_and_end()?;
-    let wrapper = |shell: &OsStr| format!("{}\n{after}", begin(shell, argument)).into();
-    let program = Program::wrapped(wrapper, argument, &state.variables)?;
     let (ours, theirs) = Pipes::new(true)?;
-    let (report, to) = Reader::new()?;
+    let place = Place::out_of_reach();
+    let (report, channel) = Reader::new(place.number())?;
+    let mut script = None;
+    let program = Program::bare_shell(&state.variables, |shell| {
+        let made = script.insert(Script::new(shell, &order.command, &channel)?);
+        Ok(std::mem::take(&mut made.arguments))
+    })?;
+    let script = script.expect("a shell that was found has been given its script");
     let mut command = program.command(&state.variables);
     command
-        .stdin(Stdio::null())
+        .stdin(script.input.map_or_else(Stdio::null, Stdio::from))
         .stdout(theirs.stdout)
         .stderr(theirs.stderr)
         .process_group(0);
     if let Some(cwd) = cwd {
         command.current_dir(cwd);
     }
-    inherit(&mut command, to, REPORT);
-    if let Some(file) = file {
-        inherit(&mut command, file, TEXT);
+    inherit(&mut command, channel.sender, place);
+    if let Some(text) = script.text {
+        inherit(&mut command, text, Place::at(TEXT));
     }
     let process = app.processes.spawn(&mut command)?;
     Ok((process, ours, report))
-}
-
-/// A text in a file without a name.
-fn in_file(text: &str) -> io::Result<OwnedFd> {
-    let mut file = File::from(memfd_create("execd", MemfdFlags::CLOEXEC)?);
-    file.write_all(text.as_bytes())?;
-    Ok(file.into())
-}
-
-/// Runs the argument, else the text in the file, as if it were a script without arguments. `bash`
-/// can take that text in as it takes an argument; no other shell could without help.
-fn begin(shell: &OsStr, argument: Option<&str>) -> String {
-    match argument {
-        Some(_) => r#"eval "shift; $1""#.to_owned(),
-        None if shell == "bash" => {
-            format!(r#"eval "exec {TEXT}<&-; $(</proc/self/fd/{TEXT})""#)
-        }
-        None => format!(". /proc/self/fd/{TEXT}"),
-    }
-}
-
-/// What follows the command: reports, and ends with its status. The report is run as a child, so
-/// that the command's own trap on `EXIT` still runs at the end. What happens here is hidden from the
-/// command's `set -x`.
-///
-/// The kernel gives no program a variable of [`ARGUMENT`] bytes, nor more than so many bytes of all
-/// together. When the report cannot be run for that, it is run without the longest variables, by
-/// the shell's own means alone. Words that a value may have put into the list of the exported ones
-/// do no harm: at most they name a variable that is too long as well.
-fn report_and_end() -> io::Result<String> {
-    let this = std::env::current_exe()?;
-    // A quote ends the quotes, stands escaped, and opens them again.
-    let this = this.to_string_lossy().replace('\'', r"'\''");
-    let report = format!("'{this}' {} {REPORT}", report::SUBCOMMAND);
-    let left_out = report::LEFT_OUT;
-    let [most, less, little, least] = [1, 4, 16, 64].map(|part| ARGUMENT / part);
-    Ok(format!(
-        r#"{{ set -- "$?"; set +x; {report} || case $? in (1) ;; (*) (
-set +aeu
-for __execd_most in {most} {less} {little} {least}; do (
-{left_out}=$(LC_ALL=C; export -p | while IFS= read -r __execd_line; do
-case $__execd_line in (export\ *|declare\ -*) ;; (*) continue;; esac
-__execd_name=${{__execd_line%%=*}}
-__execd_name=${{__execd_name##* }}
-case $__execd_name in (''|[0-9]*|*[!A-Za-z0-9_]*) continue;; esac
-eval "__execd_length=\$((\${{#$__execd_name}} + ${{#__execd_name}} + 2))"
-[ "$__execd_length" -gt $__execd_most ] && printf '%s ' "$__execd_name"
-done)
-__execd_rest=${left_out}
-while [ "$__execd_rest" ]; do
-__execd_name=${{__execd_rest%% *}}
-__execd_rest=${{__execd_rest#* }}
-case ${{BASH_VERSION+x}} in (x) export -n "$__execd_name";; (*) unset "$__execd_name";; esac
-done
-export {left_out}
-exec {report}
-) && break; done
-);; esac; }} >/dev/null 2>&1
-exit "$1""#
-    ))
 }

@@ -111,6 +111,157 @@ async fn nothing_of_the_wrapper_shows() {
     }
 }
 
+/// What a run did to the descriptors of its shell, and what is still true of the session after it.
+#[tokio::test]
+async fn scripts_may_do_with_descriptors_what_they_like() {
+    let place = tempfile::tempdir().unwrap();
+    let in_place = place.path().display().to_string();
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command.env("SECRET", "the secret");
+    });
+    let sessions = [
+        (session(&daemon, json!({ "cwd": in_place })).await, true),
+        (session(&daemon, json!({ "cwd": in_place })).await, false),
+    ];
+    for (id, by_loop) in &sessions {
+        for (command, keeps) in [
+            ("exec 100>f100 101>f101", true),
+            ("f() { exec 100>&-; exec 200>lock 255>g; }; f 100>h", true),
+            (
+                "for n in {3..1023}; do exec {x}>auto 2>/dev/null || break; done",
+                true,
+            ),
+            (
+                "for n in {3..1023}; do eval \"exec $n>named\"; done 2>/dev/null",
+                true,
+            ),
+            ("exec 3>&1 1>&- 2>&-", true),
+            (
+                "for n in /proc/$$/fd/*; do n=${n##*/}; \
+                 [ \"$n\" -gt 2 ] && eval \"exec $n>&-\"; done",
+                false,
+            ),
+            (
+                "for n in /proc/$$/fd/*; do n=${n##*/}; \
+                 [ \"$n\" -gt 2 ] && eval \"exec $n>stolen\"; done",
+                false,
+            ),
+        ] {
+            told(&daemon, id, "export N=before").await;
+            let end = if *by_loop { "true" } else { "(exit 5)" };
+            let code = if *by_loop { 0 } else { 5 };
+            let events = run(&daemon, id, &format!("{command}\nexport N=after; {end}")).await;
+            let last = events.last().unwrap();
+            assert_eq!(last.exit_code(), Some(code), "{command}: {events:?}");
+            let output = texts(&events, EventKind::Stdout).join("|");
+            let (kept, notice) = match keeps {
+                true => ("after", ""),
+                false => ("before", "[execd: what this run exported"),
+            };
+            assert_eq!(output.is_empty(), keeps, "{command}: {output}");
+            assert!(output.starts_with(notice), "{command}: {output}");
+            assert_eq!(told(&daemon, id, "echo $N").await, kept, "{command}");
+            for entry in std::fs::read_dir(place.path()).unwrap() {
+                let path = entry.unwrap().path();
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert_eq!(text, "", "{command}: {}", path.display());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn programs_of_a_run_inherit_no_script() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    let text = "for n in /proc/self/fd/*; do readlink $n; done | grep memfd; :";
+    let long = format!(": {}\n{text}", "x".repeat(200_000));
+    for text in [text, &long] {
+        assert_eq!(told(&daemon, &id, text).await, "");
+    }
+    let input = "read -r line; echo \"[$line]\"; mapfile all; echo ${#all[@]}; cat";
+    assert_eq!(told(&daemon, &id, input).await, "[]|0");
+    let own = "echo ${BASH_EXECUTION_STRING-none}; tr '\\0' ' ' </proc/$$/cmdline";
+    assert_eq!(
+        told(&daemon, &id, own).await,
+        "none|bash --noprofile --norc "
+    );
+}
+
+#[tokio::test]
+async fn a_run_ends_and_complains_like_a_script() {
+    let daemon = daemon();
+    for (command, code, want) in [
+        (
+            "echo 'abc",
+            2,
+            "bash: eval: line 1: unexpected EOF while looking for matching `''",
+        ),
+        (
+            "if then",
+            2,
+            "bash: eval: line 1: syntax error near unexpected token `then'|\
+             bash: eval: line 1: `if then'",
+        ),
+        (
+            "echo one\n\nif then",
+            2,
+            "one|bash: eval: line 3: syntax error near unexpected token `then'|\
+             bash: eval: line 3: `if then'",
+        ),
+        ("echo a \\", 0, "a"),
+        (
+            "echo 'a\\'\\''b' \\\\ \"\\$\" \u{1}\u{7f}",
+            0,
+            "a\\'b \\ $ \u{1}\u{7f}",
+        ),
+        (
+            "set -u; echo $NONE",
+            1,
+            "bash: line 1: NONE: unbound variable",
+        ),
+        (
+            "\n\nset -u\necho $NONE",
+            1,
+            "bash: line 4: NONE: unbound variable",
+        ),
+        ("echo ${NONE:?gone}", 1, "bash: line 1: NONE: gone"),
+        (
+            "\n\nno-such-program",
+            127,
+            "bash: line 3: no-such-program: command not found",
+        ),
+        ("echo $LINENO\necho $LINENO\n\necho $LINENO", 0, "1|2|4"),
+        (
+            "cat <<E\nabc",
+            0,
+            "bash: line 2: warning: here-document at line 1 delimited by end-of-file (wanted `E')|abc",
+        ),
+        // Once for each command of the script, and never for one of ours.
+        ("trap 'echo E' ERR; false", 1, "E"),
+        ("trap 'echo D' DEBUG; :; :", 0, "D|D"),
+        ("exit() { echo overridden; }; echo end", 0, "end"),
+        ("set() { echo overridden; }; eval() { echo no; }", 0, ""),
+        (
+            "shopt -s expand_aliases; alias exit='echo no' set='echo no'",
+            0,
+            "",
+        ),
+        ("set -v; echo x\necho y", 0, "x|echo y|y"),
+        ("set -e; cd /; export A=1", 0, ""),
+        ("exec 5>&2; BASH_XTRACEFD=5; : x", 0, ""),
+        ("(exit 3)", 3, ""),
+        ("return 2>/dev/null; echo on", 0, "on"),
+    ] {
+        let id = session(&daemon, json!({})).await;
+        let events = run(&daemon, &id, command).await;
+        let output = texts(&events, EventKind::Stdout).join("|");
+        assert_eq!(output, want, "{command}");
+        let last = events.last().unwrap();
+        assert_eq!(last.exit_code(), Some(code), "{command}: {events:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_command_that_does_not_come_to_its_end_changes_nothing() {
     let daemon = daemon();

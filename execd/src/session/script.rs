@@ -1,0 +1,186 @@
+//! What a shell of a session is given to read: the user's command, and behind it what reports the
+//! state that the command leaves.
+//!
+//! `bash` reads the whole as a script from its standard input, as one compound command: nothing of it
+//! can be redefined by the user's text, which is evaluated inside. A script ends with the same
+//! statuses as a file would; `bash -c` has others. Other shells take it as an argument.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::env::report::{self, Channel};
+
+/// Where a shell other than `bash` finds a command that is too long for an argument.
+pub(super) const TEXT: i32 = 101;
+
+/// Most bytes of one argument or variable, with the NUL at its end (`MAX_ARG_STRLEN`).
+pub(super) const ARGUMENT: usize = 128 << 10;
+
+/// Said in the output of a run whose state was lost.
+const LOST: &str = "[execd: what this run exported and its directory are not kept: it closed or \
+                    replaced the descriptor that reports them]";
+
+/// How a shell is given a command.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) arguments: Vec<OsString>,
+    /// What it reads as its standard input, if that is not empty.
+    pub(super) input: Option<OwnedFd>,
+    /// What it finds at [`TEXT`].
+    pub(super) text: Option<OwnedFd>,
+}
+
+impl Script {
+    /// The command, followed by a report to the channel.
+    ///
+    /// # Errors
+    /// When descriptors or memory are short.
+    pub(super) fn new(shell: &OsStr, command: &str, channel: &Channel) -> io::Result<Self> {
+        // A file of a script ends like this; without it a backslash at the end would stand for itself.
+        let end = if command.ends_with('\n') { "" } else { "\n" };
+        let command = format!("{command}{end}");
+        let report = channel.command()?;
+        if shell == "bash" {
+            let text = for_bash(&command, &report);
+            return Ok(Self {
+                arguments: ["--noprofile", "--norc"].map(OsString::from).into(),
+                input: Some(in_file(&text)?),
+                text: None,
+            });
+        }
+        // Well before it is too long: there is a bound for it and the variables together, too.
+        let is_long = command.len() > ARGUMENT / 2;
+        let text = is_long.then(|| in_file(&command)).transpose()?;
+        let mut arguments = vec!["-c".into(), for_sh(is_long, &report).into(), shell.into()];
+        arguments.extend((!is_long).then(|| command.into()));
+        Ok(Self {
+            arguments,
+            input: None,
+            text,
+        })
+    }
+}
+
+/// A text in a file without a name.
+fn in_file(text: &str) -> io::Result<OwnedFd> {
+    let file = File::from(memfd_create("execd", MemfdFlags::CLOEXEC)?);
+    // The shell shares the position in the file, which stays at the beginning.
+    file.write_all_at(text.as_bytes(), 0)?;
+    Ok(file.into())
+}
+
+/// The report runs as a child, so that the command's own trap on `EXIT` still runs at the end. What
+/// happens here is hidden from the command's `set -x` and its traps.
+fn for_bash(command: &str, report: &str) -> String {
+    let command = on_one_line(command);
+    let less = with_less(report);
+    format!(
+        r#"{{ exec </dev/null; builtin eval {command}
+{{ builtin set +x -- "$?"; builtin trap - DEBUG; {report} || case $? in
+(1) builtin set -- "$1" lost;;
+(*) ({less}) || builtin set -- "$1" lost;;
+esac; }} >/dev/null 2>&1
+case ${{2+x}} in (x) builtin echo '{LOST}' >&2;; esac
+builtin exit "$1"; }}
+"#
+    )
+}
+
+/// A word of `bash` that means the text and has no line break, so that the numbers of the text's
+/// lines are those that the shell tells.
+fn on_one_line(text: &str) -> String {
+    let mut word = String::with_capacity(text.len() + text.len() / 16 + 3);
+    word.push_str("$'");
+    for char in text.chars() {
+        match char {
+            '\n' => word.push_str("\\n"),
+            '\\' | '\'' => word.extend(['\\', char]),
+            other => word.push(other),
+        }
+    }
+    word.push('\'');
+    word
+}
+
+fn for_sh(is_long: bool, report: &str) -> String {
+    let begin = match is_long {
+        true => format!(". /proc/self/fd/{TEXT}"),
+        false => r#"eval "shift; $1""#.to_owned(),
+    };
+    let less = with_less(report);
+    format!(
+        r#"{begin}
+{{ set +x -- "$?"; {report} || case $? in
+(1) set -- "$1" lost;;
+(*) ({less}) || set -- "$1" lost;;
+esac; }} >/dev/null 2>&1
+case ${{2+x}} in (x) echo '{LOST}' >&2;; esac
+exit "$1""#
+    )
+}
+
+/// Reports without the longest variables, by the shell's own means alone: the kernel gives no program
+/// a variable of [`ARGUMENT`] bytes, nor more than so many bytes of all together. Words that a value
+/// may have put into the list of the exported ones do no harm: at most they name a variable that is
+/// too long as well.
+fn with_less(report: &str) -> String {
+    let left_out = report::LEFT_OUT;
+    let [most, less, little, least] = [1, 4, 16, 64].map(|part| ARGUMENT / part);
+    format!(
+        r#"set +aeu
+for __execd_most in {most} {less} {little} {least}; do (
+{left_out}=$(LC_ALL=C; export -p | while IFS= read -r __execd_line; do
+case $__execd_line in (export\ *|declare\ -*) ;; (*) continue;; esac
+__execd_name=${{__execd_line%%=*}}
+__execd_name=${{__execd_name##* }}
+case $__execd_name in (''|[0-9]*|*[!A-Za-z0-9_]*) continue;; esac
+eval "__execd_length=\$((\${{#$__execd_name}} + ${{#__execd_name}} + 2))"
+[ "$__execd_length" -gt $__execd_most ] && printf '%s ' "$__execd_name"
+done)
+__execd_rest=${left_out}
+while [ "$__execd_rest" ]; do
+__execd_name=${{__execd_rest%% *}}
+__execd_rest=${{__execd_rest#* }}
+case ${{BASH_VERSION+x}} in (x) export -n "$__execd_name";; (*) unset "$__execd_name";; esac
+done
+export {left_out}
+exec {report}
+) && break; done"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn every_text_is_one_line_of_the_same_meaning() {
+        let mut text: String = (1..=u8::MAX).map(char::from).collect();
+        text.push_str("\u{2028}$(x) \\\\n '\\'' \u{10ffff}\n");
+        let word = on_one_line(&text);
+        assert!(!word.contains('\n'));
+        for locale in ["C", "C.UTF-8"] {
+            let script = in_file(&format!("builtin printf %s {word}\n")).unwrap();
+            let output = Command::new("bash")
+                .args(["--noprofile", "--norc"])
+                .env("LC_ALL", locale)
+                .stdin(Stdio::from(script))
+                .output()
+                .unwrap();
+            let same = output.stdout == text.as_bytes();
+            assert!(
+                same,
+                "{locale}: {}",
+                String::from_utf8_lossy(&output.stdout)
+            );
+        }
+    }
+}
