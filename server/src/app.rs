@@ -17,7 +17,7 @@ use crate::{
         console::{self, ConsoleParts},
         serve::{self, Timeouts},
     },
-    sandbox::{Limits, PublicHost, Service},
+    sandbox::{Limits, Service},
 };
 
 /// A server that is ready to serve.
@@ -61,14 +61,14 @@ impl App {
             execd_isolation: config.runtime.execd_isolation,
             ..Limits::default()
         };
-        let hosts = PublicHost::decide(
-            server.eip.as_deref(),
-            &server.host,
-            config.docker.host_ip.as_deref(),
-            config.proxy.resolve_internal,
-        );
-        let service =
-            Service::start(runtime, Arc::clone(&store), tasks.clone(), limits, hosts).await?;
+        let service = Service::start(
+            runtime,
+            Arc::clone(&store),
+            tasks.clone(),
+            limits,
+            config.hosts(),
+        )
+        .await?;
         let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));
         let console = console::router(ConsoleParts {
             service: service.clone(),
@@ -130,9 +130,12 @@ async fn runtime(config: &Config, store: &dyn Store) -> anyhow::Result<Arc<dyn R
     }
     let execd = execd_path()?;
     let instance = store.instance_id().await?;
-    let settings = config
-        .docker
-        .runtime_config(instance, execd, &config.secure_runtime);
+    let settings = config.docker.runtime_config(
+        instance,
+        execd,
+        config.proxy.resolve_internal,
+        &config.secure_runtime,
+    );
     Ok(Arc::new(DockerRuntime::new(settings)?))
 }
 

@@ -9,6 +9,7 @@
 //! | [`lifecycle`] | docs/contract.md, lifecycle: models of sandboxes, endpoints, lists |
 //! | [`execd`] | docs/contract.md, execd: commands, stream events, files, metrics, PTY frames |
 //! | [`error`] | error bodies and codes |
+//! | [`feature`] | what not every runtime can do |
 //! | [`labels`], [`resources`], [`time`] | grammars of metadata, resource amounts and timestamps |
 //! | [`headers`] | header names with a meaning of their own |
 #![warn(missing_docs)]
@@ -16,6 +17,7 @@
 
 pub mod error;
 pub mod execd;
+pub mod feature;
 pub mod headers;
 pub mod id;
 pub mod image;
@@ -25,5 +27,6 @@ pub mod resources;
 pub mod time;
 
 pub use error::{ErrorBody, FieldError};
+pub use feature::{Feature, FeatureSet};
 pub use id::SandboxId;
 pub use time::WireTime;

@@ -1,6 +1,6 @@
 //! What can go wrong with a back end, in words a domain can act on.
 
-use osb_protocol::SandboxId;
+use osb_protocol::{Feature, SandboxId};
 
 /// A boxed cause.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -71,6 +71,23 @@ pub enum RuntimeError {
         /// The engine's words.
         reason: String,
     },
+    /// The back end cannot do this at all.
+    #[error("{feature} are not available on the {runtime} runtime")]
+    Unsupported {
+        /// What was asked for.
+        feature: Feature,
+        /// Which back end.
+        runtime: &'static str,
+    },
+    /// The snapshot does not exist.
+    #[error("snapshot {0} not found")]
+    NoSnapshot(String),
+    /// The pool does not exist.
+    #[error("pool {0} not found")]
+    NoPool(String),
+    /// No sandbox waits in the pool.
+    #[error("pool {0} has no sandbox ready")]
+    PoolEmpty(String),
     /// The sandbox does not exist.
     #[error("sandbox {0} does not exist")]
     NotFound(SandboxId),
@@ -94,12 +111,16 @@ impl RuntimeError {
             Self::Unavailable { .. }
             | Self::NoPort { .. }
             | Self::Remove { .. }
+            | Self::PoolEmpty(_)
             | Self::Other { .. } => true,
             Self::ImagePull { .. }
             | Self::Refused { .. }
             | Self::NoNetwork(_)
             | Self::Execd { .. }
             | Self::Start { .. }
+            | Self::Unsupported { .. }
+            | Self::NoSnapshot(_)
+            | Self::NoPool(_)
             | Self::NotFound(_) => false,
         }
     }

@@ -2,7 +2,7 @@
 
 use osb_protocol::{SandboxId, WireTime};
 
-use crate::Observed;
+use crate::{Observed, Role};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -22,10 +22,12 @@ pub enum RuntimeEvent {
     },
     /// A sandbox is as described: it started, or came back.
     Changed(Box<Observed>),
-    /// The sandbox's command ended.
+    /// A container of a sandbox ended: its command, for [`Role::Main`].
     Exited {
-        /// Which.
+        /// Which sandbox.
         id: SandboxId,
+        /// Which of its containers.
+        role: Role,
         /// Its status; 128 + n for a signal.
         code: i64,
         /// When.

@@ -15,17 +15,25 @@ mod error;
 mod event;
 mod observed;
 mod origin;
+mod power;
+mod reach;
+mod role;
 pub mod sim;
 mod spec;
+mod vocabulary;
 
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
 pub use observed::{Address, Expiry, Observed, Phase, Ports, Status};
 pub use origin::{Origin, Source};
-pub use spec::{CreateSpec, Progress, Stage};
+pub use power::{Pausing, PoolSpec, PoolStatus, Pools, Snapshots};
+pub use reach::{NoRoute, Reach, Viewpoint};
+pub use role::Role;
+pub use spec::{Amendment, CreateSpec, KeptBy, Progress, Stage};
+pub use vocabulary::{Codes, Fault, Reasons, Vocabulary};
 
 use async_trait::async_trait;
-use osb_protocol::SandboxId;
+use osb_protocol::{Feature, FeatureSet, SandboxId};
 use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
@@ -40,6 +48,51 @@ pub trait Runtime: Send + Sync + 'static {
     /// Name for people and the console: `docker`, `sim`, …
     fn kind(&self) -> &'static str;
 
+    /// The words for its states and errors.
+    fn vocabulary(&self) -> &'static Vocabulary {
+        &Vocabulary::CONTAINERS
+    }
+
+    /// What a create request may ask of it, beyond the powers below.
+    fn create_features(&self) -> FeatureSet {
+        FeatureSet::EMPTY
+    }
+
+    /// Everything it can do that not every runtime can.
+    fn features(&self) -> FeatureSet {
+        let powers = [
+            (Feature::Pause, self.pausing().is_some()),
+            (Feature::Snapshots, self.snapshots().is_some()),
+            (Feature::Pools, self.pools().is_some()),
+        ];
+        let powers = powers.into_iter().filter(|(_, has)| *has);
+        powers
+            .map(|(feature, _)| feature)
+            .chain(self.create_features().iter())
+            .collect()
+    }
+
+    /// Freezing and thawing, if it can.
+    fn pausing(&self) -> Option<&dyn Pausing> {
+        None
+    }
+
+    /// Snapshots, if it has them.
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
+
+    /// Pools, if it has them.
+    fn pools(&self) -> Option<&dyn Pools> {
+        None
+    }
+
+    /// How a port of a sandbox at this address is reached.
+    ///
+    /// # Errors
+    /// When nothing leads there.
+    fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute>;
+
     /// Makes and starts a sandbox; returns once its container runs. On failure nothing of it is
     /// left behind. Stages are reported as they are reached.
     async fn create(
@@ -47,6 +100,13 @@ pub trait Runtime: Send + Sync + 'static {
         spec: CreateSpec,
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError>;
+
+    /// Stores a change of a sandbox's expiry or metadata, where the runtime stores such changes
+    /// itself. Otherwise it does nothing and says so, and the caller's store keeps it.
+    async fn write_back(&self, id: &SandboxId, change: &Amendment) -> Result<KeptBy, RuntimeError> {
+        let _ = (id, change);
+        Ok(KeptBy::Caller)
+    }
 
     /// Kills and removes a sandbox with everything made for it. A missing one is fine.
     async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError>;

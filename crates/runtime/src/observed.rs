@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use osb_protocol::WireTime;
 
-use crate::Origin;
+use crate::{Amendment, Origin, Role};
 
 /// What the container does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,10 @@ pub struct Status {
     pub out_of_memory: bool,
     /// How to reach it.
     pub address: Address,
+    /// A container without which the sandbox must not run, and which has ended or is missing.
+    pub lost: Option<Role>,
+    /// Changes since create that the runtime itself stores.
+    pub amendment: Amendment,
 }
 
 impl Status {
@@ -86,6 +90,8 @@ impl Status {
             since,
             out_of_memory: false,
             address: Address::default(),
+            lost: None,
+            amendment: Amendment::default(),
         }
     }
 }

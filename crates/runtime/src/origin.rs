@@ -60,30 +60,40 @@ impl Origin {
 pub enum Source {
     /// An image, by its requested reference.
     Image(String),
-    /// A snapshot of an earlier sandbox (contract: lifecycle §9.5).
-    Snapshot {
-        /// Identifier of the snapshot.
-        id: String,
-        /// Image that the snapshot was stored as.
-        image: String,
-    },
+    /// A snapshot of an earlier sandbox, by its id (contract: lifecycle §9.5). The runtime knows
+    /// what it was stored as.
+    Snapshot(String),
+    /// A sandbox that waited in a pool, by the pool's name (contract: lifecycle §10).
+    Pool(String),
 }
 
 impl Source {
-    /// Reference of the image that the runtime starts.
+    /// Requested reference, if it is an image.
     #[must_use]
-    pub fn image(&self) -> &str {
+    pub fn image(&self) -> Option<&str> {
         match self {
-            Self::Image(image) | Self::Snapshot { image, .. } => image,
+            Self::Image(image) => Some(image),
+            Self::Snapshot(_) | Self::Pool(_) => None,
         }
     }
 
-    /// Identifier of the snapshot, if it is one.
+    /// Identifier, if it is a snapshot.
     #[must_use]
     pub fn snapshot_id(&self) -> Option<&str> {
         match self {
-            Self::Image(_) => None,
-            Self::Snapshot { id, .. } => Some(id),
+            Self::Snapshot(id) => Some(id),
+            Self::Image(_) | Self::Pool(_) => None,
+        }
+    }
+}
+
+/// For logs and history: the image, or what else it is.
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Image(image) => f.write_str(image),
+            Self::Snapshot(id) => write!(f, "snapshot {id}"),
+            Self::Pool(name) => write!(f, "pool {name}"),
         }
     }
 }
@@ -95,12 +105,17 @@ mod tests {
     #[test]
     fn only_a_snapshot_has_a_snapshot_id() {
         let image = Source::Image("debian:12".into());
-        assert_eq!((image.image(), image.snapshot_id()), ("debian:12", None));
-        let snapshot = Source::Snapshot {
-            id: "s".into(),
-            image: "opensandbox-snapshots:s".into(),
-        };
-        assert_eq!(snapshot.image(), "opensandbox-snapshots:s");
-        assert_eq!(snapshot.snapshot_id(), Some("s"));
+        assert_eq!(
+            (image.image(), image.snapshot_id()),
+            (Some("debian:12"), None)
+        );
+        let snapshot = Source::Snapshot("s".into());
+        assert_eq!(
+            (snapshot.image(), snapshot.snapshot_id()),
+            (None, Some("s"))
+        );
+        let pool = Source::Pool("p".into());
+        assert_eq!((pool.image(), pool.snapshot_id()), (None, None));
+        assert_eq!(pool.to_string(), "pool p");
     }
 }

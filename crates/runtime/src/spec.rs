@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use osb_protocol::{SandboxId, lifecycle::ImageAuth, resources::ResourceLimits};
+use osb_protocol::{SandboxId, WireTime, lifecycle::ImageAuth, resources::ResourceLimits};
 
 use crate::Origin;
 
@@ -40,6 +40,36 @@ impl CreateSpec {
     pub fn id(&self) -> &SandboxId {
         &self.origin.id
     }
+}
+
+/// A change of what a sandbox was created with. `None` leaves a value as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Amendment {
+    /// Renewed expiry.
+    pub expires_at: Option<WireTime>,
+    /// Patched metadata; replaces the origin's wholly.
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+impl Amendment {
+    /// Takes over what a later change sets.
+    pub fn merge(&mut self, later: &Self) {
+        if later.expires_at.is_some() {
+            self.expires_at = later.expires_at;
+        }
+        if later.metadata.is_some() {
+            self.metadata.clone_from(&later.metadata);
+        }
+    }
+}
+
+/// Who stores an [`Amendment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptBy {
+    /// The runtime did: it reports it with [`Status::amendment`](crate::Status::amendment).
+    Runtime,
+    /// The runtime cannot: the caller must.
+    Caller,
 }
 
 /// How far a create is. The order is the order of the stage bar.

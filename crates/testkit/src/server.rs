@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use osb_client::LifecycleClient;
-use osb_runtime::{Runtime, sim::SimRuntime};
+use osb_runtime::{
+    Runtime,
+    sim::{Options, SimRuntime},
+};
 use osb_server::{app::App, config::Config, http::serve, sandbox::Service};
 use osb_service::Supervisor;
 use osb_store::Location;
@@ -37,7 +40,15 @@ impl TestServer {
     /// # Errors
     /// When it cannot be started.
     pub async fn sim() -> anyhow::Result<(Self, Arc<SimRuntime>)> {
-        let sim = Arc::new(SimRuntime::new());
+        Self::sim_with(Options::default()).await
+    }
+
+    /// A server over a simulated runtime of another kind.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn sim_with(options: Options) -> anyhow::Result<(Self, Arc<SimRuntime>)> {
+        let sim = Arc::new(SimRuntime::with_options(options));
         let folder = tempfile::tempdir()?;
         let mut server = Self::over(Arc::clone(&sim) as _, folder.path(), "").await?;
         server._folder = Some(folder);

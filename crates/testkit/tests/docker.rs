@@ -69,6 +69,7 @@ impl Stage {
         let timeout = 120;
         let config = DockerConfig {
             instance: self.instance.clone(),
+            has_route: true,
             execd: execd().unwrap(),
             network: NetworkMode::Bridge,
             api_timeout: Duration::from_secs(timeout),

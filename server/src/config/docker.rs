@@ -127,6 +127,7 @@ impl DockerSection {
         &self,
         instance: String,
         execd: PathBuf,
+        has_route: bool,
         secure: &SecureRuntimeSection,
     ) -> DockerConfig {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
@@ -138,6 +139,7 @@ impl DockerSection {
                 "bridge" => NetworkMode::Bridge,
                 name => NetworkMode::Named(name.to_owned()),
             },
+            has_route,
             api_timeout: Duration::from_secs(self.api_timeout.unwrap_or(180)),
             drop_capabilities: self.drop_capabilities.clone(),
             apparmor_profile: given(&self.apparmor_profile),

@@ -2,11 +2,16 @@
 
 use axum::{
     Json,
+    extract::{Request, State},
+    middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
-use osb_protocol::{ErrorBody, FieldError, error::code};
-use osb_runtime::RuntimeError;
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_LENGTH, RETRY_AFTER},
+};
+use osb_protocol::{ErrorBody, Feature, FieldError, error::code};
+use osb_runtime::{Codes, Fault, RuntimeError, Vocabulary};
 use osb_service::ErrorChain;
 
 use crate::sandbox::Error;
@@ -19,7 +24,9 @@ const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 pub struct ApiError {
     status: StatusCode,
     body: ErrorBody,
-    /// For the log: what clients are not told.
+    /// Set when the code is the runtime's.
+    fault: Option<Fault>,
+    /// For the log, not for clients.
     cause: Option<String>,
 }
 
@@ -33,6 +40,7 @@ impl ApiError {
         Self {
             status,
             body: ErrorBody::new(code, message),
+            fault: None,
             cause: None,
         }
     }
@@ -58,7 +66,11 @@ impl ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let (status, code) = status_and_code(&error);
-        let mut answer = Self::new(status, code, error.to_string());
+        let text = code.text(&Vocabulary::CONTAINERS.codes);
+        let mut answer = Self::new(status, text, error.to_string());
+        if let Code::Runtime(fault) = code {
+            answer.fault = Some(fault);
+        }
         if status.is_server_error() {
             answer = answer.because(&error);
         }
@@ -69,53 +81,148 @@ impl From<Error> for ApiError {
     }
 }
 
-fn status_and_code(error: &Error) -> (StatusCode, &'static str) {
+/// The code of an answer: the contract's own, or one that the runtime words.
+#[derive(Clone, Copy, Debug)]
+enum Code {
+    Fixed(&'static str),
+    Runtime(Fault),
+}
+
+impl Code {
+    fn text(self, codes: &Codes) -> &'static str {
+        match self {
+            Self::Fixed(code) => code,
+            Self::Runtime(fault) => codes.of(fault),
+        }
+    }
+}
+
+impl From<&'static str> for Code {
+    fn from(code: &'static str) -> Self {
+        Self::Fixed(code)
+    }
+}
+
+impl From<Fault> for Code {
+    fn from(fault: Fault) -> Self {
+        Self::Runtime(fault)
+    }
+}
+
+fn status_and_code(error: &Error) -> (StatusCode, Code) {
     use StatusCode as S;
-    match error {
+    let (status, code) = match error {
+        Error::Runtime(error) => return runtime(error),
+        Error::NotFound(_) => return (S::NOT_FOUND, Fault::NotFound.into()),
+        Error::WrongState { .. } => return (S::CONFLICT, Fault::WrongState.into()),
+        Error::Unreachable { .. } => {
+            return (S::INTERNAL_SERVER_ERROR, Fault::Endpoint.into());
+        }
         Error::Invalid(_) => (S::UNPROCESSABLE_ENTITY, code::INVALID_PARAMETER),
         Error::Rule { .. } | Error::Resources(_) => (S::BAD_REQUEST, code::INVALID_PARAMETER),
         Error::Label(_) => (S::BAD_REQUEST, code::INVALID_METADATA_LABEL),
         Error::ReservedLabel(_) => (S::BAD_REQUEST, code::RESERVED_METADATA_LABEL),
         Error::Entrypoint(_) => (S::BAD_REQUEST, code::INVALID_ENTRYPOINT),
-        Error::PoolRef(_) => (S::BAD_REQUEST, code::UNSUPPORTED_POOL_REF),
-        Error::Unsupported { .. } => (S::BAD_REQUEST, code::API_NOT_SUPPORTED),
-        Error::NoSnapshot(_) => (S::NOT_FOUND, code::SNAPSHOT_NOT_FOUND),
-        Error::NotFound(_) => (S::NOT_FOUND, code::SANDBOX_NOT_FOUND),
-        Error::WrongState { .. } => (S::CONFLICT, code::SANDBOX_NOT_RUNNING),
+        Error::Unsupported { feature, .. } => unsupported(*feature),
         Error::ExpiryPassed => (S::BAD_REQUEST, code::INVALID_EXPIRATION),
         Error::NoExpiry(_) => (S::CONFLICT, code::INVALID_EXPIRATION),
         Error::Port => (S::BAD_REQUEST, code::INVALID_PORT),
         // The one endpoint error that SDKs poll, on every runtime (contract: clients rule 20).
         Error::NoAddressYet(_) => (S::NOT_FOUND, code::ADDRESS_NOT_AVAILABLE),
-        Error::Unreachable { .. } => (S::INTERNAL_SERVER_ERROR, code::ENDPOINT_UNAVAILABLE),
         Error::RuntimeDown { .. } => (S::SERVICE_UNAVAILABLE, code::RUNTIME_UNAVAILABLE),
-        Error::Runtime(error) => runtime(error),
         Error::Store(_) => (S::INTERNAL_SERVER_ERROR, code::UNKNOWN_ERROR),
         Error::ShuttingDown => (S::SERVICE_UNAVAILABLE, code::OVERLOADED),
+    };
+    (status, code.into())
+}
+
+/// What a request gets that asks for a feature which the runtime lacks. Routes of such a feature
+/// answer 501 ([`super::lifecycle`]).
+fn unsupported(feature: Feature) -> (StatusCode, &'static str) {
+    use StatusCode as S;
+    match feature {
+        // Without snapshots none can be found.
+        Feature::Snapshots => (S::NOT_FOUND, code::SNAPSHOT_NOT_FOUND),
+        Feature::Pools => (S::BAD_REQUEST, code::UNSUPPORTED_POOL_REF),
+        Feature::Pause | Feature::SignedEndpoints | Feature::Diagnostics => {
+            (S::BAD_REQUEST, code::API_NOT_SUPPORTED)
+        }
+        Feature::Templates
+        | Feature::NetworkPolicy
+        | Feature::Volumes
+        | Feature::LifecycleHooks
+        | Feature::SecureAccess
+        | Feature::Windows => (S::BAD_REQUEST, code::INVALID_PARAMETER),
     }
 }
 
-fn runtime(error: &RuntimeError) -> (StatusCode, &'static str) {
+fn runtime(error: &RuntimeError) -> (StatusCode, Code) {
     use StatusCode as S;
+    let internal = |fault: Fault| (S::INTERNAL_SERVER_ERROR, fault.into());
     match error {
-        RuntimeError::Unavailable { .. } => (S::SERVICE_UNAVAILABLE, code::RUNTIME_UNAVAILABLE),
-        RuntimeError::ImagePull { .. } => (S::INTERNAL_SERVER_ERROR, code::IMAGE_PULL_FAILED),
+        RuntimeError::Unavailable { .. } => {
+            (S::SERVICE_UNAVAILABLE, code::RUNTIME_UNAVAILABLE.into())
+        }
+        RuntimeError::ImagePull { .. } => internal(Fault::ImagePull),
         RuntimeError::Refused { .. } | RuntimeError::NoNetwork(_) => {
-            (S::BAD_REQUEST, code::INVALID_PARAMETER)
+            (S::BAD_REQUEST, code::INVALID_PARAMETER.into())
         }
-        RuntimeError::NoPort { .. } | RuntimeError::Start { .. } => {
-            (S::INTERNAL_SERVER_ERROR, code::START_FAILED)
+        RuntimeError::NoPort { .. } | RuntimeError::Start { .. } => internal(Fault::Start),
+        RuntimeError::Execd { .. } => internal(Fault::ExecdDistribution),
+        RuntimeError::Remove { .. } => internal(Fault::Delete),
+        RuntimeError::Unsupported { feature, .. } => {
+            let (status, code) = unsupported(*feature);
+            (status, code.into())
         }
-        RuntimeError::Execd { .. } => (S::INTERNAL_SERVER_ERROR, code::EXECD_DISTRIBUTION_FAILED),
-        RuntimeError::Remove { .. } => (S::INTERNAL_SERVER_ERROR, code::DELETE_FAILED),
-        RuntimeError::NotFound(_) => (S::NOT_FOUND, code::SANDBOX_NOT_FOUND),
-        RuntimeError::Other { .. } => (S::INTERNAL_SERVER_ERROR, code::SANDBOX_QUERY_FAILED),
+        RuntimeError::NoSnapshot(_) => (S::NOT_FOUND, code::SNAPSHOT_NOT_FOUND.into()),
+        RuntimeError::NoPool(_) => (S::NOT_FOUND, code::POOL_NOT_FOUND.into()),
+        RuntimeError::PoolEmpty(_) => (S::TOO_MANY_REQUESTS, code::POOL_EXHAUSTED.into()),
+        RuntimeError::NotFound(_) => (S::NOT_FOUND, Fault::NotFound.into()),
+        RuntimeError::Other { .. } => internal(Fault::Query),
     }
+}
+
+/// Puts the runtime's own codes into error answers. Answers are made with the codes of runtimes
+/// that run containers, because no error knows where it will be answered.
+pub(super) async fn use_codes(
+    State(codes): State<&'static Codes>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    let Some(Worded { fault, body }) = response.extensions().get::<Worded>() else {
+        return response;
+    };
+    let code = codes.of(*fault);
+    if body.code == code {
+        return response;
+    }
+    let mut body = body.clone();
+    code.clone_into(&mut body.code);
+    let (mut parts, _) = response.into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    let (json, body) = Json(body).into_response().into_parts();
+    parts.headers.extend(json.headers);
+    Response::from_parts(parts, body)
+}
+
+/// Left on answers whose code is the runtime's.
+#[derive(Clone, Debug)]
+struct Worded {
+    fault: Fault,
+    body: ErrorBody,
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
+        let worded = self.fault.map(|fault| Worded {
+            fault,
+            body: self.body.clone(),
+        });
         let mut response = (self.status, Json(self.body)).into_response();
+        if let Some(worded) = worded {
+            response.extensions_mut().insert(worded);
+        }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
         }
@@ -148,7 +255,14 @@ mod tests {
                 400,
                 "DOCKER::INVALID_ENTRYPOINT",
             ),
-            (Error::PoolRef(docker), 400, "SANDBOX::UNSUPPORTED_POOL_REF"),
+            (
+                Error::Unsupported {
+                    feature: Feature::Pools,
+                    runtime: docker,
+                },
+                400,
+                "SANDBOX::UNSUPPORTED_POOL_REF",
+            ),
             (Error::NotFound(id()), 404, "DOCKER::SANDBOX_NOT_FOUND"),
             (Error::ExpiryPassed, 400, "DOCKER::INVALID_EXPIRATION"),
             (Error::NoExpiry(id()), 409, "DOCKER::INVALID_EXPIRATION"),

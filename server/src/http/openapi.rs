@@ -1,6 +1,7 @@
 //! The `OpenAPI` document, made from the handlers. `specs/lifecycle.json` is a copy of it; a test
 //! keeps them equal.
 
+use osb_protocol::{Feature, FeatureSet};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -58,6 +59,18 @@ pub(super) fn open() -> OpenApiRouter<AppState> {
         .routes(routes!(system::health))
         .routes(routes!(system::ready))
         .routes(routes!(system::version))
+}
+
+/// The document, with a note on what the runtime of this server lacks.
+pub(super) fn document_for(runtime: &str, features: FeatureSet) -> utoipa::openapi::OpenApi {
+    let mut document = document();
+    let missing: Vec<_> = features.missing().map(Feature::name).collect();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        let description = document.info.description.get_or_insert_default();
+        *description += &format!("\n\nNot available on the {runtime} runtime: {missing}.");
+    }
+    document
 }
 
 /// The document.

@@ -19,7 +19,7 @@ use utoipa_swagger_ui::SwaggerUi;
 use super::{
     auth::{self, ApiKeys},
     cors,
-    error::ApiError,
+    error::{self, ApiError},
     lifecycle, openapi, overload, proxy, request_id,
 };
 use crate::sandbox::Service;
@@ -39,11 +39,14 @@ pub struct AppState {
 
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
 pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Router {
+    let vocabulary = app.service.vocabulary();
+    let runtime = app.service.runtime_kind();
+    let features = app.service.features();
     let keyed = openapi::keyed()
         .split_for_parts()
         .0
         .merge(lifecycle::plain())
-        .merge(lifecycle::absent())
+        .merge(lifecycle::absent(runtime, features))
         .fallback(not_found)
         .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require));
     let root = Router::new()
@@ -61,9 +64,13 @@ pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Route
         .nest("/v1", proxied)
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(app)
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", openapi::document()))
+        .merge(
+            SwaggerUi::new("/docs").url("/openapi.json", openapi::document_for(runtime, features)),
+        )
         .layer(from_fn(cors::open));
-    api.merge(console)
+    let codes = &vocabulary.codes;
+    api.layer(from_fn_with_state(codes, error::use_codes))
+        .merge(console)
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(
             overload::Limit::new(limit_concurrency),

@@ -1,6 +1,6 @@
 //! What can go wrong with a sandbox, independent of transport.
 
-use osb_protocol::{FieldError, SandboxId, labels::LabelError, resources::ResourceError};
+use osb_protocol::{Feature, FieldError, SandboxId, labels::LabelError, resources::ResourceError};
 use osb_runtime::RuntimeError;
 use osb_store::StoreError;
 
@@ -30,20 +30,14 @@ pub enum Error {
     /// The entry point is missing.
     #[error("entrypoint: {0}")]
     Entrypoint(&'static str),
-    /// Pools need Kubernetes.
-    #[error("extensions.poolRef: pools are not available on the {0} runtime")]
-    PoolRef(&'static str),
-    /// The API exists but not on this runtime.
-    #[error("{op} is not available on the {runtime} runtime")]
+    /// The runtime lacks a feature that the request asks for.
+    #[error("{}{feature} are not available on the {runtime} runtime", in_field(*.feature))]
     Unsupported {
-        /// What was asked.
-        op: &'static str,
+        /// What was asked for.
+        feature: Feature,
         /// Which runtime.
         runtime: &'static str,
     },
-    /// No snapshot by that name.
-    #[error("snapshot {0} not found")]
-    NoSnapshot(String),
     /// No sandbox by that name.
     #[error("sandbox {0} not found")]
     NotFound(SandboxId),
@@ -122,9 +116,7 @@ impl Error {
             | Self::ReservedLabel(_)
             | Self::Resources(_)
             | Self::Entrypoint(_)
-            | Self::PoolRef(_)
             | Self::Unsupported { .. }
-            | Self::NoSnapshot(_)
             | Self::NotFound(_)
             | Self::WrongState { .. }
             | Self::ExpiryPassed
@@ -155,16 +147,22 @@ impl Error {
                 })
                 .collect(),
             Self::Entrypoint(rule) => vec![FieldError::body("value_error", ["entrypoint"], *rule)],
-            Self::PoolRef(_) => {
-                vec![FieldError::body(
-                    "value_error",
-                    ["extensions", "poolRef"],
-                    self.to_string(),
-                )]
+            Self::Unsupported { feature, runtime } => {
+                let rule = format!("{feature} are not available on the {runtime} runtime");
+                let field = feature.field().into_iter();
+                field
+                    .map(|path| FieldError::body("value_error", path.iter().copied(), rule.clone()))
+                    .collect()
             }
             _ => Vec::new(),
         }
     }
+}
+
+/// The field that asks for a feature, to go before a rule.
+fn in_field(feature: Feature) -> String {
+    let path = feature.field();
+    path.map_or_else(String::new, |path| format!("{}: ", path.join(".")))
 }
 
 fn path(field: &str) -> Vec<osb_protocol::error::Loc> {

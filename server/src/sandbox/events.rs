@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use osb_protocol::{SandboxId, WireTime};
-use osb_runtime::{Observed, Phase, RuntimeEvent};
+use osb_runtime::{Observed, Phase, Role, RuntimeEvent};
 use osb_service::{ErrorChain, Supervisor};
 use osb_store::{Changes, Outcome};
 use tracing::{error, info, warn};
@@ -129,9 +129,14 @@ impl Service {
                 let at = observed.status.since;
                 self.alter(&id, |facts| facts.observe(observed.status, at));
             }
-            RuntimeEvent::Exited { id, code, at } => {
-                info!(sandbox = %id, code, "the entry point ended");
-                self.alter(&id, |facts| facts.end(code, at));
+            RuntimeEvent::Exited { id, role, code, at } => {
+                if role == Role::Main {
+                    info!(sandbox = %id, code, "the entry point ended");
+                    self.alter(&id, |facts| facts.end(code, at));
+                } else {
+                    error!(sandbox = %id, %role, code, "a container that the sandbox needs ended");
+                    self.alter(&id, |facts| facts.lose(role, at));
+                }
             }
             RuntimeEvent::OutOfMemory { id } => {
                 self.alter(&id, |facts| facts.out_of_memory = true);

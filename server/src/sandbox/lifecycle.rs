@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::{
-    Error, Facts, Record, Registry, Service, endpoint,
+    Error, Facts, Record, Registry, Service,
     readiness::{self, Wait},
     registry::Locks,
 };
@@ -69,7 +69,7 @@ impl Service {
             }
         };
         self.wait_for_execd(&record).await;
-        info!(sandbox = %id, image = record.facts.origin.source.image(), "sandbox created");
+        info!(sandbox = %id, source = %record.facts.origin.source, "sandbox created");
         self.known(&id)
     }
 
@@ -77,7 +77,7 @@ impl Service {
     /// its own command runs. Nor is one whose command has ended already, or that was deleted.
     async fn wait_for_execd(&self, record: &Record) {
         let id = &record.facts.origin.id;
-        if let Ok(execd) = endpoint::for_execd(&record.facts, &self.inner.hosts) {
+        if let Ok(execd) = self.execd_of(&record.facts) {
             let deadline = Instant::now() + self.inner.limits.ready_wait;
             let still_wanted = || {
                 let record = self.inner.registry.get(id);
@@ -105,10 +105,9 @@ impl Service {
     /// deleted, and the reconciler goes on.
     async fn create_failed(&self, id: &SandboxId, error: &Error) {
         let record = self.inner.registry.get(id);
-        let image = record
-            .as_ref()
-            .map(|record| record.facts.origin.source.image());
-        warn!(sandbox = %id, image, error = %ErrorChain(error), "create failed");
+        let source = record.as_ref().map(|record| &record.facts.origin.source);
+        let source = source.map(tracing::field::display);
+        warn!(sandbox = %id, source, error = %ErrorChain(error), "create failed");
         if let Err(failure) = self.inner.runtime.remove(id).await {
             warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
             let at = now();
@@ -247,7 +246,7 @@ pub(super) fn history(
     });
     HistoryEntry {
         id: facts.origin.id.clone(),
-        image: facts.origin.source.image().to_owned(),
+        image: facts.origin.source.to_string(),
         created_at: facts.origin.created_at,
         ended_at: now(),
         outcome,

@@ -23,7 +23,7 @@ pub mod service;
 pub mod state;
 pub mod validate;
 
-pub use endpoint::{EndpointQuery, Execd, PublicHost};
+pub use endpoint::{EndpointQuery, Execd, Hosts};
 pub use error::Error;
 pub use list::{ListQuery, Page};
 pub use record::{Facts, Record, StageAt};

@@ -10,7 +10,10 @@ use osb_protocol::{
     WireTime,
     lifecycle::{ImageRef, Sandbox},
 };
-use osb_runtime::{Address, CreateSpec, Expiry, Observed, Origin, Phase, Source, Stage, Status};
+use osb_runtime::{
+    Address, Amendment, CreateSpec, Expiry, KeptBy, Observed, Origin, Phase, Reasons, Role, Source,
+    Stage, Status,
+};
 use osb_store::Changes;
 
 use super::state;
@@ -26,8 +29,12 @@ pub struct Facts {
     pub out_of_memory: bool,
     /// How to reach it.
     pub address: Address,
-    /// What changed since create.
+    /// What changed since create, as far as our store keeps it.
     pub changes: Changes,
+    /// What changed since create and is kept by the runtime.
+    pub amendment: Amendment,
+    /// A container without which the sandbox must not run, and which is gone.
+    pub lost: Option<Role>,
     /// Why the last removal failed.
     pub removal_error: Option<String>,
     /// Stages of its create, in order.
@@ -60,6 +67,8 @@ impl Facts {
             phase: Some((status.phase, status.since)),
             out_of_memory: status.out_of_memory,
             address: status.address,
+            amendment: status.amendment,
+            lost: status.lost,
             changes,
             ..Self::new(origin)
         }
@@ -76,6 +85,8 @@ impl Facts {
             out_of_memory: false,
             address: Address::default(),
             changes: Changes::default(),
+            amendment: Amendment::default(),
+            lost: None,
             removal_error: None,
             note: None,
         }
@@ -104,12 +115,21 @@ impl Facts {
             unchanged.map_or(observed.since, |(_, since)| since),
         );
         self.address = observed.address;
+        self.amendment = observed.amendment;
+        self.lost = observed.lost;
     }
 
     /// The command ended. An end from before what is known was that of an earlier start.
     pub fn end(&mut self, code: i64, at: WireTime) {
         if self.phase.is_none_or(|(_, since)| since <= at) {
             self.set_phase(Phase::Exited(code), at);
+        }
+    }
+
+    /// A container that the sandbox needs has ended.
+    pub fn lose(&mut self, role: Role, at: WireTime) {
+        if self.phase.is_some_and(|(_, since)| since <= at) {
+            self.lost = Some(role);
         }
     }
 
@@ -132,7 +152,10 @@ impl Facts {
     #[must_use]
     pub fn expires_at(&self) -> Option<WireTime> {
         match self.origin.expiry {
-            Expiry::At(at) => Some(self.changes.expires_at.unwrap_or(at)),
+            Expiry::At(at) => {
+                let renewed = self.changes.expires_at.or(self.amendment.expires_at);
+                Some(renewed.unwrap_or(at))
+            }
             Expiry::Manual | Expiry::Unknown => None,
         }
     }
@@ -140,10 +163,24 @@ impl Facts {
     /// User labels in force.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        self.changes
-            .metadata
-            .as_ref()
-            .unwrap_or(&self.origin.metadata)
+        let patched = self.changes.metadata.as_ref();
+        let patched = patched.or(self.amendment.metadata.as_ref());
+        patched.unwrap_or(&self.origin.metadata)
+    }
+
+    /// Takes over a change that was stored.
+    pub fn amend(&mut self, change: Amendment, kept_by: KeptBy) {
+        match kept_by {
+            KeptBy::Runtime => self.amendment.merge(&change),
+            KeptBy::Caller => {
+                let Amendment {
+                    expires_at,
+                    metadata,
+                } = change;
+                self.changes.expires_at = expires_at.or(self.changes.expires_at);
+                self.changes.metadata = metadata.or_else(|| self.changes.metadata.take());
+            }
+        }
     }
 
     /// Whether it is being removed.
@@ -182,18 +219,18 @@ pub struct Record {
 impl Record {
     /// Derives what clients are told.
     #[must_use]
-    pub fn derive(facts: Facts, seq: u64) -> Self {
+    pub fn derive(facts: Facts, seq: u64, reasons: &Reasons) -> Self {
         let origin = &facts.origin;
         let image = match &origin.source {
             Source::Image(uri) => Some(ImageRef { uri: uri.clone() }),
-            Source::Snapshot { .. } => None,
+            Source::Snapshot(_) | Source::Pool(_) => None,
         };
         let sandbox = Sandbox {
             id: origin.id.clone(),
             image,
             snapshot_id: origin.source.snapshot_id().map(str::to_owned),
             platform: origin.platform.clone(),
-            status: state::status(&facts),
+            status: state::status(&facts, reasons),
             metadata: facts.metadata().clone(),
             extensions: origin.extensions.clone(),
             entrypoint: origin.entrypoint.clone(),

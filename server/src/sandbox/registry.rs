@@ -11,6 +11,7 @@ use std::{
 };
 
 use osb_protocol::{SandboxId, WireTime};
+use osb_runtime::{Reasons, Vocabulary};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +48,7 @@ pub enum RuntimeHealth {
 /// Every sandbox in memory.
 #[derive(Debug)]
 pub struct Registry {
+    vocabulary: &'static Vocabulary,
     views: RwLock<Views>,
     changes: broadcast::Sender<Change>,
     health: watch::Sender<RuntimeHealth>,
@@ -79,18 +81,19 @@ pub struct Locks {
     pub cancel: CancellationToken,
 }
 
-impl Default for Registry {
-    fn default() -> Self {
+impl Registry {
+    /// A registry without sandboxes, whose states have the reasons of a runtime.
+    #[must_use]
+    pub fn new(vocabulary: &'static Vocabulary) -> Self {
         Self {
+            vocabulary,
             views: RwLock::default(),
             changes: broadcast::Sender::new(CHANGES),
             health: watch::Sender::new(RuntimeHealth::Starting),
             deadline_moved: Notify::new(),
         }
     }
-}
 
-impl Registry {
     /// One sandbox.
     #[must_use]
     pub fn get(&self, id: &SandboxId) -> Option<Arc<Record>> {
@@ -153,7 +156,7 @@ impl Registry {
     /// Adds a sandbox, or replaces what is known about it.
     pub fn put(&self, facts: Facts) -> Arc<Record> {
         let mut views = self.write();
-        let record = views.put(facts);
+        let record = views.put(facts, &self.vocabulary.reasons);
         self.told(&record.facts.origin.id, Some(&record), views.seq);
         record
     }
@@ -170,7 +173,7 @@ impl Registry {
         if let Err(refused) = change(&mut facts) {
             return Some(Err(refused));
         }
-        let record = views.put(facts);
+        let record = views.put(facts, &self.vocabulary.reasons);
         self.told(id, Some(&record), views.seq);
         Some(Ok(record))
     }
@@ -243,9 +246,9 @@ impl Registry {
 }
 
 impl Views {
-    fn put(&mut self, facts: Facts) -> Arc<Record> {
+    fn put(&mut self, facts: Facts, reasons: &Reasons) -> Arc<Record> {
         self.seq += 1;
-        let record = Arc::new(Record::derive(facts, self.seq));
+        let record = Arc::new(Record::derive(facts, self.seq, reasons));
         let id = &record.facts.origin.id;
         let locks = match self.by_id.remove(id) {
             Some(old) => {
@@ -303,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_three_views_stay_in_step() {
-        let registry = Registry::default();
+        let registry = Registry::new(&Vocabulary::CONTAINERS);
         registry.put(sandbox("a", 1, Some(100)));
         registry.put(sandbox("b", 2, Some(50)));
         registry.put(sandbox("c", 2, None));
@@ -339,7 +342,7 @@ mod tests {
 
     #[test]
     fn changes_are_told_in_order_and_refused_ones_are_not() {
-        let registry = Registry::default();
+        let registry = Registry::new(&Vocabulary::CONTAINERS);
         let mut changes = registry.subscribe();
         registry.put(sandbox("a", 1, None));
         let refused = registry.update(&"a".into(), |_| Err("no"));

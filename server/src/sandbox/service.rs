@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use osb_protocol::{FieldError, SandboxId, WireTime, lifecycle::Endpoint};
-use osb_runtime::{Expiry, Runtime};
+use osb_protocol::{FeatureSet, FieldError, SandboxId, WireTime, lifecycle::Endpoint};
+use osb_runtime::{Amendment, Expiry, KeptBy, Runtime, Vocabulary};
 use osb_service::Supervisor;
 use osb_store::{HistoryEntry, Store};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use tokio::sync::{Notify, broadcast};
 use tracing::info;
 
 use super::{
-    Change, EndpointQuery, Error, Execd, ListQuery, Page, PublicHost, Record, Registry,
+    Change, EndpointQuery, Error, Execd, Facts, Hosts, ListQuery, Page, Record, Registry,
     RuntimeHealth,
     endpoint::{self, Target},
     validate,
@@ -54,7 +54,7 @@ pub(super) struct Inner {
     pub(super) registry: Arc<Registry>,
     pub(super) tasks: Supervisor,
     pub(super) limits: Limits,
-    pub(super) hosts: PublicHost,
+    pub(super) hosts: Hosts,
     /// Wakes the reconciler.
     pub(super) nudge: Notify,
 }
@@ -77,14 +77,14 @@ impl Service {
         store: Arc<dyn Store>,
         tasks: Supervisor,
         limits: Limits,
-        hosts: PublicHost,
+        hosts: Hosts,
     ) -> Result<Self, Error> {
         let changes = store.all_changes().await?;
         let service = Self {
             inner: Arc::new(Inner {
+                registry: Arc::new(Registry::new(runtime.vocabulary())),
                 runtime,
                 store,
-                registry: Arc::default(),
                 tasks: tasks.clone(),
                 limits,
                 hosts,
@@ -103,6 +103,18 @@ impl Service {
         self.inner.runtime.kind()
     }
 
+    /// What the runtime can do that not every runtime can.
+    #[must_use]
+    pub fn features(&self) -> FeatureSet {
+        self.inner.runtime.features()
+    }
+
+    /// The runtime's words for states and errors.
+    #[must_use]
+    pub fn vocabulary(&self) -> &'static Vocabulary {
+        self.inner.runtime.vocabulary()
+    }
+
     /// The registry: for reading and for following changes.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
@@ -118,6 +130,7 @@ impl Service {
     pub(super) fn rules(&self) -> validate::Rules {
         validate::Rules {
             runtime: self.inner.runtime.kind(),
+            features: self.inner.runtime.features(),
             max_timeout_seconds: self.inner.limits.max_timeout_seconds,
             execd_auth: self.inner.limits.execd_auth,
             execd_isolation: self.inner.limits.execd_isolation,
@@ -178,9 +191,13 @@ impl Service {
                     None => metadata.remove(&key),
                 };
             }
-            service.inner.store.set_metadata(&id, &metadata).await?;
+            let change = Amendment {
+                metadata: Some(metadata),
+                ..Amendment::default()
+            };
+            let kept_by = service.keep_change(&id, &change).await?;
             service.change(&id, |facts| {
-                facts.changes.metadata = Some(metadata);
+                facts.amend(change, kept_by);
                 Ok(())
             })
         })
@@ -205,15 +222,33 @@ impl Service {
                 return Err(Error::NoExpiry(id));
             }
             refuse_deleted(&record.facts)?;
-            service.inner.store.set_expiry(&id, at).await?;
+            let change = Amendment {
+                expires_at: Some(at),
+                ..Amendment::default()
+            };
+            let kept_by = service.keep_change(&id, &change).await?;
             service.change(&id, |facts| {
                 refuse_deleted(facts)?;
-                facts.changes.expires_at = Some(at);
+                facts.amend(change, kept_by);
                 Ok(())
             })?;
             Ok(at)
         })
         .await
+    }
+
+    /// Stores a change where this runtime's changes are stored: in the runtime, or in our store.
+    async fn keep_change(&self, id: &SandboxId, change: &Amendment) -> Result<KeptBy, Error> {
+        let kept_by = self.inner.runtime.write_back(id, change).await?;
+        if kept_by == KeptBy::Caller {
+            if let Some(at) = change.expires_at {
+                self.inner.store.set_expiry(id, at).await?;
+            }
+            if let Some(metadata) = &change.metadata {
+                self.inner.store.set_metadata(id, metadata).await?;
+            }
+        }
+        Ok(kept_by)
     }
 
     /// Where a client reaches a port (contract: lifecycle §6).
@@ -222,7 +257,8 @@ impl Service {
     /// When the sandbox does not exist or has no address.
     pub fn endpoint(&self, id: &SandboxId, query: &EndpointQuery) -> Result<Endpoint, Error> {
         self.available()?;
-        endpoint::for_client(&self.known(id)?.facts, query, &self.inner.hosts)
+        let (runtime, hosts) = (&*self.inner.runtime, &self.inner.hosts);
+        endpoint::for_client(runtime, hosts, &self.known(id)?.facts, query)
     }
 
     /// Where this server sends traffic for a port. Works while the runtime is away: what runs still
@@ -231,7 +267,8 @@ impl Service {
     /// # Errors
     /// When the sandbox does not exist or has no address.
     pub fn proxy_target(&self, id: &SandboxId, port: u16) -> Result<Target, Error> {
-        endpoint::for_proxy(&self.known(id)?.facts, port, &self.inner.hosts)
+        let (runtime, hosts) = (&*self.inner.runtime, &self.inner.hosts);
+        endpoint::for_proxy(runtime, hosts, &self.known(id)?.facts, port)
     }
 
     /// How this server reaches a sandbox's execd.
@@ -239,7 +276,11 @@ impl Service {
     /// # Errors
     /// When the sandbox does not exist or has no address.
     pub fn execd(&self, id: &SandboxId) -> Result<Execd, Error> {
-        endpoint::for_execd(&self.known(id)?.facts, &self.inner.hosts)
+        self.execd_of(&self.known(id)?.facts)
+    }
+
+    pub(super) fn execd_of(&self, facts: &Facts) -> Result<Execd, Error> {
+        endpoint::for_execd(&*self.inner.runtime, &self.inner.hosts, facts)
     }
 
     /// The last lines that the sandbox's own command wrote.
@@ -307,14 +348,14 @@ impl Service {
     pub(super) fn change(
         &self,
         id: &SandboxId,
-        change: impl FnOnce(&mut super::Facts) -> Result<(), Error>,
+        change: impl FnOnce(&mut Facts) -> Result<(), Error>,
     ) -> Result<Arc<Record>, Error> {
         let changed = self.inner.registry.update(id, change);
         changed.unwrap_or_else(|| Err(Error::NotFound(id.clone())))
     }
 }
 
-fn refuse_deleted(facts: &super::Facts) -> Result<(), Error> {
+fn refuse_deleted(facts: &Facts) -> Result<(), Error> {
     if facts.is_deleted() {
         return Err(Error::WrongState {
             id: facts.origin.id.clone(),

@@ -12,12 +12,14 @@
 //!                                 │ removal fails: retried
 //!                                 ▼
 //!                               Failed (REMOVAL_FAILED) ──▶ gone
+//!
+//!  a container that the sandbox must not run without ends ──▶ Failed (EGRESS_LOST)
 //! ```
 //!
 //! Nothing here is stored: the state follows from the [`Facts`].
 
 use osb_protocol::lifecycle::{SandboxState, SandboxStatus};
-use osb_runtime::{Phase, Stage};
+use osb_runtime::{Phase, Reasons, Role, Stage};
 
 use super::Facts;
 
@@ -32,8 +34,8 @@ const TERMINATED: i64 = 143;
 
 /// The state with reason, message and time.
 #[must_use]
-pub fn status(facts: &Facts) -> SandboxStatus {
-    let (state, reason, message) = describe(facts);
+pub fn status(facts: &Facts, reasons: &Reasons) -> SandboxStatus {
+    let (state, reason, message) = describe(facts, reasons);
     let at = match (facts.changes.deleted_at, facts.phase) {
         (Some(deleted), _) => deleted,
         (None, Some((_, since))) => since,
@@ -50,7 +52,7 @@ pub fn status(facts: &Facts) -> SandboxStatus {
     }
 }
 
-fn describe(facts: &Facts) -> (SandboxState, &'static str, String) {
+fn describe(facts: &Facts, reasons: &Reasons) -> (SandboxState, &'static str, String) {
     if facts.is_deleted() {
         return match &facts.removal_error {
             None => (
@@ -65,45 +67,58 @@ fn describe(facts: &Facts) -> (SandboxState, &'static str, String) {
         };
     }
     let Some((phase, _)) = facts.phase else {
-        return (SandboxState::Pending, "CONTAINER_STARTING", pending(facts));
+        return (SandboxState::Pending, reasons.starting, pending(facts));
     };
+    if let (Some(role), false) = (facts.lost, matches!(phase, Phase::Exited(_))) {
+        return lost(role);
+    }
     match phase {
         Phase::Running => (
             SandboxState::Running,
-            "CONTAINER_RUNNING",
+            reasons.running,
             "The sandbox is running.".into(),
         ),
         Phase::Paused => (
             SandboxState::Paused,
-            "CONTAINER_PAUSED",
+            reasons.paused,
             "The sandbox is frozen.".into(),
         ),
         Phase::Restarting => (
             SandboxState::Running,
-            "CONTAINER_RESTARTING",
+            reasons.restarting,
             "The container is restarting.".into(),
         ),
         Phase::Created => (
             SandboxState::Pending,
-            "CONTAINER_STARTING",
+            reasons.starting,
             "The container is starting.".into(),
         ),
         Phase::Exited(0) => {
             let message = "The entry point ended with exit code 0.".into();
-            (SandboxState::Terminated, "CONTAINER_EXITED", message)
+            (SandboxState::Terminated, reasons.exited, message)
         }
         Phase::Exited(code) => {
             let message = format!(
                 "The entry point ended with exit code {code}{}.",
                 why(facts, code)
             );
-            (SandboxState::Failed, "CONTAINER_EXITED_ERROR", message)
+            (SandboxState::Failed, reasons.exited_error, message)
         }
         Phase::Unknown => {
             let message = "The runtime reports a state that is not known.".into();
-            (SandboxState::Unknown, "CONTAINER_STATE_UNKNOWN", message)
+            (SandboxState::Unknown, reasons.unknown, message)
         }
     }
+}
+
+/// A sandbox whose main container runs without another one that it must not run without.
+fn lost(role: Role) -> (SandboxState, &'static str, String) {
+    let reason = match role {
+        Role::Main => "MAIN_LOST",
+        Role::Egress => "EGRESS_LOST",
+    };
+    let message = format!("The {role} container ended, and the sandbox must not run without it.");
+    (SandboxState::Failed, reason, message)
 }
 
 fn why(facts: &Facts, code: i64) -> &'static str {
@@ -139,7 +154,7 @@ fn pending(facts: &Facts) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use osb_protocol::WireTime;
-    use osb_runtime::{CreateSpec, Origin, Source};
+    use osb_runtime::{CreateSpec, Origin, Source, Vocabulary};
 
     use super::*;
 
@@ -153,6 +168,10 @@ pub(crate) mod tests {
 
     pub(crate) fn at(seconds: i64) -> WireTime {
         WireTime::from_unix_us(seconds * 1_000_000).unwrap()
+    }
+
+    fn status(facts: &Facts) -> SandboxStatus {
+        super::status(facts, &Vocabulary::CONTAINERS.reasons)
     }
 
     fn seen(facts: &Facts) -> (String, String) {
@@ -205,6 +224,21 @@ pub(crate) mod tests {
         facts.removal_error = Some("device busy".into());
         assert_eq!(seen(&facts), ("Failed".into(), "REMOVAL_FAILED".into()));
         assert!(status(&facts).message.unwrap().contains("device busy"));
+    }
+
+    #[test]
+    fn a_sandbox_that_lost_its_sidecar_has_failed() {
+        let mut facts = facts();
+        facts.phase = Some((Phase::Running, at(20)));
+        facts.lose(Role::Egress, at(19));
+        assert_eq!(seen(&facts).0, "Running", "an end of an earlier group");
+        facts.lose(Role::Egress, at(21));
+        assert_eq!(seen(&facts), ("Failed".into(), "EGRESS_LOST".into()));
+        facts.end(0, at(22));
+        assert_eq!(
+            seen(&facts),
+            ("Terminated".into(), "CONTAINER_EXITED".into())
+        );
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct DockerConfig {
     pub execd: PathBuf,
     /// Where sandboxes are attached.
     pub network: NetworkMode,
+    /// Whether this process reaches containers at their own addresses, not only at published ports.
+    pub has_route: bool,
     /// Longest wait for an answer of the engine.
     pub api_timeout: Duration,
     /// Capabilities that sandboxes do not get.

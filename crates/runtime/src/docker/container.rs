@@ -18,6 +18,7 @@ const ISOLATION_CAPABILITY: &str = "SYS_ADMIN";
 /// Builds the engine's request for a sandbox.
 pub(super) fn body(
     spec: &CreateSpec,
+    image: &str,
     config: &DockerConfig,
     network: &SandboxNetwork,
     execd_bind: String,
@@ -60,7 +61,7 @@ pub(super) fn body(
         .map(str::to_owned)
         .to_vec();
     ContainerCreateBody {
-        image: Some(spec.origin.source.image().to_owned()),
+        image: Some(image.to_owned()),
         entrypoint: Some(init),
         cmd: Some(command(&spec.origin.entrypoint)),
         env: Some(environment(spec, &config.sandbox_env)),
@@ -190,6 +191,7 @@ mod tests {
             instance: "us".into(),
             execd: "/execd".into(),
             network: NetworkMode::Bridge,
+            has_route: true,
             api_timeout: Duration::from_secs(1),
             drop_capabilities: ["NET_ADMIN", "SYS_ADMIN", "cap_sys_admin", "SYS_PTRACE"]
                 .map(str::to_owned)
@@ -212,6 +214,7 @@ mod tests {
         let network = SandboxNetwork::new(config.network.clone());
         let body = body(
             spec,
+            "debian:12",
             config,
             &network,
             "execd:/x:ro".into(),

@@ -41,7 +41,9 @@ impl DockerRuntime {
                  seccomp nor masked paths"
             );
         }
+        let image = image::reference(&spec.origin.source)?;
         let staged = Staged {
+            image,
             progress,
             image_seen: Arc::default(),
         };
@@ -63,9 +65,7 @@ impl DockerRuntime {
                 Failure::NoExecd(reason) if attempt < ATTEMPTS => {
                     debug!(sandbox = %spec.origin.id, reason, "execd is missing, providing it again");
                     let docker = self.docker()?;
-                    self.execd
-                        .refill(docker, spec.origin.source.image(), execd)
-                        .await?;
+                    self.execd.refill(docker, staged.image, execd).await?;
                 }
                 failure => return Err(failure.into_error(&spec)),
             }
@@ -84,7 +84,7 @@ impl DockerRuntime {
         }
         let (ports, _reserved) = self.reserve_ports()?;
         let bind = self.execd.bind();
-        let body = container::body(spec, &self.config, &self.network, bind, ports);
+        let body = container::body(spec, staged.image, &self.config, &self.network, bind, ports);
         self.create_container(spec, &name, body, staged).await?;
         staged.progress.reached(Stage::Created);
         self.start_container(&name).await?;
@@ -100,25 +100,19 @@ impl DockerRuntime {
         spec: &CreateSpec,
         staged: &Staged<'_>,
     ) -> Result<(), RuntimeError> {
-        match self
-            .docker()?
-            .inspect_image(spec.origin.source.image())
-            .await
-        {
+        match self.docker()?.inspect_image(staged.image).await {
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
             Err(error) => return Err(error::other("look for the image", &error)),
         }
-        self.execd
-            .ensure(self.docker()?, spec.origin.source.image())
-            .await
+        self.execd.ensure(self.docker()?, staged.image).await
     }
 
     async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
         let (auth, platform) = (spec.auth.as_ref(), spec.origin.platform.as_ref());
         image::pull(
             self.docker()?,
-            spec.origin.source.image(),
+            staged.image,
             auth,
             platform,
             staged.progress,
@@ -234,6 +228,8 @@ impl Drop for UnderWay<'_> {
 
 /// Tells each stage once, also when a create is tried again.
 struct Staged<'a> {
+    /// Image to start.
+    image: &'a str,
     progress: &'a dyn Progress,
     image_seen: Arc<AtomicBool>,
 }

@@ -93,6 +93,7 @@ impl FakeEngine {
             // Any file will do: nothing is run.
             execd: concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into(),
             network: NetworkMode::Host,
+            has_route: true,
             api_timeout: Duration::from_secs(TIMEOUT),
             drop_capabilities: Vec::new(),
             apparmor_profile: None,

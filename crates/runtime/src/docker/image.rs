@@ -4,10 +4,26 @@ use std::time::Duration;
 
 use bollard::{Docker, auth::DockerCredentials, query_parameters::CreateImageOptionsBuilder};
 use futures::StreamExt;
-use osb_protocol::lifecycle::{ImageAuth, Platform};
+use osb_protocol::{
+    Feature,
+    lifecycle::{ImageAuth, Platform},
+};
 
-use super::error;
-use crate::{Progress, RuntimeError};
+use super::{KIND, error};
+use crate::{Progress, RuntimeError, Source};
+
+/// The image that a sandbox is started from.
+pub(super) fn reference(source: &Source) -> Result<&str, RuntimeError> {
+    let unsupported = |feature| RuntimeError::Unsupported {
+        feature,
+        runtime: KIND,
+    };
+    match source {
+        Source::Image(image) => Ok(image),
+        Source::Snapshot(_) => Err(unsupported(Feature::Snapshots)),
+        Source::Pool(_) => Err(unsupported(Feature::Pools)),
+    }
+}
 
 /// Pulls an image. Progress of the layers is passed on as notes; `patience` is the longest silence.
 pub(super) async fn pull(

@@ -83,7 +83,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     put(ID, origin.id.to_string());
     put(SERVER, instance.to_owned());
     put(CREATED_AT, origin.created_at.to_string());
-    put(IMAGE, origin.source.image().to_owned());
+    put(IMAGE, origin.source.image().unwrap_or_default().to_owned());
     put(ENTRYPOINT, json(&origin.entrypoint));
     put(RESOURCES, json(&origin.resources));
     match origin.expiry {
@@ -152,10 +152,7 @@ impl Read<'_> {
             id: self.id()?,
             created_at: self.created_at().unwrap_or(fallback.created_at),
             source: match self.get(SNAPSHOT_ID) {
-                Some(id) => Source::Snapshot {
-                    id: id.to_owned(),
-                    image,
-                },
+                Some(id) => Source::Snapshot(id.to_owned()),
                 None => Source::Image(image),
             },
             platform: self.platform(),
@@ -305,10 +302,7 @@ pub(super) mod tests {
     #[test]
     fn a_snapshot_is_read_back_as_one() {
         let mut origin = spec().origin;
-        origin.source = Source::Snapshot {
-            id: "s".into(),
-            image: "opensandbox-snapshots:s".into(),
-        };
+        origin.source = Source::Snapshot("s".into());
         let labels = of(&origin, "srv", Ports::default());
         let back = Read(&labels).origin(fallback()).unwrap();
         assert_eq!(back.source, origin.source);

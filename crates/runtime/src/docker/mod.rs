@@ -35,7 +35,10 @@ use osb_protocol::SandboxId;
 use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
-use crate::{CreateSpec, Observed, Progress, Runtime, RuntimeError, RuntimeEvent};
+use crate::{
+    Address, CreateSpec, NoRoute, Observed, Progress, Reach, Runtime, RuntimeError, RuntimeEvent,
+    Viewpoint,
+};
 
 /// Name of this back end.
 const KIND: &str = "docker";
@@ -97,6 +100,10 @@ impl DockerRuntime {
 impl Runtime for DockerRuntime {
     fn kind(&self) -> &'static str {
         KIND
+    }
+
+    fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute> {
+        Reach::of_container(address, port, from, self.config.has_route)
     }
 
     async fn create(

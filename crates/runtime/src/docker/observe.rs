@@ -173,10 +173,9 @@ impl DockerRuntime {
         Some(Observed {
             origin: read.origin(fallback)?,
             status: Status {
-                phase,
-                since: since.unwrap_or(made),
                 out_of_memory: state.oom_killed == Some(true),
                 address: address(&read, mode, networks),
+                ..Status::new(phase, since.unwrap_or(made))
             },
         })
     }

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::{DockerRuntime, KIND, error, labels};
-use crate::{RuntimeError, RuntimeEvent};
+use crate::{Role, RuntimeError, RuntimeEvent};
 
 /// Events waiting for the domain. When it is full the stream waits, and the engine with it.
 const BUFFER: usize = 1024;
@@ -211,6 +211,7 @@ async fn translate(
                 .and_then(|code| code.parse().ok());
             RuntimeEvent::Exited {
                 id,
+                role: Role::Main,
                 code: code.unwrap_or(-1),
                 at,
             }

@@ -1,22 +1,30 @@
 //! A simulated back end: sandboxes are entries of a map.
 //!
 //! It behaves like the real ones where the domain can tell: stages come in order, events follow
-//! changes, a loss of the engine is told and healed. Delays and faults are set from outside while
-//! it runs, so that tests, demos and work on the console can show what is hard to provoke.
+//! changes, a loss of the engine is reported and healed. Delays and faults are set from outside
+//! while it runs, so that tests, demos and work on the console can show what is hard to provoke.
+//!
+//! It has every optional power, a second role in the group and words of its own on request
+//! ([`Options`]), so that what the domain does with them is tested before a real back end has them.
+
+mod powers;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use osb_protocol::{SandboxId, WireTime};
+use osb_protocol::{FeatureSet, SandboxId, WireTime};
 use osb_service::Supervisor;
 use tokio::sync::{Notify, mpsc};
 
+use self::powers::Pool;
 use crate::{
-    CreateSpec, Observed, Phase, Progress, Runtime, RuntimeError, RuntimeEvent, Stage, Status,
+    Address, Amendment, CreateSpec, KeptBy, NoRoute, Observed, Pausing, Phase, Pools, Progress,
+    Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint,
+    Vocabulary,
 };
 
 const KIND: &str = "sim";
@@ -38,20 +46,74 @@ pub struct Faults {
     pub start_fails: Option<String>,
     /// Removals fail, with these words.
     pub remove_fails: Option<String>,
+    /// Containers of this role cannot be frozen.
+    pub pause_fails: Option<Role>,
+}
+
+/// What kind of back end is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whether it has the optional powers: pausing, snapshots, pools.
+    pub powers: bool,
+    /// What else a create may ask for.
+    pub create_features: FeatureSet,
+    /// Whether each sandbox has an egress sidecar beside its main container.
+    pub sidecar: bool,
+    /// Whether it stores renewals and metadata itself.
+    pub keeps_changes: bool,
+    /// Its words.
+    pub vocabulary: &'static Vocabulary,
+}
+
+impl Default for Options {
+    /// A back end with containers, without powers and sidecars.
+    fn default() -> Self {
+        Self {
+            powers: false,
+            create_features: FeatureSet::EMPTY,
+            sidecar: false,
+            keeps_changes: false,
+            vocabulary: &Vocabulary::CONTAINERS,
+        }
+    }
 }
 
 /// A back end without an engine.
 #[derive(Debug, Default)]
 pub struct SimRuntime {
+    options: Options,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    sandboxes: BTreeMap<SandboxId, Observed>,
+    sandboxes: BTreeMap<SandboxId, Group>,
+    snapshots: BTreeMap<String, SandboxId>,
+    pools: BTreeMap<String, Pool>,
     faults: Faults,
     down: Option<String>,
     events: Option<mpsc::Sender<RuntimeEvent>>,
+}
+
+/// A sandbox with its containers.
+#[derive(Clone, Debug)]
+struct Group {
+    observed: Observed,
+    /// Roles whose containers exist and have not ended.
+    alive: BTreeSet<Role>,
+    /// Roles whose containers are frozen.
+    frozen: BTreeSet<Role>,
+}
+
+impl Group {
+    fn new(observed: Observed, sidecar: bool) -> Self {
+        let roles = [Some(Role::Main), sidecar.then_some(Role::Egress)];
+        Self {
+            observed,
+            alive: roles.into_iter().flatten().collect(),
+            frozen: BTreeSet::new(),
+        }
+    }
 }
 
 impl SimRuntime {
@@ -61,13 +123,22 @@ impl SimRuntime {
         Self::default()
     }
 
+    /// An engine of another kind.
+    #[must_use]
+    pub fn with_options(options: Options) -> Self {
+        Self {
+            options,
+            state: Mutex::default(),
+        }
+    }
+
     /// An engine with sandboxes that another server made earlier.
     #[must_use]
     pub fn with(sandboxes: impl IntoIterator<Item = Observed>) -> Self {
         let sim = Self::new();
         sim.locked().sandboxes = sandboxes
             .into_iter()
-            .map(|sandbox| (sandbox.origin.id.clone(), sandbox))
+            .map(|sandbox| (sandbox.origin.id.clone(), Group::new(sandbox, false)))
             .collect();
         sim
     }
@@ -80,7 +151,7 @@ impl SimRuntime {
     /// The engine stops answering.
     pub async fn go_down(&self, reason: &str) {
         self.locked().down = Some(reason.to_owned());
-        self.tell(RuntimeEvent::Lost {
+        self.emit(RuntimeEvent::Lost {
             reason: reason.to_owned(),
         })
         .await;
@@ -88,33 +159,36 @@ impl SimRuntime {
 
     /// The engine answers again.
     pub async fn come_back(&self) {
-        let all = {
-            let mut state = self.locked();
-            state.down = None;
-            state.sandboxes.values().cloned().collect()
-        };
-        self.tell(RuntimeEvent::Synced { all, at: now() }).await;
+        self.locked().down = None;
+        let event = self.locked().synced();
+        self.emit(event).await;
     }
 
     /// The command of a sandbox ends.
     pub async fn exit(&self, id: &SandboxId, code: i64) {
-        let at = now();
-        if let Some(sandbox) = self.locked().sandboxes.get_mut(id) {
-            (sandbox.status.phase, sandbox.status.since) = (Phase::Exited(code), at);
-        }
-        self.tell(RuntimeEvent::Exited {
-            id: id.clone(),
-            code,
-            at,
-        })
-        .await;
+        self.exit_role(id, Role::Main, code).await;
     }
 
-    /// Somebody removes a sandbox behind the server's back.
+    /// A container of a sandbox ends.
+    pub async fn exit_role(&self, id: &SandboxId, role: Role, code: i64) {
+        let at = now();
+        if let Some(group) = self.locked().sandboxes.get_mut(id) {
+            group.alive.remove(&role);
+            let status = &mut group.observed.status;
+            match role {
+                Role::Main => (status.phase, status.since) = (Phase::Exited(code), at),
+                Role::Egress => status.lost = Some(role),
+            }
+        }
+        let id = id.clone();
+        self.emit(RuntimeEvent::Exited { id, role, code, at }).await;
+    }
+
+    /// Another program removes a sandbox.
     pub async fn vanish(&self, id: &SandboxId) {
         self.locked().sandboxes.remove(id);
         let (id, at) = (id.clone(), now());
-        self.tell(RuntimeEvent::Removed { id, at }).await;
+        self.emit(RuntimeEvent::Removed { id, at }).await;
     }
 
     /// The sandboxes there are.
@@ -123,10 +197,26 @@ impl SimRuntime {
         self.locked().sandboxes.keys().cloned().collect()
     }
 
-    async fn tell(&self, event: RuntimeEvent) {
+    /// The roles of a sandbox whose containers run, frozen ones included.
+    #[must_use]
+    pub fn roles(&self, id: &SandboxId) -> Vec<Role> {
+        let state = self.locked();
+        let group = state.sandboxes.get(id);
+        group.map_or_else(Vec::new, |group| group.alive.iter().copied().collect())
+    }
+
+    /// What the back end itself stores of changes since create.
+    #[must_use]
+    pub fn amendment(&self, id: &SandboxId) -> Option<Amendment> {
+        let state = self.locked();
+        let group = state.sandboxes.get(id)?;
+        Some(group.observed.status.amendment.clone())
+    }
+
+    async fn emit(&self, event: RuntimeEvent) {
         let events = self.locked().events.clone();
         if let Some(events) = events {
-            // Nobody listens when the server is gone: nothing to tell then.
+            // A server that has ended needs no events.
             let _ = events.send(event).await;
         }
     }
@@ -136,7 +226,8 @@ impl SimRuntime {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self) -> Result<Faults, RuntimeError> {
+    /// The faults in force, or the reason why the engine is away.
+    fn available(&self) -> Result<Faults, RuntimeError> {
         let state = self.locked();
         match &state.down {
             Some(reason) => Err(RuntimeError::Unavailable {
@@ -144,6 +235,31 @@ impl SimRuntime {
                 reason: reason.clone(),
             }),
             None => Ok(state.faults.clone()),
+        }
+    }
+
+    /// Finds what a create starts from.
+    fn find_source(&self, source: &Source, faults: &Faults) -> Result<(), RuntimeError> {
+        let mut state = self.locked();
+        match source {
+            Source::Image(image) if faults.no_image => Err(RuntimeError::ImagePull {
+                image: image.clone(),
+                reason: "repository does not exist".to_owned(),
+            }),
+            Source::Image(_) => Ok(()),
+            Source::Snapshot(id) if state.snapshots.contains_key(id) => Ok(()),
+            Source::Snapshot(id) => Err(RuntimeError::NoSnapshot(id.clone())),
+            Source::Pool(name) => state.claim(name),
+        }
+    }
+}
+
+impl State {
+    fn synced(&self) -> RuntimeEvent {
+        let all = self.sandboxes.values().map(|group| group.observed.clone());
+        RuntimeEvent::Synced {
+            all: all.collect(),
+            at: now(),
         }
     }
 }
@@ -158,21 +274,39 @@ impl Runtime for SimRuntime {
         KIND
     }
 
+    fn vocabulary(&self) -> &'static Vocabulary {
+        self.options.vocabulary
+    }
+
+    fn create_features(&self) -> FeatureSet {
+        self.options.create_features
+    }
+
+    fn pausing(&self) -> Option<&dyn Pausing> {
+        self.options.powers.then_some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        self.options.powers.then_some(self)
+    }
+
+    fn pools(&self) -> Option<&dyn Pools> {
+        self.options.powers.then_some(self)
+    }
+
+    fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute> {
+        Reach::of_container(address, port, from, true)
+    }
+
     async fn create(
         &self,
         spec: CreateSpec,
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError> {
-        let faults = self.answer()?;
+        let faults = self.available()?;
         let pause = || tokio::time::sleep(faults.stage_delay);
         pause().await;
-        if faults.no_image {
-            let reason = "repository does not exist".to_owned();
-            return Err(RuntimeError::ImagePull {
-                image: spec.origin.source.image().to_owned(),
-                reason,
-            });
-        }
+        self.find_source(&spec.origin.source, &faults)?;
         progress.reached(Stage::Image);
         pause().await;
         let mut observed = Observed {
@@ -180,7 +314,9 @@ impl Runtime for SimRuntime {
             status: Status::new(Phase::Created, now()),
         };
         let id = observed.origin.id.clone();
-        self.locked().sandboxes.insert(id.clone(), observed.clone());
+        let group = |observed| Group::new(observed, self.options.sidecar);
+        let made = group(observed.clone());
+        self.locked().sandboxes.insert(id.clone(), made);
         progress.reached(Stage::Created);
         pause().await;
         if let Some(gate) = faults.start_gate {
@@ -190,16 +326,28 @@ impl Runtime for SimRuntime {
             self.vanish(&id).await;
             return Err(RuntimeError::Start { id, reason });
         }
-        self.answer()?;
+        self.available()?;
         (observed.status.phase, observed.status.since) = (Phase::Running, now());
-        // Whoever creates is told by the answer, not by an event.
-        self.locked().sandboxes.insert(id, observed.clone());
+        // The caller learns of the start by the answer, not by an event.
+        self.locked().sandboxes.insert(id, group(observed.clone()));
         progress.reached(Stage::Network);
         Ok(observed)
     }
 
+    async fn write_back(&self, id: &SandboxId, change: &Amendment) -> Result<KeptBy, RuntimeError> {
+        self.available()?;
+        if !self.options.keeps_changes {
+            return Ok(KeptBy::Caller);
+        }
+        let mut state = self.locked();
+        let group = state.sandboxes.get_mut(id);
+        let group = group.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
+        group.observed.status.amendment.merge(change);
+        Ok(KeptBy::Runtime)
+    }
+
     async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError> {
-        let faults = self.answer()?;
+        let faults = self.available()?;
         tokio::time::sleep(faults.remove_delay).await;
         if let Some(reason) = faults.remove_fails {
             return Err(RuntimeError::Remove {
@@ -207,23 +355,21 @@ impl Runtime for SimRuntime {
                 reason,
             });
         }
-        let existed = self.locked().sandboxes.remove(id).is_some();
-        if existed {
+        let removed = self.locked().remove(id);
+        if removed {
             let (id, at) = (id.clone(), now());
-            self.tell(RuntimeEvent::Removed { id, at }).await;
+            self.emit(RuntimeEvent::Removed { id, at }).await;
         }
         Ok(())
     }
 
     async fn log_tail(&self, id: &SandboxId, lines: usize) -> Result<Vec<String>, RuntimeError> {
-        self.answer()?;
+        self.available()?;
         if !self.locked().sandboxes.contains_key(id) {
             return Err(RuntimeError::NotFound(id.clone()));
         }
-        Ok(vec![format!("simulated output of {id}")]
-            .into_iter()
-            .take(lines)
-            .collect())
+        let all = [format!("simulated output of {id}")];
+        Ok(all.into_iter().take(lines).collect())
     }
 
     fn watch(self: Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent> {
@@ -233,20 +379,17 @@ impl Runtime for SimRuntime {
             state.events = Some(sender.clone());
             match state.down.clone() {
                 Some(reason) => RuntimeEvent::Lost { reason },
-                None => {
-                    let all = state.sandboxes.values().cloned().collect();
-                    RuntimeEvent::Synced { all, at: now() }
-                }
+                None => state.synced(),
             }
         };
         tasks.spawn_abortable("simulated events", async move {
-            // The domain may be gone already; then there is nobody to tell.
+            // A domain that has ended needs no events.
             let _ = sender.send(first).await;
         });
         receiver
     }
 
     async fn sweep(&self) -> Result<(), RuntimeError> {
-        self.answer().map(|_| ())
+        self.available().map(|_| ())
     }
 }

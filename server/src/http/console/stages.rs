@@ -91,6 +91,7 @@ fn steps(
 
 #[cfg(test)]
 mod tests {
+    use osb_runtime::Vocabulary;
     use osb_store::StageTime;
 
     use super::*;
@@ -117,7 +118,11 @@ mod tests {
         }
         facts.phase = phase.map(|phase| (phase, at(20)));
         change(&mut facts);
-        seen(&of_record(&Record::derive(facts, 1)))
+        seen(&of_record(&Record::derive(
+            facts,
+            1,
+            &Vocabulary::CONTAINERS.reasons,
+        )))
     }
 
     fn unchanged(_: &mut Facts) {}

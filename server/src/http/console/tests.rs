@@ -28,7 +28,7 @@ use tower::ServiceExt;
 use super::{ConsoleState, pages, routes};
 use crate::{
     http::auth::ApiKeys,
-    sandbox::{Limits, PublicHost, Service},
+    sandbox::{Hosts, Limits, Service},
 };
 
 const KEY: &str = "right";
@@ -101,7 +101,10 @@ impl Console {
         let location = Location::Sqlite(dir.path().join("state.db"));
         let store = osb_store::open(&location).await.unwrap();
         let tasks = Supervisor::new();
-        let hosts = PublicHost::decide(None, "127.0.0.1", None, true);
+        let hosts = Hosts {
+            external: "127.0.0.1".to_owned(),
+            internal: "127.0.0.1".to_owned(),
+        };
         let limits = Limits {
             ready_wait: Duration::ZERO,
             ..Limits::default()

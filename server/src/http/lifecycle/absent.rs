@@ -1,6 +1,6 @@
-//! Routes of the contract that this release does not have. They answer 501 with the code that the
-//! contract has for servers without the feature: clients tell that from a mistyped address, and do
-//! not try again (contract: lifecycle §3, §9.1, §10, §11, §A3; clients §5).
+//! Routes of the contract that are not served: the runtime lacks the feature, or this release does.
+//! They answer 501 with the code that the contract has for servers without the feature, so that
+//! clients can distinguish it from a mistyped address and do not try again (contract: lifecycle §3, §9.1, §10, §11, §A3; clients §5).
 
 use axum::{
     Router,
@@ -8,17 +8,17 @@ use axum::{
     routing::{MethodFilter, on},
 };
 use http::StatusCode;
-use osb_protocol::error::code;
+use osb_protocol::{Feature, FeatureSet, error::code};
 
 use super::super::{AppState, error::ApiError, extract::drain};
 
-/// A feature that is not there.
-struct Absent {
-    /// In the plural.
-    what: &'static str,
+/// The routes of a feature.
+struct Routes {
+    feature: Feature,
+    /// Code of the contract for servers without the feature.
     code: &'static str,
     /// Paths without a prefix, with the methods that the contract has for them.
-    routes: &'static [(&'static str, MethodFilter)],
+    paths: &'static [(&'static str, MethodFilter)],
 }
 
 const DELETE: MethodFilter = MethodFilter::DELETE;
@@ -26,53 +26,54 @@ const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
 
-/// All of them. What is served one day leaves this list: a route can be had only once.
-const ABSENT: [Absent; 6] = [
-    Absent {
-        what: "pause and resume",
+/// Features with routes that this release does not serve. A feature that is served one day leaves
+/// this list for runtimes that have it: a path can be routed only once.
+const NOT_SERVED: [Routes; 6] = [
+    Routes {
+        feature: Feature::Pause,
         code: code::API_NOT_SUPPORTED,
-        routes: &[
+        paths: &[
             ("/sandboxes/{id}/pause", POST),
             ("/sandboxes/{id}/resume", POST),
         ],
     },
-    Absent {
-        what: "snapshots",
+    Routes {
+        feature: Feature::Snapshots,
         code: code::SNAPSHOT_NOT_IMPLEMENTED,
-        routes: &[
+        paths: &[
             ("/sandboxes/{id}/snapshots", POST),
             ("/snapshots", GET),
             ("/snapshots/{id}", GET.or(DELETE)),
         ],
     },
-    Absent {
-        what: "pools",
+    Routes {
+        feature: Feature::Pools,
         code: code::POOL_NOT_SUPPORTED,
-        routes: &[
+        paths: &[
             ("/pools", GET.or(POST)),
             ("/pools/{name}", GET.or(PUT).or(DELETE)),
         ],
     },
-    Absent {
-        what: "templates",
+    Routes {
+        feature: Feature::Templates,
         code: code::TEMPLATE_NOT_SUPPORTED,
-        routes: &[
+        paths: &[
             ("/templates", GET.or(POST)),
             ("/templates/{id}", GET.or(DELETE)),
         ],
     },
-    Absent {
-        what: "network policies",
+    Routes {
+        feature: Feature::NetworkPolicy,
         code: code::API_NOT_SUPPORTED,
-        routes: &[(
+        paths: &[(
             "/sandboxes/{id}/networkpolicy",
             GET.or(PUT).or(MethodFilter::PATCH).or(DELETE),
         )],
     },
-    Absent {
-        what: "diagnostics",
+    Routes {
+        feature: Feature::Diagnostics,
         code: code::DIAGNOSTICS_NOT_IMPLEMENTED,
-        routes: &[
+        paths: &[
             ("/sandboxes/{id}/diagnostics/logs", GET),
             ("/sandboxes/{id}/diagnostics/events", GET),
             ("/sandboxes/{id}/diagnostics/inspect", GET),
@@ -82,13 +83,22 @@ const ABSENT: [Absent; 6] = [
 ];
 
 /// The routes, without a prefix.
-pub(super) fn routes() -> Router<AppState> {
+pub(super) fn routes(runtime: &'static str, features: FeatureSet) -> Router<AppState> {
     let mut router = Router::new();
-    for Absent { what, code, routes } in ABSENT {
-        for (path, methods) in routes {
+    for Routes {
+        feature,
+        code,
+        paths,
+    } in NOT_SERVED
+    {
+        for (path, methods) in paths {
             let refuse = move |request: Request| async move {
                 drain(request.into_body()).await;
-                let message = format!("{what} are not in this release of the server");
+                let message = if features.contains(feature) {
+                    format!("{feature} are not in this release of the server")
+                } else {
+                    format!("{feature} are not available on the {runtime} runtime")
+                };
                 ApiError::new(StatusCode::NOT_IMPLEMENTED, code, message)
             };
             router = router.route(path, on(*methods, refuse));
@@ -104,13 +114,18 @@ mod tests {
     #[test]
     fn the_documentation_lists_what_is_absent() {
         let page = include_str!("../../../../docs/contract.md");
-        for Absent { what, code, routes } in ABSENT {
-            for (path, _) in routes {
+        for Routes {
+            feature,
+            code,
+            paths,
+        } in NOT_SERVED
+        {
+            for (path, _) in paths {
                 let (path, code) = (format!("`{path}`"), format!("`{code}`"));
                 let listed = page
                     .lines()
                     .any(|line| line.contains(&path) && line.contains(&code));
-                assert!(listed, "{what}: {path} with {code}");
+                assert!(listed, "{feature}: {path} with {code}");
             }
         }
     }

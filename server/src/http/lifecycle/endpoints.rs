@@ -5,7 +5,7 @@ use axum::{
     extract::{OriginalUri, State},
 };
 use http::{HeaderMap, Uri, header::HOST};
-use osb_protocol::{ErrorBody, FieldError, lifecycle::Endpoint};
+use osb_protocol::{ErrorBody, Feature, FieldError, lifecycle::Endpoint};
 
 use super::super::{
     AppState,
@@ -54,9 +54,8 @@ pub(super) async fn get(
             let rule = "cannot be combined with use_server_proxy";
             return Err(Error::rule("expires", rule).into());
         }
-        let op = "a signed endpoint";
         return Err(Error::Unsupported {
-            op,
+            feature: Feature::SignedEndpoints,
             runtime: app.service.runtime_kind(),
         }
         .into());

@@ -6,6 +6,7 @@ mod events;
 mod sandboxes;
 
 use axum::{Router, extract::DefaultBodyLimit};
+use osb_protocol::FeatureSet;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{AppState, extract::JSON_BODY_MAX};
@@ -33,7 +34,8 @@ pub(super) fn plain() -> Router<AppState> {
     routes().split_for_parts().0
 }
 
-/// Routes of the contract that say that they are not in this release, under both prefixes.
-pub(super) fn absent() -> Router<AppState> {
-    absent::routes().nest("/v1", absent::routes())
+/// Routes of the contract that answer 501, under both prefixes.
+pub(super) fn absent(runtime: &'static str, features: FeatureSet) -> Router<AppState> {
+    let routes = || absent::routes(runtime, features);
+    routes().nest("/v1", routes())
 }

@@ -15,7 +15,7 @@ mod unread;
 
 use std::collections::BTreeMap;
 
-use osb_protocol::{FieldError, labels, lifecycle::CreateSandboxRequest};
+use osb_protocol::{Feature, FeatureSet, FieldError, labels, lifecycle::CreateSandboxRequest};
 use osb_runtime::CreateSpec;
 use serde_json::Value;
 
@@ -30,12 +30,25 @@ const REPORTED: usize = 64;
 pub struct Rules {
     /// Name of the runtime.
     pub runtime: &'static str,
+    /// What the runtime can do that not every runtime can.
+    pub features: FeatureSet,
     /// Longest `timeout`, in seconds.
     pub max_timeout_seconds: Option<i64>,
     /// Whether every execd gets a token.
     pub execd_auth: bool,
     /// Whether a sandbox may ask for the rights that isolated sessions take.
     pub execd_isolation: bool,
+}
+
+impl Rules {
+    /// Refuses what the runtime cannot do.
+    fn require(&self, feature: Feature, is_asked_for: bool) -> Result<(), Error> {
+        if is_asked_for && !self.features.contains(feature) {
+            let runtime = self.runtime;
+            return Err(Error::Unsupported { feature, runtime });
+        }
+        Ok(())
+    }
 }
 
 /// Checks a request and turns it into a sandbox to be.

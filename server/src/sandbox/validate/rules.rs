@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use osb_protocol::{
-    SandboxId, labels,
+    Feature, SandboxId, labels,
     lifecycle::{CreateSandboxRequest, Platform},
     resources::ResourceLimits,
 };
@@ -25,31 +25,35 @@ const ISOLATION_ON: &str = "enable";
 const CPU_MIN: i64 = 10_000_000;
 /// Least memory that container engines accept, in bytes.
 const MEMORY_MIN: i64 = 6 << 20;
+/// What a sandbox from a snapshot runs when the request names nothing (contract: lifecycle §9.5).
+const RESTORED_ENTRYPOINT: [&str; 3] = ["tail", "-f", "/dev/null"];
 const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
 
 pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Error> {
     let renew_extend_seconds = renew_extension(&request.extensions)?;
     let isolation = isolation(&request.extensions, rules)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-    if let Some(snapshot) = given(&request.snapshot_id) {
-        return Err(Error::NoSnapshot(snapshot));
+    let snapshot = given(&request.snapshot_id);
+    let pool = given(&request.extensions.get(POOL_REF).cloned());
+    for (feature, is_asked_for) in [
+        (Feature::Snapshots, snapshot.is_some()),
+        (Feature::LifecycleHooks, request.lifecycle.is_some()),
+        (Feature::Pools, pool.is_some()),
+    ] {
+        rules.require(feature, is_asked_for)?;
     }
-    if request.lifecycle.is_some() {
-        let rule = format!("hooks are not available on the {} runtime", rules.runtime);
-        return Err(Error::rule("lifecycle", rule));
-    }
-    if request
-        .extensions
-        .get(POOL_REF)
-        .is_some_and(|pool| !pool.trim().is_empty())
-    {
-        return Err(Error::PoolRef(rules.runtime));
-    }
-    let entrypoint = entrypoint(request.entrypoint)?;
+    let entrypoint = match (request.entrypoint, &snapshot, &pool) {
+        (None, Some(_), _) => RESTORED_ENTRYPOINT.map(str::to_owned).to_vec(),
+        // The pool's template has one.
+        (None, _, Some(_)) => Vec::new(),
+        (given, ..) => entrypoint(given)?,
+    };
     if let Some(error) = labels::check_all(&request.metadata).into_iter().next() {
         return Err(error.into());
     }
-    let platform = request.platform.as_ref().map(platform).transpose()?;
+    let platform = request.platform.as_ref();
+    let platform = platform.map(|given| self::platform(given, rules));
+    let platform = platform.transpose()?;
     let created_at = now();
     let expires_at = request.timeout.map(|seconds| {
         if rules.max_timeout_seconds.is_some_and(|most| seconds > most) {
@@ -64,14 +68,8 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
             .ok_or_else(|| Error::rule("timeout", "must end before the year 10000"))
     });
     let expires_at = expires_at.transpose()?;
-    if request.secure_access {
-        let rule = format!("is not available on the {} runtime", rules.runtime);
-        return Err(Error::rule("secureAccess", rule));
-    }
-    if request.network_policy.is_some() {
-        let rule = "needs the egress sidecar, which this server does not have";
-        return Err(Error::rule("networkPolicy", rule));
-    }
+    rules.require(Feature::SecureAccess, request.secure_access)?;
+    rules.require(Feature::NetworkPolicy, request.network_policy.is_some())?;
     let resources = request.resource_limits.unwrap_or_default();
     let limits = ResourceLimits::parse(&resources).map_err(Error::Resources)?;
     if limits.nano_cpus.is_some_and(|nanos| nanos < CPU_MIN) {
@@ -81,18 +79,18 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         return Err(Error::rule("resourceLimits.memory", "must be at least 6Mi"));
     }
     environment(&request.env)?;
-    if !request.volumes.is_empty() {
-        return Err(Error::rule("volumes", "this server does not mount volumes"));
-    }
-    let (image, auth) = match request.image {
-        Some(image) => (image.uri, image.auth),
-        None => return Err(Error::rule("image", "is required")),
+    rules.require(Feature::Volumes, !request.volumes.is_empty())?;
+    let (source, auth) = match (snapshot, pool, request.image) {
+        (Some(snapshot), _, _) => (Source::Snapshot(snapshot), None),
+        (None, Some(pool), _) => (Source::Pool(pool), None),
+        (None, None, Some(image)) => (Source::Image(reference(&image.uri)?), image.auth),
+        (None, None, None) => return Err(Error::rule("image", "is required")),
     };
     Ok(CreateSpec {
         origin: Origin {
             id: SandboxId::new(uuid::Uuid::new_v4().to_string()),
             created_at,
-            source: Source::Image(reference(&image)?),
+            source,
             platform,
             entrypoint,
             resources,
@@ -154,16 +152,13 @@ fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Error> {
     Ok(words)
 }
 
-fn platform(platform: &Platform) -> Result<Platform, Error> {
+fn platform(platform: &Platform, rules: &Rules) -> Result<Platform, Error> {
     let os = platform.os.trim().to_lowercase();
     let arch = platform.arch.trim().to_lowercase();
     if os == "windows" {
-        return Err(Error::rule(
-            "platform.os",
-            "windows is not available on this server",
-        ));
+        rules.require(Feature::Windows, true)?;
     }
-    if os != "linux" {
+    if os != "linux" && os != "windows" {
         return Err(Error::rule("platform.os", "must be linux or windows"));
     }
     if !matches!(arch.as_str(), "amd64" | "arm64") {

@@ -5,6 +5,7 @@ use super::*;
 
 const RULES: Rules = Rules {
     runtime: "docker",
+    features: FeatureSet::EMPTY,
     max_timeout_seconds: Some(3600),
     execd_auth: true,
     execd_isolation: true,

@@ -1,0 +1,272 @@
+//! The optional powers of the simulated back end.
+
+use async_trait::async_trait;
+use osb_protocol::SandboxId;
+
+use super::{KIND, SimRuntime, State, now};
+use crate::{
+    Pausing, Phase, PoolSpec, PoolStatus, Pools, Role, RuntimeError, RuntimeEvent, Snapshots,
+    Source,
+};
+
+/// A pool; sandboxes that wait in it are only counted.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    spec: PoolSpec,
+    ready: u32,
+}
+
+impl State {
+    /// Takes a sandbox out of a pool.
+    pub(super) fn claim(&mut self, name: &str) -> Result<(), RuntimeError> {
+        let pool = self.pools.get_mut(name);
+        let pool = pool.ok_or_else(|| RuntimeError::NoPool(name.to_owned()))?;
+        if pool.ready == 0 {
+            return Err(RuntimeError::PoolEmpty(name.to_owned()));
+        }
+        pool.ready -= 1;
+        Ok(())
+    }
+
+    /// Removes a sandbox; its pool makes room for another.
+    pub(super) fn remove(&mut self, id: &SandboxId) -> bool {
+        let Some(group) = self.sandboxes.remove(id) else {
+            return false;
+        };
+        if let Source::Pool(name) = &group.observed.origin.source
+            && let Some(pool) = self.pools.get_mut(name)
+        {
+            pool.ready = (pool.ready + 1).min(pool.spec.warm);
+        }
+        true
+    }
+
+    fn claimed(&self, name: &str) -> u32 {
+        let of_pool = |source: &Source| matches!(source, Source::Pool(pool) if pool == name);
+        let claimed = self
+            .sandboxes
+            .values()
+            .filter(|group| of_pool(&group.observed.origin.source));
+        u32::try_from(claimed.count()).unwrap_or(u32::MAX)
+    }
+}
+
+impl SimRuntime {
+    /// Freezes or thaws every container of a sandbox, or none.
+    async fn set_frozen(&self, id: &SandboxId, freeze: bool) -> Result<(), RuntimeError> {
+        let faults = self.available()?;
+        let at = now();
+        {
+            let mut state = self.locked();
+            let group = state.sandboxes.get_mut(id);
+            let group = group.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
+            let before = group.frozen.clone();
+            // The network's owner thaws before what uses it, and freezes after.
+            let mut roles: Vec<Role> = group.alive.iter().copied().collect();
+            if !freeze {
+                roles.reverse();
+            }
+            for role in roles {
+                if faults.pause_fails == Some(role) {
+                    group.frozen = before;
+                    return Err(RuntimeError::Other {
+                        runtime: KIND,
+                        op: "change the state of the sandbox",
+                        reason: format!("the {role} container does not answer"),
+                    });
+                }
+                match freeze {
+                    true => group.frozen.insert(role),
+                    false => group.frozen.remove(&role),
+                };
+            }
+            let phase = if freeze {
+                Phase::Paused
+            } else {
+                Phase::Running
+            };
+            (group.observed.status.phase, group.observed.status.since) = (phase, at);
+        }
+        let (id, paused) = (id.clone(), freeze);
+        self.emit(RuntimeEvent::Paused { id, paused, at }).await;
+        Ok(())
+    }
+
+    /// The roles of a sandbox whose containers are frozen.
+    #[must_use]
+    pub fn frozen(&self, id: &SandboxId) -> Vec<Role> {
+        let state = self.locked();
+        let group = state.sandboxes.get(id);
+        group.map_or_else(Vec::new, |group| group.frozen.iter().copied().collect())
+    }
+}
+
+#[async_trait]
+impl Pausing for SimRuntime {
+    async fn pause(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        self.set_frozen(id, true).await
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        self.set_frozen(id, false).await
+    }
+}
+
+#[async_trait]
+impl Snapshots for SimRuntime {
+    async fn take(&self, sandbox: &SandboxId, snapshot: &str) -> Result<(), RuntimeError> {
+        self.available()?;
+        let mut state = self.locked();
+        if !state.sandboxes.contains_key(sandbox) {
+            return Err(RuntimeError::NotFound(sandbox.clone()));
+        }
+        state.snapshots.insert(snapshot.to_owned(), sandbox.clone());
+        Ok(())
+    }
+
+    async fn remove(&self, snapshot: &str) -> Result<(), RuntimeError> {
+        self.available()?;
+        self.locked().snapshots.remove(snapshot);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Pools for SimRuntime {
+    async fn apply(&self, pool: PoolSpec) -> Result<(), RuntimeError> {
+        self.available()?;
+        let name = pool.name.clone();
+        let pool = Pool {
+            ready: pool.warm,
+            spec: pool,
+        };
+        self.locked().pools.insert(name, pool);
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<PoolStatus>, RuntimeError> {
+        self.available()?;
+        let state = self.locked();
+        let status = |(name, pool): (&String, &Pool)| PoolStatus {
+            spec: pool.spec.clone(),
+            ready: pool.ready,
+            claimed: state.claimed(name),
+        };
+        Ok(state.pools.iter().map(status).collect())
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), RuntimeError> {
+        self.available()?;
+        self.locked().pools.remove(name);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::{Feature, WireTime};
+
+    use super::*;
+    use crate::{
+        CreateSpec, Observed, Origin, Runtime, Stage,
+        sim::{Faults, Options},
+    };
+
+    fn sim() -> SimRuntime {
+        SimRuntime::with_options(Options {
+            powers: true,
+            sidecar: true,
+            ..Options::default()
+        })
+    }
+
+    async fn create(sim: &SimRuntime, id: &str, source: Source) -> Result<Observed, RuntimeError> {
+        let created_at = WireTime::from_unix_us(1).unwrap();
+        let spec = CreateSpec::new(Origin::new(id, source, created_at));
+        sim.create(spec, &|_: Stage| {}).await
+    }
+
+    fn image() -> Source {
+        Source::Image("debian:12".into())
+    }
+
+    #[test]
+    fn features_follow_from_powers() {
+        let features = sim().features();
+        for power in [Feature::Pause, Feature::Snapshots, Feature::Pools] {
+            assert!(features.contains(power), "{power}");
+        }
+        assert_eq!(SimRuntime::new().features().iter().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_group_is_made_and_removed_as_one() {
+        let (sim, id) = (sim(), "a".into());
+        create(&sim, "a", image()).await.unwrap();
+        assert_eq!(sim.roles(&id), [Role::Main, Role::Egress]);
+        Runtime::remove(&sim, &id).await.unwrap();
+        assert_eq!(sim.roles(&id), []);
+    }
+
+    #[tokio::test]
+    async fn a_pause_freezes_the_whole_group_or_nothing() {
+        let (sim, id) = (sim(), SandboxId::from("a"));
+        create(&sim, "a", image()).await.unwrap();
+        let pausing = sim.pausing().unwrap();
+        pausing.pause(&id).await.unwrap();
+        assert_eq!(sim.frozen(&id), [Role::Main, Role::Egress]);
+        pausing.resume(&id).await.unwrap();
+        assert_eq!(sim.frozen(&id), []);
+        sim.set_faults(Faults {
+            pause_fails: Some(Role::Egress),
+            ..Faults::default()
+        });
+        pausing.pause(&id).await.unwrap_err();
+        assert_eq!(sim.frozen(&id), [], "rolled back");
+        pausing.pause(&"b".into()).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_a_source_until_it_is_removed() {
+        let sim = sim();
+        create(&sim, "a", image()).await.unwrap();
+        let snapshots = sim.snapshots().unwrap();
+        snapshots.take(&"a".into(), "s").await.unwrap();
+        let source = Source::Snapshot("s".into());
+        let copy = create(&sim, "b", source.clone()).await.unwrap();
+        assert_eq!(copy.origin.source, source);
+        snapshots.remove("s").await.unwrap();
+        let gone = create(&sim, "c", source).await.unwrap_err();
+        assert!(matches!(gone, RuntimeError::NoSnapshot(_)), "{gone}");
+        let missing = snapshots.take(&"x".into(), "t").await.unwrap_err();
+        assert!(matches!(missing, RuntimeError::NotFound(_)), "{missing}");
+    }
+
+    #[tokio::test]
+    async fn a_pool_gives_what_it_has_ready() {
+        let sim = sim();
+        let pools = sim.pools().unwrap();
+        let source = Source::Pool("p".into());
+        let none = create(&sim, "a", source.clone()).await.unwrap_err();
+        assert!(matches!(none, RuntimeError::NoPool(_)), "{none}");
+        let spec = PoolSpec {
+            name: "p".into(),
+            source: image(),
+            warm: 1,
+        };
+        pools.apply(spec.clone()).await.unwrap();
+        create(&sim, "a", source.clone()).await.unwrap();
+        let empty = create(&sim, "b", source.clone()).await.unwrap_err();
+        assert!(matches!(empty, RuntimeError::PoolEmpty(_)), "{empty}");
+        let status = PoolStatus {
+            spec,
+            ready: 0,
+            claimed: 1,
+        };
+        assert_eq!(pools.list().await.unwrap(), [status]);
+        Runtime::remove(&sim, &"a".into()).await.unwrap();
+        create(&sim, "b", source).await.unwrap();
+        pools.remove("p").await.unwrap();
+        assert_eq!(pools.list().await.unwrap(), []);
+    }
+}

@@ -1,0 +1,172 @@
+//! Under which host names published ports are reached (contract: lifecycle §6.1, §6.3). Decided
+//! once at start: nothing below looks at the environment or the network again.
+
+use std::{
+    net::{Ipv6Addr, UdpSocket},
+    path::Path,
+};
+
+use super::Config;
+use crate::sandbox::Hosts;
+
+impl Config {
+    /// Decides the hosts from the configuration and from where this process runs.
+    #[must_use]
+    pub fn hosts(&self) -> Hosts {
+        let place = Place {
+            in_container: in_container(),
+            outward_address: &outward_address,
+        };
+        decide(
+            self.server.eip.as_deref(),
+            &self.server.host,
+            self.docker.host_ip.as_deref(),
+            &place,
+        )
+    }
+}
+
+/// Where this process runs.
+struct Place<'a> {
+    in_container: bool,
+    /// The address that packets to the outside leave from.
+    outward_address: &'a dyn Fn() -> String,
+}
+
+fn decide(eip: Option<&str>, host: &str, docker_host_ip: Option<&str>, place: &Place<'_>) -> Hosts {
+    let given = |text: Option<&str>| {
+        text.map(str::trim)
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let wildcard = matches!(host, "" | "0.0.0.0" | "::");
+    let loopback = matches!(host, "127.0.0.1" | "::1" | "localhost");
+    let host_ip = given(docker_host_ip).filter(|_| place.in_container);
+    let own = (!(wildcard || loopback && host_ip.is_some())).then(|| host.to_owned());
+    let internal = own
+        .clone()
+        .or_else(|| host_ip.clone())
+        .unwrap_or_else(|| "127.0.0.1".to_owned());
+    let external = given(eip)
+        .map(|eip| host_of(&eip).to_owned())
+        .or(own)
+        .or(host_ip)
+        .unwrap_or_else(place.outward_address);
+    Hosts {
+        external: in_url(external),
+        internal: in_url(internal),
+    }
+}
+
+/// Puts a literal IPv6 address in the brackets that separate it from a port.
+fn in_url(host: String) -> String {
+    match host.parse::<Ipv6Addr>() {
+        Ok(_) => format!("[{host}]"),
+        Err(_) => host,
+    }
+}
+
+/// The host of an address like `https://host:port/path`: published ports have ports of their own.
+fn host_of(address: &str) -> &str {
+    let bare = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = bare.split('/').next().unwrap_or(bare);
+    match authority.rfind(':') {
+        // Without brackets there is no port.
+        Some(_) if authority.parse::<Ipv6Addr>().is_ok() => authority,
+        // Not within the brackets of an IPv6 address.
+        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+        _ => authority,
+    }
+}
+
+/// Whether this process runs in a container.
+fn in_container() -> bool {
+    const KINDS: [&str; 6] = [
+        "podman",
+        "docker",
+        "oci",
+        "lxc",
+        "lxc-libvirt",
+        "systemd-nspawn",
+    ];
+    Path::new("/.dockerenv").exists()
+        || Path::new("/run/.containerenv").exists()
+        || ["container", "CONTAINER"]
+            .iter()
+            .filter_map(|name| std::env::var(name).ok())
+            .any(|kind| KINDS.contains(&kind.as_str()))
+}
+
+/// The address that packets to the outside leave from. A datagram socket is connected for this;
+/// nothing is sent.
+fn outward_address() -> String {
+    let address = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("8.8.8.8:80")?;
+        socket.local_addr()
+    });
+    match address {
+        Ok(address) if !address.ip().is_unspecified() => address.ip().to_string(),
+        _ => "127.0.0.1".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(
+        eip: Option<&str>,
+        host: &str,
+        docker_host_ip: Option<&str>,
+        in_container: bool,
+    ) -> (String, String) {
+        let place = Place {
+            in_container,
+            outward_address: &|| "192.0.2.1".to_owned(),
+        };
+        let Hosts { external, internal } = decide(eip, host, docker_host_ip, &place);
+        (external, internal)
+    }
+
+    #[test]
+    fn the_public_host_follows_the_contract() {
+        let external = |eip, host| hosts(eip, host, None, false).0;
+        for eip in [
+            " e.example ",
+            "e.example:1/x",
+            "https://e.example/y",
+            "http://e.example:8",
+        ] {
+            assert_eq!(external(Some(eip), "127.0.0.1"), "e.example", "{eip}");
+        }
+        let bracketed = external(Some("[2001:db8::1]:8080"), "0.0.0.0");
+        assert_eq!(bracketed, "[2001:db8::1]");
+        assert_eq!(external(None, "127.0.0.1"), "127.0.0.1");
+        assert_eq!(external(None, "10.1.2.3"), "10.1.2.3");
+        assert_eq!(external(None, "0.0.0.0"), "192.0.2.1");
+    }
+
+    #[test]
+    fn in_a_container_ports_are_published_on_the_host() {
+        let both = |host: &str| (host.to_owned(), host.to_owned());
+        let inside = |host| hosts(None, host, Some("172.17.0.1"), true);
+        assert_eq!(inside("0.0.0.0"), both("172.17.0.1"));
+        assert_eq!(inside("127.0.0.1"), both("172.17.0.1"));
+        assert_eq!(inside("10.1.2.3"), both("10.1.2.3"));
+        let outside = hosts(None, "127.0.0.1", Some("172.17.0.1"), false);
+        assert_eq!(outside, both("127.0.0.1"));
+    }
+
+    #[test]
+    fn literal_ipv6_hosts_get_brackets() {
+        for (eip, host, external, internal) in [
+            (None, "::1", "[::1]", "[::1]"),
+            (None, "fd00::5", "[fd00::5]", "[fd00::5]"),
+            (None, "[fd00::5]", "[fd00::5]", "[fd00::5]"),
+            (Some("2001:db8::1"), "::", "[2001:db8::1]", "127.0.0.1"),
+        ] {
+            let seen = hosts(eip, host, None, false);
+            assert_eq!(seen, (external.to_owned(), internal.to_owned()), "{host}");
+        }
+    }
+}
