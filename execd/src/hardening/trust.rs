@@ -200,8 +200,10 @@ mod tests {
 
     /// No floor, but a directory that isolated sessions may write.
     fn shared(place: PathBuf) -> Floor {
-        let mut config = IsolationConfig::default();
-        config.allowed_writable = vec![place];
+        let config = IsolationConfig {
+            allowed_writable: vec![place],
+            ..IsolationConfig::default()
+        };
         let environment = Environment::new(Variables::default());
         Floor::new(&config, &Arc::new(environment))
     }

@@ -123,8 +123,10 @@ mod tests {
             (vec![place.path()], Some(Doubt::WithinReach.to_string())),
         ] {
             let environment = Environment::new(Variables::default());
-            let mut config = IsolationConfig::default();
-            config.allowed_writable = writable.iter().map(PathBuf::from).collect();
+            let config = IsolationConfig {
+                allowed_writable: writable.iter().map(PathBuf::from).collect(),
+                ..IsolationConfig::default()
+            };
             let floor = Floor::new(&config, &Arc::new(environment));
             let doubt = keep(&path, &hooks, &floor).unwrap();
             assert_eq!(doubt.map(|doubt| doubt.to_string()), told, "{writable:?}");
