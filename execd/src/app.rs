@@ -1,29 +1,29 @@
-//! What every handler shares.
+//! The state of the routes. Each handler takes the parts of it that it uses.
 
 use std::sync::Arc;
 
+use axum::extract::FromRef;
 use osb_forward::Forwarder;
 use osb_service::Supervisor;
 
 use crate::{
-    command::Commands, env::Environment, identity::Accounts, isolated::IsolatedSessions,
-    metrics::Meter, output::Outputs, process::Processes, proxy, pty::Sessions as Ptys,
-    runtime_init::RuntimeInit, session::Sessions, telemetry::Telemetry,
+    base::Base,
+    command::Commands,
+    isolated::{IsolatedSessions, Isolation},
+    metrics::Meter,
+    proxy,
+    pty::Sessions as Ptys,
+    runtime_init::RuntimeInit,
+    session::Sessions,
 };
 
 /// The daemon's state. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, FromRef)]
 pub struct App {
-    /// Variables of the daemon and of what it starts.
-    pub environment: Arc<Environment>,
-    /// Users and groups of the sandbox.
-    pub accounts: Arc<Accounts>,
-    /// All children.
-    pub processes: Processes,
+    /// What all features share.
+    pub base: Base,
     /// All commands.
     pub commands: Commands,
-    /// What all streams together may take.
-    pub outputs: Outputs,
     /// All terminal sessions.
     pub ptys: Ptys,
     /// All shell sessions.
@@ -32,36 +32,49 @@ pub struct App {
     pub isolated: IsolatedSessions,
     /// Whether it is known yet for whom all of this is.
     pub runtime_init: RuntimeInit,
-    /// Reads resources.
-    pub meter: Arc<Meter>,
-    /// What is measured for a collector; nothing unless it is started.
-    pub telemetry: Telemetry,
     /// Reaches the user's own servers.
     pub forwarder: Forwarder,
-    /// All tasks.
-    pub tasks: Supervisor,
 }
 
 impl App {
-    /// A daemon that runs nothing yet.
+    /// A daemon that has no commands and no sessions yet.
     #[must_use]
-    pub fn new(environment: Environment, tasks: Supervisor) -> Self {
-        let meter = Meter::default();
-        let outputs = Outputs::new(meter.memory());
+    pub fn new(base: Base, runtime_init: RuntimeInit) -> Self {
         Self {
-            environment: Arc::new(environment),
-            accounts: Arc::default(),
-            processes: Processes::default(),
-            commands: Commands::new(outputs.memory_of_ended()),
-            outputs,
+            commands: Commands::new(base.outputs.memory_of_ended()),
             ptys: Ptys::default(),
             sessions: Sessions::default(),
             isolated: IsolatedSessions::default(),
-            runtime_init: RuntimeInit::default(),
-            meter: Arc::new(meter),
-            telemetry: Telemetry::default(),
-            forwarder: proxy::forwarder(&tasks),
-            tasks,
+            runtime_init,
+            forwarder: proxy::forwarder(&base.tasks),
+            base,
         }
+    }
+
+    /// What isolated sessions work with.
+    #[must_use]
+    pub fn isolation(&self) -> Isolation {
+        Isolation {
+            base: self.base.clone(),
+            sessions: self.isolated.clone(),
+        }
+    }
+}
+
+impl FromRef<App> for Isolation {
+    fn from_ref(app: &App) -> Self {
+        app.isolation()
+    }
+}
+
+impl FromRef<App> for Arc<Meter> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.base.meter)
+    }
+}
+
+impl FromRef<App> for Supervisor {
+    fn from_ref(app: &App) -> Self {
+        app.base.tasks.clone()
     }
 }

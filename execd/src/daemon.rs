@@ -12,15 +12,17 @@ use std::{io, net::Ipv4Addr, sync::Arc};
 use osb_service::{Drained, ErrorChain, Supervisor, build_info::BuildInfo};
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     time::timeout_at,
 };
 use tracing::{error, info, warn};
 
 use crate::{
     app::App,
+    base::Base,
     cli::Config,
     clone3,
+    command::Commands,
     config::{ConfigError, IsolationConfig},
     env::{Environment, Variables, names},
     hardening::Floor,
@@ -84,83 +86,110 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         warn!(%error, "shell sessions cannot report their state");
     }
     let child_ended = signal(SignalKind::child()).map_err(DaemonError::Signals)?;
-    let mut signals = match &config.entrypoint {
-        Some(_) => Signals::forwarded(),
-        None => Signals::stopping(),
-    }
-    .map_err(DaemonError::Signals)?;
-
-    let own = own_variables();
+    let mut signals = signals(&config)?;
     let (isolation, unknown) = IsolationConfig::load(config.isolation_config.as_deref())?;
     let tasks = Supervisor::new();
-    let (runtime_init, orders) = match config.runtime_init {
-        true => {
-            let (runtime_init, orders) = RuntimeInit::waiting(config.access_token.is_some());
-            (runtime_init, Some(orders))
-        }
-        false => (RuntimeInit::default(), None),
-    };
-    let mut app = App {
-        runtime_init,
-        ..App::new(Environment::new(own), tasks.clone())
-    };
-    app.processes
-        .harden(Floor::new(&isolation, &app.environment));
+    let mut base = Base::new(Environment::new(own_variables()), tasks.clone());
+    base.processes
+        .harden(Floor::new(&isolation, &base.environment));
     let hooks = Hooks::load(
-        &app.environment.own(),
+        &base.environment.own(),
         config.startup_status.clone(),
-        app.processes.floor(),
+        base.processes.floor(),
     )?;
-    let listen = |source| DaemonError::Listen {
+    let listener = listen(&config, build).await?;
+    warn_of_settings(&config, &isolation, &unknown);
+    base.telemetry = telemetry(&base);
+    let (runtime_init, orders) = runtime_init(&config);
+    let app = App::new(base, runtime_init);
+    app.isolated.configure(isolation);
+    start_upkeep(&app, child_ended);
+    let router = server::router(app.clone(), Token::new(config.access_token));
+    let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
+    let ended = tokio::select! {
+        ended = until_end(&app, config.entrypoint, hooks, &mut signals, orders) => ended,
+        _ = &mut serving => Err(DaemonError::Server),
+    };
+    stop(&app, Stop::asked_for(signals.told_to_end())).await;
+    ended
+}
+
+/// The signals that reach the entry point, if there is one, or else those that end the daemon.
+fn signals(config: &Config) -> Result<Signals, DaemonError> {
+    let signals = match config.entrypoint {
+        Some(_) => Signals::forwarded(),
+        None => Signals::stopping(),
+    };
+    signals.map_err(DaemonError::Signals)
+}
+
+/// Opens the port and announces it.
+async fn listen(config: &Config, build: BuildInfo) -> Result<TcpListener, DaemonError> {
+    let failed = |source| DaemonError::Listen {
         port: config.port,
         source,
     };
     let address = (Ipv4Addr::UNSPECIFIED, config.port);
-    let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let address = listener.local_addr().map_err(listen)?;
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
     info!(%address, %build, ?config, "execd is listening");
+    Ok(listener)
+}
+
+/// Warns of settings that do nothing, or not what they seem to do.
+fn warn_of_settings(config: &Config, isolation: &IsolationConfig, unknown: &[String]) {
     for flag in &config.ignored {
         warn!(flag, "this flag does nothing yet");
     }
-
     for key in unknown {
         warn!(key, "this key of the isolation configuration means nothing");
     }
     if isolation.hardening.enabled && config.access_token.is_none() && !config.runtime_init {
         warn!("without a token commands can ask execd itself for the rights that hardening takes");
     }
-    app.telemetry = telemetry(&app);
-    app.isolated.configure(isolation);
-    tasks.spawn_abortable("reaper", app.processes.clone().reap(child_ended));
-    tasks.spawn_abortable("sweeper", sweep(app.clone()));
-    tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.clone()));
-    tasks.spawn_abortable("metrics", metrics::remember(app.clone()));
-    let telemetry = app.telemetry.clone();
-    let router = server::router(app.clone(), Token::new(config.access_token));
-    let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
+}
 
-    let ended = tokio::select! {
-        ended = until_end(&app, config.entrypoint, hooks, &mut signals, orders) => ended,
-        _ = &mut serving => Err(DaemonError::Server),
-    };
-    let stop = Stop::asked_for(signals.told_to_end());
+/// Whether the daemon waits for an order, and where the order comes out.
+fn runtime_init(config: &Config) -> (RuntimeInit, Option<Orders>) {
+    if !config.runtime_init {
+        return (RuntimeInit::default(), None);
+    }
+    let (runtime_init, orders) = RuntimeInit::waiting(config.access_token.is_some());
+    (runtime_init, Some(orders))
+}
+
+/// Starts the tasks that go on as long as the daemon does.
+fn start_upkeep(app: &App, child_ended: Signal) {
+    let base = &app.base;
+    let tasks = &base.tasks;
+    tasks.spawn_abortable("reaper", base.processes.clone().reap(child_ended));
+    tasks.spawn_abortable("sweeper", sweep(app.commands.clone()));
+    tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.isolation()));
+    tasks.spawn_abortable("metrics", metrics::remember(Arc::clone(&base.meter)));
+}
+
+/// Ends sessions, processes, streams and connections, and sends the last metrics.
+async fn stop(app: &App, stop: Stop) {
     let processes = stop.of_processes();
     let closed = timeout_at(processes.part(limits::ISOLATED_END), app.isolated.close());
     // Side by side, so that neither takes the other's time.
-    let (closed, ()) = tokio::join!(closed, init::end_children(&app, processes));
+    let children = init::end_children(&app.base, &app.ptys, processes);
+    let (closed, ()) = tokio::join!(closed, children);
     if closed.is_err() {
         warn!("some isolated sessions did not end in time");
     }
-    let drained = tasks.drain(stop.of_streams().left(limits::DRAIN)).await;
+    let streams = stop.of_streams().left(limits::DRAIN);
+    let drained = app.base.tasks.drain(streams).await;
     // After the drain: what ended in it is measured too.
-    telemetry.finish(stop.part(limits::TELEMETRY_FLUSH)).await;
+    let flushed = stop.part(limits::TELEMETRY_FLUSH);
+    app.base.telemetry.finish(flushed).await;
     match drained {
         Drained::Gracefully => info!("execd stopped"),
         Drained::TimedOut(left) => warn!(left, "execd stopped before all its tasks ended"),
     }
-    ended
 }
 
+/// Runs the entry point, or serves alone, until the end. Gives the exit status of the process.
 async fn until_end(
     app: &App,
     entrypoint: Option<Vec<std::ffi::OsString>>,
@@ -168,22 +197,23 @@ async fn until_end(
     signals: &mut Signals,
     orders: Option<Orders>,
 ) -> Result<u8, DaemonError> {
+    let base = &app.base;
     if let Some(argv) = entrypoint {
-        let exit = init::run(app, argv, hooks, signals, orders).await?;
+        let exit = init::run(base, argv, hooks, signals, orders).await?;
         return Ok(exit.shell_code());
     }
     let (order, hooks) = match orders {
         None => (None, hooks),
-        Some(orders) => match orders.next(app, hooks, signals).await {
+        Some(orders) => match orders.next(base, hooks, signals).await {
             Some((order, hooks)) => (Some(order), hooks),
             None => return Ok(0),
         },
     };
     // Whoever waits for the hook reads the status file; without an order the daemon serves in any
     // case.
-    let failure = match hooks.pre_start(app, signals).await {
+    let failure = match hooks.pre_start(base, signals).await {
         Ok(PreStart::Done) => {
-            hooks.start_periodic(app);
+            hooks.start_periodic(base);
             None
         }
         Ok(PreStart::Failed(exit)) => Some(format!("the preStart hook failed: {exit}")),
@@ -204,9 +234,9 @@ async fn until_end(
 }
 
 /// What is measured. Nothing, when that cannot be done: a sandbox works without.
-fn telemetry(app: &App) -> Telemetry {
+fn telemetry(base: &Base) -> Telemetry {
     let variable = |name: &str| std::env::var(name).ok();
-    let started = Telemetry::start(variable, Arc::clone(&app.meter));
+    let started = Telemetry::start(variable, Arc::clone(&base.meter));
     started.unwrap_or_else(|error| {
         let error = &error as &dyn std::error::Error;
         warn!(error, "no metrics are sent");
@@ -222,9 +252,9 @@ fn own_variables() -> Variables {
         .collect()
 }
 
-async fn sweep(app: App) {
+/// Forgets finished commands whose time is over.
+async fn sweep(commands: Commands) {
     let mut tick = tokio::time::interval(limits::SWEEP);
-    let commands = Arc::new(app.commands);
     loop {
         tick.tick().await;
         commands.sweep();

@@ -33,6 +33,8 @@
 //! | [`runtime_init`] | being told only later for whom all of this is |
 //! | `duration` | durations in Go's form |
 //! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
+//! | [`base`] | what all features share |
+//! | [`app`] | the state of the routes: the base and what each feature keeps |
 //! | [`blocking`] | work that blocks, and how many threads it has |
 //! | [`http`] | what handlers share |
 //! | `links` | what paths lead to, where the user's processes may have made links |
@@ -45,6 +47,7 @@
 #![deny(unsafe_code)]
 
 pub mod app;
+pub mod base;
 pub mod blocking;
 pub mod cli;
 pub mod clone3;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::{
     Router,
-    extract::{ConnectInfo, Request, State},
+    extract::{ConnectInfo, FromRef, Request, State},
     response::{IntoResponse, Response},
     routing::any,
 };
@@ -16,8 +16,6 @@ use osb_protocol::headers::{API_KEY, EXECD_ACCESS_TOKEN};
 use osb_service::Supervisor;
 use tracing::debug;
 
-use crate::app::App;
-
 /// What a user's server must not learn: our token, the key of the platform, which clients send to
 /// every endpoint (contract: clients §0, rule 17), and a host name that another proxy made up.
 static HIDDEN: [HeaderName; 3] = [
@@ -27,7 +25,11 @@ static HIDDEN: [HeaderName; 3] = [
 ];
 
 /// The routes.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Forwarder: FromRef<S>,
+{
     Router::new()
         .route("/proxy", any(no_port))
         .route("/proxy/", any(no_port))
@@ -67,7 +69,7 @@ async fn no_port() -> Response {
 }
 
 async fn forward(
-    State(app): State<App>,
+    State(forwarder): State<Forwarder>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response {
@@ -97,7 +99,7 @@ async fn forward(
         }),
         ..HeaderRules::default()
     };
-    match app.forwarder.forward(request, target, &rules).await {
+    match forwarder.forward(request, target, &rules).await {
         Ok(response) => response,
         Err(error) => {
             debug!(port, %error, "not forwarded");

@@ -3,8 +3,7 @@
 use std::{io, path::PathBuf, time::Duration};
 
 use crate::{
-    app::App,
-    env::{Variables, expand},
+    env::{Environment, Variables, expand},
     error::{ApiError, ApiResult},
     path,
 };
@@ -40,14 +39,14 @@ pub fn no_nul(text: &str) -> ApiResult<()> {
 pub fn working_directory(
     text: Option<&str>,
     variables: &Variables,
-    app: &App,
+    environment: &Environment,
 ) -> ApiResult<Option<PathBuf>> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     no_nul(text)?;
     let refuse = |why: String| ApiError::invalid(format!("working directory {why}"));
-    let cwd = expanded(text, variables, app)
+    let cwd = expanded(text, variables, environment)
         .map_err(|why| refuse(format!("cannot be resolved: {why}")))?;
     match cwd.metadata() {
         Ok(meta) if meta.is_dir() => Ok(Some(cwd)),
@@ -63,8 +62,12 @@ pub fn working_directory(
 ///
 /// # Errors
 /// Why not, for people.
-pub fn expanded(text: &str, variables: &Variables, app: &App) -> Result<PathBuf, String> {
-    let home = app.environment.home();
+pub fn expanded(
+    text: &str,
+    variables: &Variables,
+    environment: &Environment,
+) -> Result<PathBuf, String> {
+    let home = environment.home();
     let expanded = expand(text, |name| variables.text(name), home.as_deref());
     let expanded = expanded.map_err(|error| error.to_string())?;
     path::absolute(expanded.as_ref()).map_err(|error| error.to_string())

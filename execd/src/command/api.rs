@@ -20,30 +20,35 @@ use super::{
     once,
     plan::Plan,
     run::{self, NotStarted},
-    store::Record,
+    store::{Commands, Record},
 };
 use crate::{
-    app::App,
+    base::Base,
     error::{ApiError, ApiResult},
     http::Query,
     json,
     output::{EventReader, Log, Unavailable, response},
+    session::Sessions,
 };
 
 /// `POST /command`.
-pub(crate) async fn start(State(app): State<App>, request: Request) -> ApiResult<Response> {
+pub(crate) async fn start(
+    State(base): State<Base>,
+    State(commands): State<Commands>,
+    request: Request,
+) -> ApiResult<Response> {
     let key = once::key(request.headers())?;
     let body = json::bytes(request.into_body()).await?;
-    let plan = || Plan::new(json::object::<RunCommand>(&body)?, &app);
+    let plan = || Plan::new(json::object::<RunCommand>(&body)?, &base);
     let reader = match key {
-        None => run::start(&app, plan()?, NotStarted::Forget)?.reader,
+        None => run::start(&base, &commands, plan()?, NotStarted::Forget)?.reader,
         Some(key) => {
             let start = |plan| {
-                let run = run::start(&app, plan, NotStarted::Keep)?;
+                let run = run::start(&base, &commands, plan, NotStarted::Keep)?;
                 Ok((run.id, run.reader))
             };
-            let join = |id: &str| reader(app.commands.get(id).as_deref(), id, 0);
-            app.commands.keys().once(key, &body, plan, start, join)?
+            let join = |id: &str| reader(commands.get(id).as_deref(), id, 0);
+            commands.keys().once(key, &body, plan, start, join)?
         }
     };
     Ok(response(reader))
@@ -52,7 +57,7 @@ pub(crate) async fn start(State(app): State<App>, request: Request) -> ApiResult
 /// `GET /command/{id}/events?since=`: what the answer to its start carries, from the event after
 /// that number on.
 pub(crate) async fn events(
-    State(app): State<App>,
+    State(commands): State<Commands>,
     Path(id): Path<String>,
     query: Query,
 ) -> ApiResult<Response> {
@@ -62,7 +67,7 @@ pub(crate) async fn events(
             ApiError::invalid("since must be the number of an event, or 0 for all of them")
         })?,
     };
-    let record = app.commands.get(&id).ok_or_else(|| not_found(&id))?;
+    let record = commands.get(&id).ok_or_else(|| not_found(&id))?;
     Ok(response(reader(Some(&record), &id, since)?))
 }
 
@@ -89,8 +94,11 @@ fn not_found(id: &str) -> ApiError {
 }
 
 /// `GET /command/status/{id}`.
-pub(crate) async fn status(State(app): State<App>, Path(id): Path<String>) -> ApiResult<Response> {
-    match app.commands.get(&id) {
+pub(crate) async fn status(
+    State(commands): State<Commands>,
+    Path(id): Path<String>,
+) -> ApiResult<Response> {
+    match commands.get(&id) {
         Some(record) => Ok(Json(record.status()).into_response()),
         None => Err(not_found(&id)),
     }
@@ -98,11 +106,11 @@ pub(crate) async fn status(State(app): State<App>, Path(id): Path<String>) -> Ap
 
 /// `GET /command/{id}/logs?cursor=`.
 pub(crate) async fn logs(
-    State(app): State<App>,
+    State(commands): State<Commands>,
     Path(id): Path<String>,
     query: Query,
 ) -> ApiResult<Response> {
-    let log = log_of(app.commands.get(&id).as_deref(), &id)?;
+    let log = log_of(commands.get(&id).as_deref(), &id)?;
     // Unparsable means the beginning.
     let cursor: i64 = query
         .get("cursor")
@@ -148,21 +156,23 @@ fn log_of(record: Option<&Record>, id: &str) -> ApiResult<Arc<Log>> {
 }
 
 /// `DELETE /command?id=` and `DELETE /code?id=`.
-pub(crate) async fn stop(State(app): State<App>, query: Query) -> ApiResult<()> {
+pub(crate) async fn stop(
+    State(base): State<Base>,
+    State(commands): State<Commands>,
+    State(sessions): State<Sessions>,
+    query: Query,
+) -> ApiResult<()> {
     let id = query.get("id").filter(|id| !id.is_empty());
     let id = id.ok_or_else(|| ApiError::missing_query("id"))?;
     // The text is the contract's, spelling included.
     let refuse = |why: &str| ApiError::runtime(format!("error interruptting code context. {why}"));
-    let Some(record) = app.commands.get(id) else {
+    let Some(record) = commands.get(id) else {
         // A session disappears with its run (contract: execd §8).
-        return app
-            .sessions
-            .delete(id)
-            .map_err(|_| refuse("no such session"));
+        return sessions.delete(id).map_err(|_| refuse("no such session"));
     };
     let not_running = || refuse(&format!("command session {id} is not running"));
     let process = record.running().ok_or_else(not_running)?;
-    match interrupt(process, &app.tasks).await {
+    match interrupt(process, &base.tasks).await {
         true => Ok(()),
         false => Err(not_running()),
     }

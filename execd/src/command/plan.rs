@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, time::Duration};
 use osb_protocol::execd::command::RunCommand;
 
 use crate::{
-    app::App,
+    base::Base,
     env::Variables,
     error::{ApiError, ApiResult},
     identity::Credentials,
@@ -33,7 +33,7 @@ impl Plan {
     ///
     /// # Errors
     /// 400 for every rule it breaks.
-    pub(super) fn new(request: RunCommand, app: &App) -> ApiResult<Self> {
+    pub(super) fn new(request: RunCommand, base: &Base) -> ApiResult<Self> {
         let timeout = request::timeout(request.timeout)?;
         if request.gid.is_some() && request.uid.is_none() {
             return Err(ApiError::invalid("uid is required when gid is provided"));
@@ -44,11 +44,12 @@ impl Plan {
                 return Err(ApiError::invalid(message));
             }
         }
-        let mut variables = app.environment.for_user();
+        let mut variables = base.environment.for_user();
         for (name, value) in &request.envs {
             variables.set(name, value);
         }
-        let cwd = request::working_directory(request.cwd.as_deref(), &variables, app)?;
+        let cwd =
+            request::working_directory(request.cwd.as_deref(), &variables, &base.environment)?;
         if let Some(cwd) = cwd.as_ref().filter(|_| !request.envs.contains_key("PWD")) {
             variables.set("PWD", cwd);
         }
@@ -71,7 +72,7 @@ impl Plan {
         };
         let credentials = request
             .uid
-            .map(|uid| app.accounts.names().credentials(uid, request.gid))
+            .map(|uid| base.accounts.names().credentials(uid, request.gid))
             .filter(|wanted| differs(wanted, request.gid.is_some(), &Credentials::own()));
         Ok(Self {
             content,
@@ -101,8 +102,8 @@ mod tests {
 
     fn plan(json: &str) -> ApiResult<Plan> {
         let variables = Variables::from_iter([("HOME", "/tmp"), ("PATH", "/usr/bin:/bin")]);
-        let app = App::new(Environment::new(variables), Supervisor::new());
-        Plan::new(crate::json::object(json.as_bytes())?, &app)
+        let base = Base::new(Environment::new(variables), Supervisor::new());
+        Plan::new(crate::json::object(json.as_bytes())?, &base)
     }
 
     #[test]

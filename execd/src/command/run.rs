@@ -11,10 +11,10 @@ use tracing::{debug, info};
 
 use super::{
     plan::Plan,
-    store::{Kept, Record},
+    store::{Commands, Kept, Record},
 };
 use crate::{
-    app::App,
+    base::Base,
     error::ApiResult,
     hardening::Floor,
     output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
@@ -43,19 +43,22 @@ pub(super) enum NotStarted {
 ///
 /// # Errors
 /// When too many run.
-pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult<Run> {
+pub(super) fn start(
+    base: &Base,
+    commands: &Commands,
+    plan: Plan,
+    not_started: NotStarted,
+) -> ApiResult<Run> {
     let id = uuid::Uuid::new_v4().simple().to_string();
     let background = plan.background;
     debug!(id, command = redact::shown(&plan.content), "command wanted");
-    let (writer, reader) = Writer::new(&id, Replay::Recent, &app.outputs);
+    let (writer, reader) = Writer::new(&id, Replay::Recent, &base.outputs);
     let kept = Kept {
         events: Some(Arc::clone(writer.journal())),
         log: background.then(Arc::default),
     };
     let log = kept.log.clone();
-    let record = app
-        .commands
-        .admit(Record::new(&id, plan.content, background, kept))?;
+    let record = commands.admit(Record::new(&id, plan.content, background, kept))?;
     let began = Instant::now();
     let pipes = Pipes::new(background);
     let started = match (plan.program, pipes) {
@@ -71,9 +74,9 @@ pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult
             }
             let switching = plan.credentials.is_some();
             let credentials = plan.credentials.as_ref();
-            let spawned = app.processes.spawn_as(&mut command, credentials);
+            let spawned = base.processes.spawn_as(&mut command, credentials);
             spawned.map(|process| (process, ours)).map_err(|error| {
-                explain(&error, switching && cannot_switch(), app.processes.floor())
+                explain(&error, switching && cannot_switch(), base.processes.floor())
             })
         }
         (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
@@ -101,18 +104,18 @@ pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult
                 began,
                 timeout: plan.timeout,
             };
-            app.tasks
-                .spawn("command", attend(pump, record, app.clone()));
+            let task = attend(pump, record, base.clone(), commands.clone());
+            base.tasks.spawn("command", task);
             ended
         }
         Err(reason) => {
             info!(id, reason, "command not started");
             let outcome = Outcome::now(End::NotStarted(reason), began.elapsed());
-            app.telemetry.execution(Operation::Command, &outcome);
+            base.telemetry.execution(Operation::Command, &outcome);
             if background || not_started == NotStarted::Keep {
-                app.commands.finish(&record, &outcome);
+                commands.finish(&record, &outcome);
             } else {
-                app.commands.forget(&id);
+                commands.forget(&id);
             }
             Some((writer, outcome))
         }
@@ -124,13 +127,13 @@ pub(super) fn start(app: &App, plan: Plan, not_started: NotStarted) -> ApiResult
 }
 
 /// The task of one command.
-async fn attend(mut pump: Pump, record: Arc<Record>, app: App) {
+async fn attend(mut pump: Pump, record: Arc<Record>, base: Base, commands: Commands) {
     let outcome = pump.until_end().await;
     info!(id = record.id(), end = ?outcome.end, "command ended");
-    app.telemetry.execution(Operation::Command, &outcome);
-    app.commands.finish(&record, &outcome);
+    base.telemetry.execution(Operation::Command, &outcome);
+    commands.finish(&record, &outcome);
     pump.sink.finish(&outcome).await;
-    pump.linger(&app.outputs, app.tasks.stopping()).await;
+    pump.linger(&base.outputs, base.tasks.stopping()).await;
 }
 
 /// Whether the daemon lacks what it takes to run something as another user.

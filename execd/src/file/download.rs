@@ -26,7 +26,7 @@ use super::{
     range::{Wanted, wanted},
 };
 use crate::{
-    app::App,
+    base::Base,
     blocking::{blocking, thread},
     error::{ApiError, ApiResult},
     http::Query,
@@ -35,7 +35,7 @@ use crate::{
 
 /// The route.
 pub(super) async fn download(
-    State(app): State<App>,
+    State(base): State<Base>,
     query: Query,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
@@ -50,7 +50,7 @@ pub(super) async fn download(
         ));
     }
     let content =
-        blocking(move || Content::open(&path::resolve(&given, &app.environment)?)).await?;
+        blocking(move || Content::open(&path::resolve(&given, &base.environment)?)).await?;
     match lines {
         Some(lines) => Ok(content.lines(lines)),
         None => content.answer(&headers),

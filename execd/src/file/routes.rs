@@ -2,7 +2,7 @@
 
 use axum::{
     Json, Router,
-    extract::{Request, State},
+    extract::{FromRef, Request, State},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{download, entries, info, permission, relocate, replace, upload};
 use crate::{
-    app::App,
+    base::Base,
     blocking::{blocking, blocking_while_wanted},
     error::{ApiError, ApiResult, told},
     http::Query,
@@ -19,7 +19,11 @@ use crate::{
 };
 
 /// All of them, relative to nothing.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Base: FromRef<S>,
+{
     Router::new()
         .route("/files/info", get(info_of))
         .route("/files", axum::routing::delete(delete_files))
@@ -48,13 +52,13 @@ fn path_of(query: &Query) -> ApiResult<String> {
         .ok_or_else(|| ApiError::missing_query("path"))
 }
 
-async fn info_of(State(app): State<App>, query: Query) -> ApiResult<Response> {
+async fn info_of(State(base): State<Base>, query: Query) -> ApiResult<Response> {
     let paths = paths(&query);
     blocking(move || {
-        let names = app.accounts.names();
+        let names = base.accounts.names();
         let mut infos = Map::new();
         for given in paths {
-            let path = path::resolve(&given, &app.environment)?;
+            let path = path::resolve(&given, &base.environment)?;
             let info = info::of(&path, &names).map_err(|error| ApiError::file(&path, &error))?;
             let info = serde_json::to_value(info).expect("file infos are JSON");
             infos.insert(given, info);
@@ -64,10 +68,10 @@ async fn info_of(State(app): State<App>, query: Query) -> ApiResult<Response> {
     .await
 }
 
-async fn delete_files(State(app): State<App>, query: Query) -> ApiResult<()> {
+async fn delete_files(State(base): State<Base>, query: Query) -> ApiResult<()> {
     let paths = paths(&query);
     blocking(move || {
-        let environment = &app.environment;
+        let environment = &base.environment;
         paths
             .iter()
             .try_for_each(|path| relocate::delete_file(&path::resolve(path, environment)?))
@@ -75,10 +79,10 @@ async fn delete_files(State(app): State<App>, query: Query) -> ApiResult<()> {
     .await
 }
 
-async fn move_files(State(app): State<App>, request: Request) -> ApiResult<()> {
+async fn move_files(State(base): State<Base>, request: Request) -> ApiResult<()> {
     let moves: Vec<Move> = json::list(&json::bytes(request.into_body()).await?)?;
     blocking(move || {
-        let resolve = |path: &str| path::resolve(path, &app.environment);
+        let resolve = |path: &str| path::resolve(path, &base.environment);
         moves
             .iter()
             .try_for_each(|entry| relocate::rename(&resolve(&entry.src)?, &resolve(&entry.dest)?))
@@ -86,12 +90,12 @@ async fn move_files(State(app): State<App>, request: Request) -> ApiResult<()> {
     .await
 }
 
-async fn set_permissions(State(app): State<App>, request: Request) -> ApiResult<()> {
+async fn set_permissions(State(base): State<Base>, request: Request) -> ApiResult<()> {
     let wanted: Vec<(String, Permission)> = json::map(&json::bytes(request.into_body()).await?)?;
     blocking(move || {
-        let names = app.accounts.names();
+        let names = base.accounts.names();
         wanted.iter().try_for_each(|(given, permission)| {
-            let path = path::resolve(given, &app.environment)?;
+            let path = path::resolve(given, &base.environment)?;
             permission::apply(&path, permission, &names)
         })
     })
@@ -99,7 +103,7 @@ async fn set_permissions(State(app): State<App>, request: Request) -> ApiResult<
 }
 
 async fn replace_text(
-    State(app): State<App>,
+    State(base): State<Base>,
     query: Query,
     request: Request,
 ) -> ApiResult<Response> {
@@ -108,7 +112,7 @@ async fn replace_text(
     let counts = blocking(move || {
         let mut counts = Map::new();
         for (given, replacement) in wanted {
-            let path = path::resolve(&given, &app.environment)?;
+            let path = path::resolve(&given, &base.environment)?;
             let count = replace::replace(&path, &replacement)?;
             let replaced = serde_json::to_value(Replaced { count }).expect("a number is JSON");
             counts.insert(given, replaced);
@@ -122,17 +126,17 @@ async fn replace_text(
     })
 }
 
-async fn search(State(app): State<App>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
+async fn search(State(base): State<Base>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
     let given = path_of(&query)?;
     let pattern = query.get("pattern").unwrap_or_default().to_owned();
     let found = blocking_while_wanted(move |unwanted| {
-        let root = path::resolve(&given, &app.environment)?;
-        entries::search(&root, &pattern, &app.accounts.names(), unwanted)
+        let root = path::resolve(&given, &base.environment)?;
+        entries::search(&root, &pattern, &base.accounts.names(), unwanted)
     });
     Ok(Json(found.await?))
 }
 
-async fn list(State(app): State<App>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
+async fn list(State(base): State<Base>, query: Query) -> ApiResult<Json<Vec<FileInfo>>> {
     let given = path_of(&query)?;
     let depth = match query.get("depth").filter(|depth| !depth.is_empty()) {
         None => 1,
@@ -141,18 +145,18 @@ async fn list(State(app): State<App>, query: Query) -> ApiResult<Json<Vec<FileIn
             .map_err(|_| ApiError::invalid(format!("invalid query parameter 'depth': {depth}")))?,
     };
     let found = blocking_while_wanted(move |unwanted| {
-        let root = path::resolve(&given, &app.environment)?;
-        entries::list(&root, depth, &app.accounts.names(), unwanted)
+        let root = path::resolve(&given, &base.environment)?;
+        entries::list(&root, depth, &base.accounts.names(), unwanted)
     });
     Ok(Json(found.await?))
 }
 
-async fn make_directories(State(app): State<App>, request: Request) -> ApiResult<()> {
+async fn make_directories(State(base): State<Base>, request: Request) -> ApiResult<()> {
     let wanted: Vec<(String, Permission)> = json::map(&json::bytes(request.into_body()).await?)?;
     blocking(move || {
-        let names = app.accounts.names();
+        let names = base.accounts.names();
         for (given, permission) in &wanted {
-            let path = path::resolve(given, &app.environment)?;
+            let path = path::resolve(given, &base.environment)?;
             // A directory that exists keeps mode and owner (contract: execd A3.2).
             if !path.is_dir() {
                 std::fs::create_dir_all(&path).map_err(|error| {
@@ -170,11 +174,11 @@ async fn make_directories(State(app): State<App>, request: Request) -> ApiResult
     .await
 }
 
-async fn delete_directories(State(app): State<App>, query: Query) -> ApiResult<()> {
+async fn delete_directories(State(base): State<Base>, query: Query) -> ApiResult<()> {
     let paths = paths(&query);
     blocking(move || {
         for given in paths.iter().filter(|path| !path.is_empty()) {
-            relocate::delete_tree(&path::resolve(given, &app.environment)?)?;
+            relocate::delete_tree(&path::resolve(given, &base.environment)?)?;
         }
         Ok(())
     })

@@ -22,7 +22,7 @@ use super::{
     target::Target,
 };
 use crate::{
-    app::App,
+    base::Base,
     blocking::{blocking, thread},
     error::{ApiError, ApiResult, told},
     json, limits, path, scratch,
@@ -32,10 +32,10 @@ use crate::{
 const DURABLE: &str = "x-durable";
 
 /// The route.
-pub(super) async fn upload(State(app): State<App>, request: Request) -> ApiResult<()> {
+pub(super) async fn upload(State(base): State<Base>, request: Request) -> ApiResult<()> {
     let (head, body) = request.into_parts();
     let mut body = body.into_data_stream();
-    let received = Upload::new(app, &head.headers)
+    let received = Upload::new(base, &head.headers)
         .receive(&head.headers, &mut body)
         .await;
     discard(body).await;
@@ -68,7 +68,7 @@ fn no_form(error: &MultipartError) -> ApiError {
 /// The pairs of one request. The i-th metadata belongs to the i-th file, whichever comes first; a
 /// file that comes first waits on the disk.
 struct Upload {
-    app: App,
+    base: Base,
     durable: bool,
     metadata: VecDeque<UploadMetadata>,
     waiting: VecDeque<File>,
@@ -77,9 +77,9 @@ struct Upload {
 }
 
 impl Upload {
-    fn new(app: App, headers: &HeaderMap) -> Self {
+    fn new(base: Base, headers: &HeaderMap) -> Self {
         Self {
-            app,
+            base,
             durable: headers.get(DURABLE).is_some_and(|value| value == "1"),
             metadata: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -151,10 +151,10 @@ impl Upload {
             self.waiting.push_back(write_all(form, file).await?);
             return Ok(());
         };
-        let app = self.app.clone();
+        let base = self.base.clone();
         let given = metadata.path.clone();
         let opened = blocking(move || {
-            let path = path::resolve(&given, &app.environment)?;
+            let path = path::resolve(&given, &base.environment)?;
             Target::open(&path).map_err(|error| not_written(&given, &error))
         });
         let target = write_all(form, opened.await?).await?;
@@ -162,10 +162,10 @@ impl Upload {
     }
 
     async fn store_waiting(&self, metadata: UploadMetadata, mut file: File) -> ApiResult<()> {
-        let app = self.app.clone();
+        let base = self.base.clone();
         let given = metadata.path.clone();
         let copied = blocking(move || {
-            let path = path::resolve(&given, &app.environment)?;
+            let path = path::resolve(&given, &base.environment)?;
             let mut copy = || {
                 let mut target = Target::open(&path)?;
                 file.rewind()?;
@@ -178,7 +178,7 @@ impl Upload {
     }
 
     async fn finish(&self, metadata: UploadMetadata, target: Target) -> ApiResult<()> {
-        let names = self.app.accounts.names();
+        let names = self.base.accounts.names();
         let durable = self.durable;
         blocking(move || {
             let wanted = Change::new(&metadata.permission, &names)?;

@@ -32,7 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use crate::{app::App, env::Environment, file, http::not_found, limits};
+use crate::{base::Base, env::Environment, file, http::not_found, limits};
 
 /// What concerns the connection to the client or proves who the client is; neither is a worker's
 /// business.
@@ -56,7 +56,7 @@ static NOT_PASSED_ON: [HeaderName; 9] = [
 /// # Errors
 /// When the worker ended without an answer.
 pub(crate) async fn relay(
-    app: &App,
+    base: &Base,
     socket: UnixStream,
     mut request: Request,
     task: &'static str,
@@ -69,7 +69,7 @@ pub(crate) async fn relay(
     let wanted = CancellationToken::new();
     // Dropped with this function when the client leaves, else with the body of the answer.
     let until_then = wanted.clone().drop_guard();
-    app.tasks.spawn(task, async move {
+    base.tasks.spawn(task, async move {
         tokio::select! {
             // What went wrong shows in the answer.
             _ended = connection => {}
@@ -119,7 +119,7 @@ async fn serve_one(socket: Pair, environment: Environment) -> io::Result<()> {
     let router: Router = file::routes()
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
-        .with_state(App::new(environment, Supervisor::new()));
+        .with_state(Base::new(environment, Supervisor::new()));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         router.clone().call(request.map(Body::new))
     });

@@ -11,7 +11,7 @@ use std::{
 
 use axum::{
     Router,
-    extract::{Path, Request, State},
+    extract::{FromRef, Path, Request, State},
     response::Response,
     routing::any,
 };
@@ -28,7 +28,7 @@ use tracing::warn;
 
 use super::{FileIdentity, SUBCOMMAND, exchange, relay::relay};
 use crate::{
-    app::App,
+    base::Base,
     error::{ApiError, ApiResult},
     limits,
     process::Process,
@@ -41,12 +41,16 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
 
 /// The file routes of every identity.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Base: FromRef<S>,
+{
     Router::new().route("/v1/filesystem/{uid}/{gid}/{*path}", any(serve))
 }
 
 async fn serve(
-    State(app): State<App>,
+    State(base): State<Base>,
     Path((uid, gid, _)): Path<(String, String, String)>,
     mut request: Request,
 ) -> ApiResult<Response> {
@@ -58,7 +62,7 @@ async fn serve(
         let code = code::FILESYSTEM_IDENTITY_UNAVAILABLE;
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
     };
-    let (process, mut socket) = start(&app, identity).map_err(|error| unavailable(&error))?;
+    let (process, mut socket) = start(&base, identity).map_err(|error| unavailable(&error))?;
     let ready = timeout(limits::FILE_WORKER_START, exchange::ready(&mut socket)).await;
     match ready {
         Ok(Ok(())) => {}
@@ -69,7 +73,7 @@ async fn serve(
         }
     }
     *request.uri_mut() = after_segments(request.uri(), 4).into();
-    let answer = relay(&app, socket, request, "file worker", end(process, slot)).await;
+    let answer = relay(&base, socket, request, "file worker", end(process, slot)).await;
     answer.map_err(|error| {
         warn!(%identity, %error, "a file worker ended without an answer");
         unavailable(&"its worker ended without an answer")
@@ -77,9 +81,9 @@ async fn serve(
 }
 
 /// Starts a worker whose standard input is the socket.
-fn start(app: &App, identity: FileIdentity) -> io::Result<(Process, UnixStream)> {
+fn start(base: &Base, identity: FileIdentity) -> io::Result<(Process, UnixStream)> {
     let (ours, theirs) = Pair::pair()?;
-    let own = app.environment.own();
+    let own = base.environment.own();
     let mut command = Command::new(THIS_PROGRAM);
     command
         .arg0("execd")
@@ -91,7 +95,7 @@ fn start(app: &App, identity: FileIdentity) -> io::Result<(Process, UnixStream)>
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         .process_group(0);
-    let process = app.processes.spawn_own(&mut command)?;
+    let process = base.processes.spawn_own(&mut command)?;
     ours.set_nonblocking(true)?;
     Ok((process, UnixStream::from_std(ours)?))
 }

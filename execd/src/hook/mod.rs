@@ -24,7 +24,7 @@ pub use status::StatusFile;
 use tracing::warn;
 
 use crate::{
-    app::App,
+    base::Base,
     env::{Variables, names},
     hardening::Floor,
     process::{Process, Program},
@@ -149,10 +149,12 @@ impl Hooks {
     }
 
     /// Starts the tasks of the periodic hooks.
-    pub fn start_periodic(&self, app: &App) {
+    pub fn start_periodic(&self, base: &Base) {
         for hook in &self.lifecycle.periodic {
-            app.tasks
-                .spawn_abortable("periodic hook", periodic::attend(app.clone(), hook.clone()));
+            base.tasks.spawn_abortable(
+                "periodic hook",
+                periodic::attend(base.clone(), hook.clone()),
+            );
         }
     }
 }
@@ -160,19 +162,19 @@ impl Hooks {
 /// Starts the program of a hook, in a group of its own. Its output goes where the daemon's goes.
 /// Hooks set the sandbox up, so they are not hardened. They get the user's variables, unless the
 /// user's processes have fewer rights than they.
-fn start(app: &App, argv: &[String]) -> io::Result<Process> {
+fn start(base: &Base, argv: &[String]) -> io::Result<Process> {
     use std::{os::unix::process::CommandExt, process::Stdio};
 
-    let variables = match app.processes.floor().is_in_force() {
-        true => app.environment.for_trusted(),
-        false => app.environment.for_user(),
+    let variables = match base.processes.floor().is_in_force() {
+        true => base.environment.for_trusted(),
+        false => base.environment.for_user(),
     };
     let cwd = std::env::current_dir().ok();
     let argv = argv.iter().map(Into::into).collect();
     let program = Program::direct(argv, &variables, cwd.as_deref())?;
     let mut command = program.command(&variables);
     command.stdin(Stdio::null()).process_group(0);
-    app.processes.spawn_own(&mut command)
+    base.processes.spawn_own(&mut command)
 }
 
 #[cfg(test)]

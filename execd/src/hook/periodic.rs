@@ -11,11 +11,11 @@ use super::{
     schedule::{self, Times},
     start,
 };
-use crate::{app::App, limits, process::Exit};
+use crate::{base::Base, limits, process::Exit};
 
 /// Runs a hook whenever it is time, one run after the other: times that come during a run are
 /// passed over.
-pub(super) async fn attend(app: App, hook: Periodic) {
+pub(super) async fn attend(base: Base, hook: Periodic) {
     let name = hook.name.as_str();
     match hook.schedule.times() {
         Ok(Times::Every(interval)) => {
@@ -23,7 +23,7 @@ pub(super) async fn attend(app: App, hook: Periodic) {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
             loop {
                 ticks.tick().await;
-                if !run(&app, &hook).await {
+                if !run(&base, &hook).await {
                     break;
                 }
             }
@@ -32,7 +32,7 @@ pub(super) async fn attend(app: App, hook: Periodic) {
             let mut last = Timestamp::now();
             while let Some(next) = schedule::next(&cron, last) {
                 until(next).await;
-                if !run(&app, &hook).await {
+                if !run(&base, &hook).await {
                     break;
                 }
                 // A clock that was set back makes nothing run twice.
@@ -56,10 +56,10 @@ async fn until(time: Timestamp) {
 }
 
 /// Runs a hook once. `false` when it cannot be ended.
-async fn run(app: &App, hook: &Periodic) -> bool {
+async fn run(base: &Base, hook: &Periodic) -> bool {
     let name = hook.name.as_str();
     let limit = Duration::from_secs(hook.hook.timeout_seconds.into());
-    let process = match start(app, &hook.hook.command) {
+    let process = match start(base, &hook.hook.command) {
         Ok(process) => process,
         Err(error) => {
             warn!(name, %error, "periodic hook cannot be started");

@@ -7,7 +7,7 @@ use tracing::{error, info};
 
 use super::{HookError, Hooks, start};
 use crate::{
-    app::App,
+    base::Base,
     limits,
     process::{Exit, Process},
     signals::{Signals, Stood, stand_in_front},
@@ -29,15 +29,23 @@ impl Hooks {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub async fn pre_start(&self, app: &App, signals: &mut Signals) -> Result<PreStart, HookError> {
-        let outcome = self.run_pre_start(app, signals).await;
+    pub async fn pre_start(
+        &self,
+        base: &Base,
+        signals: &mut Signals,
+    ) -> Result<PreStart, HookError> {
+        let outcome = self.run_pre_start(base, signals).await;
         if let Some(status) = &self.status {
             status.done(matches!(outcome, Ok(PreStart::Done)));
         }
         outcome
     }
 
-    async fn run_pre_start(&self, app: &App, signals: &mut Signals) -> Result<PreStart, HookError> {
+    async fn run_pre_start(
+        &self,
+        base: &Base,
+        signals: &mut Signals,
+    ) -> Result<PreStart, HookError> {
         let Some(hook) = &self.lifecycle.pre_start else {
             return Ok(PreStart::Done);
         };
@@ -45,7 +53,7 @@ impl Hooks {
         if let Some(status) = &self.status {
             status.running(limit);
         }
-        let process = start(app, &hook.command).map_err(|source| HookError::NotStarted {
+        let process = start(base, &hook.command).map_err(|source| HookError::NotStarted {
             name: hook.command.first().cloned().unwrap_or_default(),
             source,
         })?;

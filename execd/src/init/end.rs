@@ -6,7 +6,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use crate::{app::App, limits, process::tree};
+use crate::{base::Base, limits, process::tree, pty::Sessions as Ptys};
 
 /// When the whole stop must be over: who told us to end may kill us soon after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +63,11 @@ impl Stop {
 
 /// Ends every process below the daemon: SIGTERM, a grace, SIGKILL. Bounded, whatever they do, and by
 /// the stop; but all are killed at least once.
-pub async fn end_children(app: &App, stop: Stop) {
-    let none_left = || app.processes.none_left();
+pub async fn end_children(base: &Base, ptys: &Ptys, stop: Stop) {
+    let none_left = || base.processes.none_left();
     signal_all(Signal::TERM);
     // Interactive shells ignore SIGTERM. Others may flush on SIGTERM and would die of SIGHUP.
-    app.ptys.hang_up();
+    ptys.hang_up();
     let grace = stop.part(limits::LEFTOVER_GRACE);
     if timeout_at(grace, none_left()).await.is_ok() {
         return;

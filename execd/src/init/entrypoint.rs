@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    app::App,
+    base::Base,
     env::Variables,
     process::{Process, Program},
 };
@@ -33,8 +33,8 @@ impl EntrypointError {
 }
 
 /// Starts the entry point with the daemon's own terminal or streams.
-pub(super) fn start(app: &App, argv: Vec<OsString>) -> Result<Process, EntrypointError> {
-    let variables = app.environment.for_entrypoint();
+pub(super) fn start(base: &Base, argv: Vec<OsString>) -> Result<Process, EntrypointError> {
+    let variables = base.environment.for_entrypoint();
     let name = argv.first().map_or_else(
         || "a shell".to_owned(),
         |name| name.to_string_lossy().into_owned(),
@@ -46,7 +46,7 @@ pub(super) fn start(app: &App, argv: Vec<OsString>) -> Result<Process, Entrypoin
         if !io::stdin().is_terminal() {
             command.process_group(0);
         }
-        app.processes.spawn(&mut command)
+        base.processes.spawn(&mut command)
     });
     started.map_err(|source| EntrypointError { name, source })
 }

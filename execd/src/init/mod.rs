@@ -17,7 +17,7 @@ pub use end::{Stop, end_children};
 pub use entrypoint::EntrypointError;
 
 use crate::{
-    app::App,
+    base::Base,
     env::{self, Environment, Variables, names},
     hook::{HookError, Hooks, PreStart},
     process::{Exit, Process},
@@ -57,7 +57,7 @@ impl InitError {
 /// # Errors
 /// When one of them cannot be started.
 pub async fn run(
-    app: &App,
+    base: &Base,
     argv: Vec<OsString>,
     hooks: Hooks,
     signals: &mut Signals,
@@ -68,17 +68,17 @@ pub async fn run(
     {
         warn!(%error, "orphans will not be reaped");
     }
-    app.environment.replace(with_env_file(&app.environment));
+    base.environment.replace(with_env_file(&base.environment));
     let Some(orders) = orders else {
         // Nobody has to be waited for, so all routes answer already.
-        let started = start(app, Some(argv), &hooks, signals, || ()).await?;
+        let started = start(base, Some(argv), &hooks, signals, || ()).await?;
         return Ok(stay(started, signals).await);
     };
-    let Some((order, hooks)) = orders.next(app, hooks, signals).await else {
+    let Some((order, hooks)) = orders.next(base, hooks, signals).await else {
         return Ok(Exit::Code(0));
     };
     let argv = (order.entrypoint == EntrypointPolicy::Restart).then_some(argv);
-    let started = start(app, argv, &hooks, signals, || order.open()).await;
+    let started = start(base, argv, &hooks, signals, || order.open()).await;
     match &started {
         Ok(Started::Entrypoint(_)) => order.done(None),
         Ok(Started::Nothing) => order.done(Some(NOT_STARTED)),
@@ -106,26 +106,26 @@ enum Started {
 /// Runs what goes before the entry point, opens the routes that it may need, and starts it, if there
 /// is one.
 async fn start(
-    app: &App,
+    base: &Base,
     argv: Option<Vec<OsString>>,
     hooks: &Hooks,
     signals: &mut Signals,
     open: impl FnOnce(),
 ) -> Result<Started, InitError> {
-    if let Some(exit) = script::source(app, signals).await {
+    if let Some(exit) = script::source(base, signals).await {
         info!(%exit, "told to end before the entry point was started");
         return Ok(Started::Ended(exit));
     }
-    match hooks.pre_start(app, signals).await? {
+    match hooks.pre_start(base, signals).await? {
         PreStart::Done => {}
         PreStart::Failed(exit) | PreStart::ToldToEnd(exit) => return Ok(Started::Ended(exit)),
     }
     open();
-    hooks.start_periodic(app);
+    hooks.start_periodic(base);
     let Some(argv) = argv else {
         return Ok(Started::Nothing);
     };
-    let process = entrypoint::start(app, argv)?;
+    let process = entrypoint::start(base, argv)?;
     info!(pid = process.pid().as_raw_nonzero(), "entry point started");
     Ok(Started::Entrypoint(process))
 }
@@ -175,13 +175,13 @@ mod tests {
     #[tokio::test]
     async fn routes_open_before_the_entry_point_starts() {
         let environment = Environment::new(Variables::default());
-        let app = App::new(environment, Supervisor::new());
+        let base = Base::new(environment, Supervisor::new());
         let mut signals = Signals::stopping().unwrap();
         let opened = Cell::new(false);
         let argv = Some(vec!["/nonexistent/program".into()]);
         let hooks = Hooks::default();
         // One that cannot start: nothing after its start has happened.
-        let started = start(&app, argv, &hooks, &mut signals, || opened.set(true)).await;
+        let started = start(&base, argv, &hooks, &mut signals, || opened.set(true)).await;
         assert!(started.is_err());
         assert!(opened.get());
     }

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use tracing::warn;
 
 use crate::{
-    app::App,
+    base::Base,
     env::{
         Variables,
         report::{Reader, Reported},
@@ -25,13 +25,13 @@ const ENV_SCRIPT: &str = "EXECD_BOOTSTRAP_PRE_SCRIPT";
 
 /// Sources the script, if the environment names one. A script that fails leaves the environment as
 /// it was. Signals reach it; when the daemon was told to end meanwhile, this is how the script ended.
-pub(super) async fn source(app: &App, signals: &mut Signals) -> Option<Exit> {
-    let own = app.environment.own();
+pub(super) async fn source(base: &Base, signals: &mut Signals) -> Option<Exit> {
+    let own = base.environment.own();
     let script = own
         .get(ENV_SCRIPT)
         .filter(|path| !path.is_empty())?
         .to_owned();
-    let exports = match run(app, &own, Path::new(&script), signals).await {
+    let exports = match run(base, &own, Path::new(&script), signals).await {
         Ok((stood, _)) if stood.told_to_end => return Some(stood.exit),
         Ok((stood, reported)) => match stood.exit {
             Exit::Code(0) => reported.ok_or_else(|| NOT_TOLD.to_owned()),
@@ -40,7 +40,7 @@ pub(super) async fn source(app: &App, signals: &mut Signals) -> Option<Exit> {
         Err(reason) => Err(reason),
     };
     match exports {
-        Ok(reported) => app.environment.replace(reported.variables),
+        Ok(reported) => base.environment.replace(reported.variables),
         Err(reason) => warn!(script = %script.display(), reason, "start script not sourced"),
     }
     None
@@ -62,7 +62,7 @@ fn check(script: &Path) -> Result<(), String> {
 }
 
 async fn run(
-    app: &App,
+    base: &Base,
     own: &Variables,
     script: &Path,
     signals: &mut Signals,
@@ -71,7 +71,7 @@ async fn run(
     // A bare name means the current directory, not the search path.
     let script = std::path::absolute(script).map_err(told)?;
     check(&script)?;
-    let floor = app.processes.floor();
+    let floor = base.processes.floor();
     if floor.is_in_force()
         && let Err(doubt) = floor.open_trusted(&script)
     {
@@ -87,7 +87,7 @@ async fn run(
     let mut command = program.command(own);
     command.args([OsString::from("sh"), script.into()]);
     command.stdout(channel.sender).process_group(0);
-    let process = app.processes.spawn_own(&mut command).map_err(told)?;
+    let process = base.processes.spawn_own(&mut command).map_err(told)?;
     // Our copy of the pipe's other end would keep it open for ever.
     drop(command);
     let stood = tokio::select! {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{Path, Request, State},
+    extract::{FromRef, Path, Request, State},
     response::{IntoResponse, Response},
     routing::{any, delete, get, post},
 };
@@ -21,7 +21,7 @@ use osb_protocol::{
 };
 
 use super::{
-    background, capabilities, changes, environment, files,
+    Isolation, background, capabilities, changes, environment, files,
     link::StartError,
     plan::Refusal,
     quota,
@@ -31,7 +31,6 @@ use super::{
     store::unavailable,
 };
 use crate::{
-    app::App,
     blocking::blocking,
     error::{ApiError, ApiResult},
     http::Query,
@@ -41,7 +40,11 @@ use crate::{
 };
 
 /// All of them.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Isolation: FromRef<S>,
+{
     Router::new()
         .route("/v1/isolated/capabilities", get(capabilities_of))
         .route("/v1/isolated/sessions", get(list))
@@ -62,25 +65,25 @@ pub(crate) fn routes() -> Router<App> {
         )
 }
 
-async fn capabilities_of(State(app): State<App>) -> Json<IsolationCapabilities> {
-    Json(capabilities::told(&app).await)
+async fn capabilities_of(State(isolation): State<Isolation>) -> Json<IsolationCapabilities> {
+    Json(capabilities::told(&isolation).await)
 }
 
-async fn list(State(app): State<App>) -> Json<IsolatedSessions> {
-    let sessions = app.isolated.list();
+async fn list(State(isolation): State<Isolation>) -> Json<IsolatedSessions> {
+    let sessions = isolation.sessions.list();
     Json(IsolatedSessions {
         sessions: sessions.iter().map(|session| session.entry()).collect(),
     })
 }
 
-async fn create(State(app): State<App>, request: Request) -> ApiResult<Response> {
+async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResult<Response> {
     let body = json::bytes(request.into_body()).await?;
     let request: NewIsolatedSession = json::object(&body)?;
     let own = Credentials::own();
     let outside = (own.uid, own.gid);
-    let config = app.isolated.config().clone();
+    let config = isolation.sessions.config().clone();
     let wanted = blocking(move || Wanted::new(request, &config, outside)).await?;
-    let probed = capabilities::probe(&app).await;
+    let probed = capabilities::probe(&isolation).await;
     if let Some(why) = probed.why() {
         return Err(unavailable(format!("isolation unavailable: {why}")));
     }
@@ -92,40 +95,42 @@ async fn create(State(app): State<App>, request: Request) -> ApiResult<Response>
     if let Err(why) = mode {
         return Err(not_supported(format!("uid_mode is not available: {why}")));
     }
-    let admission = app.isolated.admit()?;
-    quota::measure(&app).await;
-    quota::check(&app).await?;
+    let admission = isolation.sessions.admit()?;
+    quota::measure(&isolation).await;
+    quota::check(&isolation).await?;
     let rule = wanted.echo.env_passthrough.clone().unwrap_or_default();
-    let config = app.isolated.config();
+    let config = isolation.sessions.config();
     let making = Making {
-        variables: environment::passed(&app.environment.for_user(), &rule),
+        variables: environment::passed(&isolation.base.environment.for_user(), &rule),
         deny: config.seccomp.deny.clone(),
         upper_root: config.upper_root.clone(),
         outside,
     };
     let wanted = blocking(move || wanted.make_directories().map(|()| wanted)).await?;
     // Whether or not the client waits for it, a session that was started is listed.
-    let task = app.clone();
-    let started = app.tasks.spawn("isolated session start", async move {
-        let session = Session::start(&task, wanted, making).await;
-        let session = session.map_err(|error| refused(&error))?;
-        let live = task.isolated.add(&session);
-        drop(admission);
-        if !live {
-            session.deleted.cancel();
-        }
-        let sessions = task.isolated.clone();
-        let life = Arc::clone(&session);
-        let forget = {
-            let session = Arc::clone(&session);
-            move |by_itself| sessions.forget(&session, by_itself)
-        };
-        task.tasks.spawn(
-            "isolated session",
-            life.attend(task.tasks.stopping().clone(), forget),
-        );
-        Ok::<_, ApiError>(session)
-    });
+    let task = isolation.clone();
+    let started = isolation
+        .base
+        .tasks
+        .spawn("isolated session start", async move {
+            let session = Session::start(&task.base, wanted, making).await;
+            let session = session.map_err(|error| refused(&error))?;
+            let live = task.sessions.add(&session);
+            drop(admission);
+            if !live {
+                session.deleted.cancel();
+            }
+            let sessions = task.sessions.clone();
+            let life = Arc::clone(&session);
+            let forget = {
+                let session = Arc::clone(&session);
+                move |by_itself| sessions.forget(&session, by_itself)
+            };
+            let tasks = &task.base.tasks;
+            let life = life.attend(tasks.stopping().clone(), forget);
+            tasks.spawn("isolated session", life);
+            Ok::<_, ApiError>(session)
+        });
     let started = started.await;
     let session = started.unwrap_or_else(|_| Err(ApiError::runtime("internal error")))?;
     let created = IsolatedSessionCreated {
@@ -153,12 +158,15 @@ fn refused(error: &StartError) -> ApiError {
     }
 }
 
-async fn state(State(app): State<App>, Path(id): Path<String>) -> ApiResult<Json<IsolatedSession>> {
-    Ok(Json(app.isolated.get(&id)?.told()))
+async fn state(
+    State(isolation): State<Isolation>,
+    Path(id): Path<String>,
+) -> ApiResult<Json<IsolatedSession>> {
+    Ok(Json(isolation.sessions.get(&id)?.told()))
 }
 
-async fn remove(State(app): State<App>, Path(id): Path<String>) -> ApiResult<()> {
-    match app.isolated.get(&id)?.end().await {
+async fn remove(State(isolation): State<Isolation>, Path(id): Path<String>) -> ApiResult<()> {
+    match isolation.sessions.get(&id)?.end().await {
         true => Ok(()),
         false => Err(ApiError::runtime(
             "the session's processes do not end; delete it again",
@@ -167,20 +175,20 @@ async fn remove(State(app): State<App>, Path(id): Path<String>) -> ApiResult<()>
 }
 
 async fn run_in(
-    State(app): State<App>,
+    State(isolation): State<Isolation>,
     Path(id): Path<String>,
     request: Request,
 ) -> ApiResult<Response> {
     let body = json::bytes(request.into_body()).await?;
-    let session = app.isolated.get(&id)?;
+    let session = isolation.sessions.get(&id)?;
     let wanted: RunIsolated = json::object(&body)?;
     let background = wanted.background;
     let code = code(wanted)?;
     if background {
-        let started = background::start(&app, session, code).await?;
+        let started = background::start(&isolation, session, code).await?;
         return Ok((StatusCode::ACCEPTED, Json(started)).into_response());
     }
-    Ok(output::response(run::start(&app, session, code)))
+    Ok(output::response(run::start(&isolation, session, code)))
 }
 
 fn code(wanted: RunIsolated) -> ApiResult<Code> {
@@ -209,18 +217,18 @@ fn code(wanted: RunIsolated) -> ApiResult<Code> {
 }
 
 async fn run_status(
-    State(app): State<App>,
+    State(isolation): State<Isolation>,
     Path((id, run)): Path<(String, String)>,
 ) -> ApiResult<Json<IsolatedRun>> {
-    Ok(Json(app.isolated.run(&id, &run)?.status()))
+    Ok(Json(isolation.sessions.run(&id, &run)?.status()))
 }
 
 async fn run_logs(
-    State(app): State<App>,
+    State(isolation): State<Isolation>,
     Path((id, run)): Path<(String, String)>,
     query: Query,
 ) -> ApiResult<Response> {
-    let run = app.isolated.run(&id, &run)?;
+    let run = isolation.sessions.run(&id, &run)?;
     let cursor = match query.get("cursor").filter(|cursor| !cursor.is_empty()) {
         None => 0,
         Some(cursor) => cursor

@@ -9,6 +9,7 @@ use osb_protocol::execd::isolated::{IsolatedRun, IsolatedRunStarted};
 use tracing::info;
 
 use super::{
+    Isolation,
     guest::{Guest, How, RunError, States},
     quota,
     request::Kind,
@@ -17,7 +18,6 @@ use super::{
     store::unavailable,
 };
 use crate::{
-    app::App,
     error::{ApiError, ApiResult},
     limits,
     output::{Log, Outcome, Pump, Sink},
@@ -104,7 +104,7 @@ impl Background {
 /// # Errors
 /// 400 when there is nowhere to write, 503 when the session is over.
 pub(super) async fn start(
-    app: &App,
+    isolation: &Isolation,
     session: Arc<Session>,
     code: Code,
 ) -> ApiResult<IsolatedRunStarted> {
@@ -120,7 +120,7 @@ pub(super) async fn start(
         }
         Kind::Writable | Kind::Overlay { persist: true } => {}
     }
-    quota::check(app).await?;
+    quota::check(isolation).await?;
     let run = Arc::new(Background {
         session: session.id.clone(),
         id: uuid::Uuid::new_v4().to_string(),
@@ -130,7 +130,7 @@ pub(super) async fn start(
     });
     let busy = session.busy();
     admit(&session, &run)?;
-    let started = begin(app, &session, &code).await;
+    let started = begin(isolation, &session, &code).await;
     let (guest, pipes) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -153,9 +153,9 @@ pub(super) async fn start(
         timeout: None,
     };
     let started = run.started();
-    app.tasks.spawn(
+    isolation.base.tasks.spawn(
         "isolated background run",
-        attend(app.clone(), pump, run, busy),
+        attend(isolation.clone(), pump, run, busy),
     );
     Ok(started)
 }
@@ -182,7 +182,7 @@ fn admit(session: &Session, run: &Arc<Background>) -> ApiResult<()> {
 }
 
 async fn begin(
-    app: &App,
+    isolation: &Isolation,
     session: &Session,
     code: &Code,
 ) -> Result<(Guest, Vec<crate::output::Pipe>), RunError> {
@@ -194,20 +194,24 @@ async fn begin(
         before: before.as_deref(),
         after: None,
     };
-    Guest::start(app, &link, &order, states, true).await
+    Guest::start(&isolation.base, &link, &order, states, true).await
 }
 
-async fn attend(app: App, mut pump: Pump<Guest>, run: Arc<Background>, busy: Busy) {
+async fn attend(isolation: Isolation, mut pump: Pump<Guest>, run: Arc<Background>, busy: Busy) {
     let outcome: Outcome = pump.until_end().await;
-    app.telemetry.execution(Operation::Isolated, &outcome);
+    isolation
+        .base
+        .telemetry
+        .execution(Operation::Isolated, &outcome);
     run.log.cut(limits::ISOLATED_LOG);
     let code = match pump.process.how().await {
         How::Exited(exit) => Ok(exit.wire_code()),
-        How::Lost => Err(terminated(&app)),
+        How::Lost => Err(terminated(&isolation)),
     };
     info!(id = run.id, session = run.session, ?code, took = ?outcome.took, "isolated background run ended");
     let at = Timestamp::now();
     *run.ended.lock().expect("no holder of this lock panics") = Some(Ended { at, code });
     drop(busy);
-    pump.linger(&app.outputs, app.tasks.stopping()).await;
+    pump.linger(&isolation.base.outputs, isolation.base.tasks.stopping())
+        .await;
 }

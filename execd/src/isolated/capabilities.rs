@@ -8,10 +8,11 @@ use osb_protocol::execd::isolated::{
 use rustix::process::getpid;
 
 use super::{
+    Isolation,
     link::{Link, StartError},
     plan::{Mode, Overlay, Plan, Refusal},
 };
-use crate::{app::App, identity::Credentials, limits};
+use crate::{identity::Credentials, limits};
 
 /// Directories of which most images have one. Not `/etc`: engines mount files in it, and over a
 /// directory with mounts in it user namespaces may lay nothing.
@@ -41,21 +42,22 @@ impl Probed {
 }
 
 /// Tries both, once.
-pub(super) async fn probe(app: &App) -> &Probed {
-    app.isolated
+pub(super) async fn probe(isolation: &Isolation) -> &Probed {
+    isolation
+        .sessions
         .probed()
         .get_or_init(|| async {
             Probed {
-                setpriv: attempt(app, false).await,
-                userns: attempt(app, true).await,
+                setpriv: attempt(isolation, false).await,
+                userns: attempt(isolation, true).await,
             }
         })
         .await
 }
 
-async fn attempt(app: &App, userns: bool) -> Result<(), String> {
+async fn attempt(isolation: &Isolation, userns: bool) -> Result<(), String> {
     let own = Credentials::own();
-    let config = app.isolated.config();
+    let config = isolation.sessions.config();
     let plan = Plan {
         overlays: PLACES
             .iter()
@@ -77,7 +79,7 @@ async fn attempt(app: &App, userns: bool) -> Result<(), String> {
         deny: config.seccomp.deny.clone(),
         processes: limits::ISOLATED_PROCESSES,
     };
-    match Link::start(app, &plan).await {
+    match Link::start(&isolation.base, &plan).await {
         Ok(link) => {
             link.end().await;
             Ok(())
@@ -87,13 +89,13 @@ async fn attempt(app: &App, userns: bool) -> Result<(), String> {
 }
 
 /// As clients are told.
-pub(super) async fn told(app: &App) -> IsolationCapabilities {
-    let probed = probe(app).await;
+pub(super) async fn told(isolation: &Isolation) -> IsolationCapabilities {
+    let probed = probe(isolation).await;
     let layer = |state, message: Option<&str>| Layer {
         state,
         message: message.map(str::to_owned),
     };
-    let layers = app.processes.floor().layers().clone();
+    let layers = isolation.base.processes.floor().layers().clone();
     // Without a floor for commands it is the sessions whose filter is meant.
     let of_sessions = || match probed.any() {
         true => layer(LayerState::Active, None),

@@ -13,9 +13,8 @@ use osb_protocol::execd::{
 };
 use tracing::info;
 
-use super::{commit, diff, session::Session, store::unavailable};
+use super::{Isolation, commit, diff, session::Session, store::unavailable};
 use crate::{
-    app::App,
     blocking::blocking,
     error::{ApiError, ApiResult},
 };
@@ -29,10 +28,10 @@ enum What {
 
 /// `GET /v1/isolated/session/{id}/diff`.
 pub(super) async fn tell(
-    State(app): State<App>,
+    State(isolation): State<Isolation>,
     Path(id): Path<String>,
 ) -> ApiResult<Json<IsolatedDiff>> {
-    let session = app.isolated.get(&id)?;
+    let session = isolation.sessions.get(&id)?;
     Ok(Json(of(&session).await?))
 }
 
@@ -58,29 +57,29 @@ async fn of(session: &Session) -> ApiResult<IsolatedDiff> {
 
 /// `POST /v1/isolated/session/{id}/commit`.
 pub(super) async fn commit(
-    app: State<App>,
+    isolation: State<Isolation>,
     id: Path<String>,
 ) -> ApiResult<Json<IsolatedChangesSettled>> {
-    settle(app, id, What::Commit).await
+    settle(isolation, id, What::Commit).await
 }
 
 /// `POST /v1/isolated/session/{id}/discard`.
 pub(super) async fn discard(
-    app: State<App>,
+    isolation: State<Isolation>,
     id: Path<String>,
 ) -> ApiResult<Json<IsolatedChangesSettled>> {
-    settle(app, id, What::Discard).await
+    settle(isolation, id, What::Discard).await
 }
 
 /// Waits for the run under way, and goes on when the client leaves: half of it is nothing.
 async fn settle(
-    State(app): State<App>,
+    State(isolation): State<Isolation>,
     Path(id): Path<String>,
     what: What,
 ) -> ApiResult<Json<IsolatedChangesSettled>> {
-    let session = app.isolated.get(&id)?;
-    let task = app.clone();
-    let settled = app.tasks.spawn("isolated changes", async move {
+    let session = isolation.sessions.get(&id)?;
+    let task = isolation.clone();
+    let settled = isolation.base.tasks.spawn("isolated changes", async move {
         let _busy = session.busy();
         let _turn = tokio::select! {
             turn = session.turn.lock() => turn,
@@ -94,7 +93,7 @@ async fn settle(
     Ok(Json(IsolatedChangesSettled { changes }))
 }
 
-async fn settled(app: &App, session: &Arc<Session>, what: What) -> ApiResult<usize> {
+async fn settled(isolation: &Isolation, session: &Arc<Session>, what: What) -> ApiResult<usize> {
     if session.background_active() {
         let message = "background runs are active: their files would be lost";
         return Err(ApiError::new(
@@ -105,7 +104,7 @@ async fn settled(app: &App, session: &Arc<Session>, what: What) -> ApiResult<usi
     }
     // Nothing that it misses may be lost.
     let found = of(session).await?;
-    let max = app.isolated.config().diff_max_bytes;
+    let max = isolation.sessions.config().diff_max_bytes;
     if what == What::Commit && max > 0 && diff::bytes(&found) > max {
         let message = format!("the changes are larger than diff_max_bytes, which is {max}");
         return Err(ApiError::invalid(message));
@@ -133,7 +132,7 @@ async fn settled(app: &App, session: &Arc<Session>, what: What) -> ApiResult<usi
         })
         .await
     };
-    let done = session.between(app, work).await;
+    let done = session.between(&isolation.base, work).await;
     done.map_err(|error| unavailable(format!("session terminated: {error}")))??;
     info!(
         id = session.id,

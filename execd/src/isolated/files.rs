@@ -12,9 +12,8 @@ use osb_protocol::execd::file::Move;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-use super::{quota, session::Session, store::unavailable};
+use super::{Isolation, quota, session::Session, store::unavailable};
 use crate::{
-    app::App,
     error::{ApiError, ApiResult},
     file_worker::relay::relay,
     json, limits,
@@ -29,12 +28,12 @@ const SEGMENTS: usize = 4;
 
 /// Every route of files and directories.
 pub(super) async fn serve(
-    State(app): State<App>,
+    State(isolation): State<Isolation>,
     Path(parameters): Path<Vec<(String, String)>>,
     request: Request,
 ) -> ApiResult<Response> {
     let id = parameters.iter().find(|(name, _)| name == "id");
-    let session = app.isolated.get(id.map_or("", |(_, id)| id))?;
+    let session = isolation.sessions.get(id.map_or("", |(_, id)| id))?;
     let target: Uri = after_segments(request.uri(), SEGMENTS).into();
     let writes = request.method() != Method::GET;
     let follows = matches!(
@@ -43,7 +42,7 @@ pub(super) async fn serve(
     ) || (target.path() == "/directories" && request.method() == Method::POST);
     let view = session.view(writes, follows);
     if writes && request.method() != Method::DELETE {
-        quota::check(&app).await?;
+        quota::check(&isolation).await?;
     }
     let mut request = match target.path() {
         "/files/mv" => within_one_overlay(request, &view).await?,
@@ -54,7 +53,7 @@ pub(super) async fn serve(
         "/files/replace" => Uri::from_static("/files/replace?verbose=true"),
         _ => target,
     };
-    forward(&app, &session, view, request).await
+    forward(&isolation, &session, view, request).await
 }
 
 /// Nothing is moved from one overlay to another.
@@ -72,7 +71,7 @@ async fn within_one_overlay(request: Request, view: &View) -> ApiResult<Request>
 }
 
 async fn forward(
-    app: &App,
+    isolation: &Isolation,
     session: &Session,
     view: View,
     request: Request,
@@ -87,7 +86,7 @@ async fn forward(
     let slot = slot.expect("the semaphore is never closed");
     let socket = link.files(view).map_err(|error| over(&error))?;
     let free = async move { drop(slot) };
-    let answer = relay(app, socket, request, "isolated files", free).await;
+    let answer = relay(&isolation.base, socket, request, "isolated files", free).await;
     answer.map_err(|error| {
         warn!(id = session.id, %error, "a file worker ended without an answer");
         over(&"its worker ended without an answer")

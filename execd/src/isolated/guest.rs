@@ -23,7 +23,7 @@ use super::{
     wire,
 };
 use crate::{
-    app::App,
+    base::Base,
     limits,
     output::{Pipe, Pipes, Subject},
     process::Exit,
@@ -70,7 +70,7 @@ pub(super) struct States<'a> {
 impl Guest {
     /// Starts a run and waits until its shell does.
     pub(super) async fn start(
-        app: &App,
+        base: &Base,
         link: &Link,
         order: &Order,
         states: States<'_>,
@@ -106,7 +106,7 @@ impl Guest {
         let (sender, end) = watch::channel(None);
         let stop = CancellationToken::new();
         let guest = Self { end, stop };
-        app.tasks.spawn_abortable(
+        base.tasks.spawn_abortable(
             "isolated run",
             attend(guest.clone(), reader, writer, sender),
         );

@@ -22,7 +22,7 @@ use super::{
     plan::{Plan, Ready, Refusal},
     wire,
 };
-use crate::{app::App, limits, process::Process, view::View};
+use crate::{base::Base, limits, process::Process, view::View};
 
 /// The program itself, also when its file was replaced or deleted meanwhile.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -50,7 +50,7 @@ pub(super) enum StartError {
 
 impl Link {
     /// Starts an init and waits until its session is there.
-    pub(super) async fn start(app: &App, plan: &Plan) -> Result<Self, StartError> {
+    pub(super) async fn start(base: &Base, plan: &Plan) -> Result<Self, StartError> {
         let (ours, theirs) = Pair::pair()?;
         let mut command = Command::new(THIS_PROGRAM);
         command
@@ -61,7 +61,7 @@ impl Link {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0);
-        let process = app.processes.spawn_own(&mut command)?;
+        let process = base.processes.spawn_own(&mut command)?;
         // It holds their end.
         drop(command);
         ours.set_nonblocking(true)?;

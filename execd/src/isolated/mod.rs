@@ -46,15 +46,24 @@ mod wire;
 pub(crate) use api::routes;
 pub use store::IsolatedSessions;
 
-use crate::app::App;
+use crate::base::Base;
+
+/// What isolated sessions work with. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Isolation {
+    /// What all features share.
+    pub base: Base,
+    /// All isolated sessions.
+    pub sessions: IsolatedSessions,
+}
 
 /// What goes on beside the sessions: what earlier daemons left is removed, and what sessions write
 /// is measured.
-pub async fn upkeep(app: App) {
-    let stale = app.isolated.take_stale();
+pub async fn upkeep(isolation: Isolation) {
+    let stale = isolation.sessions.take_stale();
     if !stale.is_empty() {
         // It waits for nobody; a panic has been logged.
         let _swept = tokio::task::spawn_blocking(move || upper::sweep(&stale)).await;
     }
-    quota::watch(app).await;
+    quota::watch(isolation).await;
 }

@@ -4,19 +4,18 @@
 
 use std::sync::Arc;
 
-use super::session::Session;
+use super::{Isolation, session::Session};
 use crate::{
-    app::App,
     error::{ApiError, ApiResult},
     limits,
 };
 
 /// Measures as long as the daemon runs, the less often the longer it takes.
-pub(super) async fn watch(app: App) {
+pub(super) async fn watch(isolation: Isolation) {
     loop {
         let began = tokio::time::Instant::now();
-        if app.isolated.config().upper_max_bytes > 0 && measure(&app).await {
-            let sessions = measured(&app).await;
+        if isolation.sessions.config().upper_max_bytes > 0 && measure(&isolation).await {
+            let sessions = measured(&isolation).await;
             if let Some((session, _)) = sessions.into_iter().max_by_key(|(_, bytes)| *bytes)
                 && let Some(link) = session.link().await
             {
@@ -32,29 +31,34 @@ pub(super) async fn watch(app: App) {
 ///
 /// # Errors
 /// 500 with the numbers (contract: execd A4.2).
-pub(super) async fn check(app: &App) -> ApiResult<()> {
-    if app.isolated.excess().is_some() {
+pub(super) async fn check(isolation: &Isolation) -> ApiResult<()> {
+    if isolation.sessions.excess().is_some() {
         // Something may have been deleted since.
-        measure(app).await;
+        measure(isolation).await;
     }
-    app.isolated
+    isolation
+        .sessions
         .excess()
         .map_or(Ok(()), |excess| Err(ApiError::runtime(excess)))
 }
 
 /// Measures now, and says whether it is too much.
-pub(super) async fn measure(app: &App) -> bool {
-    let max = app.isolated.config().upper_max_bytes;
-    let total: u64 = measured(app).await.iter().map(|(_, bytes)| bytes).sum();
+pub(super) async fn measure(isolation: &Isolation) -> bool {
+    let max = isolation.sessions.config().upper_max_bytes;
+    let total: u64 = measured(isolation)
+        .await
+        .iter()
+        .map(|(_, bytes)| bytes)
+        .sum();
     let excess = (max > 0 && total >= max)
         .then(|| format!("upper quota exceeded: sessions have written {total} of {max} bytes"));
     let over = excess.is_some();
-    app.isolated.set_excess(excess);
+    isolation.sessions.set_excess(excess);
     over
 }
 
-async fn measured(app: &App) -> Vec<(Arc<Session>, u64)> {
-    let sessions = app.isolated.list();
+async fn measured(isolation: &Isolation) -> Vec<(Arc<Session>, u64)> {
+    let sessions = isolation.sessions.list();
     if sessions.is_empty() {
         // A daemon at rest needs no thread for this.
         return Vec::new();

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{
+    Isolation,
     guest::{Guest, How, RunError, States},
     plan::Order,
     quota,
@@ -17,7 +18,6 @@ use super::{
     wire,
 };
 use crate::{
-    app::App,
     output::{End, EventReader, Outcome, Pipe, Pump, Replay, Sink, Subject, Writer},
     process::Exit,
     telemetry::Operation,
@@ -62,12 +62,12 @@ impl Code {
 }
 
 /// Runs the code when its turn comes. The events are for the one reader: without it the run ends.
-pub(super) fn start(app: &App, session: Arc<Session>, code: Code) -> EventReader {
+pub(super) fn start(isolation: &Isolation, session: Arc<Session>, code: Code) -> EventReader {
     let id = uuid::Uuid::new_v4().to_string();
-    let (writer, reader) = Writer::new(&id, Replay::Never, &app.outputs);
+    let (writer, reader) = Writer::new(&id, Replay::Never, &isolation.base.outputs);
     let busy = session.busy();
-    let run = attend(app.clone(), session, code, writer, busy);
-    app.tasks.spawn("isolated run", run);
+    let run = attend(isolation.clone(), session, code, writer, busy);
+    isolation.base.tasks.spawn("isolated run", run);
     reader
 }
 
@@ -80,27 +80,36 @@ fn failed(reason: impl Into<String>) -> End {
     }
 }
 
-async fn attend(app: App, session: Arc<Session>, code: Code, writer: Writer, busy: Busy) {
+async fn attend(
+    isolation: Isolation,
+    session: Arc<Session>,
+    code: Code,
+    writer: Writer,
+    busy: Busy,
+) {
     let not_run = async |writer: Writer, reason: &str| {
         let outcome = Outcome::now(failed(reason), Duration::ZERO);
-        app.telemetry.execution(Operation::Isolated, &outcome);
+        isolation
+            .base
+            .telemetry
+            .execution(Operation::Isolated, &outcome);
         writer.finish(&outcome).await;
     };
     let left = writer.journal().left();
     let turn = tokio::select! {
         turn = session.turn.lock() => turn,
-        () = session.deleted.cancelled() => return not_run(writer, &terminated(&app)).await,
+        () = session.deleted.cancelled() => return not_run(writer, &terminated(&isolation)).await,
         () = left.cancelled() => return,
-        () = app.tasks.stopping().cancelled() => return not_run(writer, "execd is stopping").await,
+        () = isolation.base.tasks.stopping().cancelled() => return not_run(writer, "execd is stopping").await,
     };
-    if let Err(error) = quota::check(&app).await {
+    if let Err(error) = quota::check(&isolation).await {
         return not_run(writer, &error.to_string()).await;
     }
     let began = Instant::now();
-    let (guest, pipes, state) = match begin(&app, &session, &code).await {
+    let (guest, pipes, state) = match begin(&isolation, &session, &code).await {
         Ok(started) => started,
         // It ended before the run began, which is no other end than a moment later.
-        Err(RunError::Lost) => return not_run(writer, &terminated(&app)).await,
+        Err(RunError::Lost) => return not_run(writer, &terminated(&isolation)).await,
         Err(error) => return not_run(writer, &error.to_string()).await,
     };
     let mut pump = Pump {
@@ -114,18 +123,22 @@ async fn attend(app: App, session: Arc<Session>, code: Code, writer: Writer, bus
         outcome = pump.until_end() => outcome,
         never = end_when_left(&left, &guest) => match never {},
     };
-    outcome.end = named(outcome.end, guest.how().await, &app);
+    outcome.end = named(outcome.end, guest.how().await, &isolation);
     info!(id = session.id, end = ?outcome.end, "isolated run ended");
-    app.telemetry.execution(Operation::Isolated, &outcome);
+    isolation
+        .base
+        .telemetry
+        .execution(Operation::Isolated, &outcome);
     session.adopt(state);
     pump.sink.finish(&outcome).await;
     drop(turn);
     drop(busy);
-    pump.linger(&app.outputs, app.tasks.stopping()).await;
+    pump.linger(&isolation.base.outputs, isolation.base.tasks.stopping())
+        .await;
 }
 
 async fn begin(
-    app: &App,
+    isolation: &Isolation,
     session: &Session,
     code: &Code,
 ) -> Result<(Guest, Vec<Pipe>, std::fs::File), RunError> {
@@ -137,7 +150,7 @@ async fn begin(
         before: before.as_deref(),
         after: Some(&after),
     };
-    let (guest, pipes) = Guest::start(app, &link, &order, states, false).await?;
+    let (guest, pipes) = Guest::start(&isolation.base, &link, &order, states, false).await?;
     Ok((guest, pipes, after))
 }
 
@@ -149,15 +162,15 @@ async fn end_when_left(left: &CancellationToken, guest: &Guest) -> Infallible {
 }
 
 /// Why everything in a session ended, unless it did so by itself.
-pub(super) fn terminated(app: &App) -> String {
-    let excess = app.isolated.excess();
+pub(super) fn terminated(isolation: &Isolation) -> String {
+    let excess = isolation.sessions.excess();
     excess.unwrap_or_else(|| "session terminated".to_owned())
 }
 
 /// The end in the words of this interface.
-fn named(end: End, how: How, app: &App) -> End {
+fn named(end: End, how: How, isolation: &Isolation) -> End {
     match (end, how) {
-        (_, How::Lost) => failed(terminated(app)),
+        (_, How::Lost) => failed(terminated(isolation)),
         (
             End::Exited {
                 timed_out: Some(limit),

@@ -38,7 +38,7 @@ use super::{
     upper::{Owner, Slot, Upper},
 };
 use crate::{
-    app::App,
+    base::Base,
     env::Variables,
     limits,
     view::{Part, View},
@@ -114,7 +114,7 @@ pub(super) struct Making {
 impl Session {
     /// Starts a session. Its directories are gone again when that fails.
     pub(super) async fn start(
-        app: &App,
+        base: &Base,
         wanted: Wanted,
         making: Making,
     ) -> Result<Arc<Self>, StartError> {
@@ -148,7 +148,7 @@ impl Session {
             }),
             changed: Notify::new(),
         };
-        match session.connect(app).await {
+        match session.connect(base).await {
             Ok(()) => Ok(Arc::new(session)),
             Err(error) => {
                 session.remove_upper();
@@ -158,7 +158,7 @@ impl Session {
     }
 
     /// Makes the namespaces and what runs in them.
-    async fn connect(&self, app: &App) -> Result<(), StartError> {
+    async fn connect(&self, base: &Base) -> Result<(), StartError> {
         let owner = Owner {
             uid: self.wanted.uid,
             gid: self.wanted.gid,
@@ -167,7 +167,7 @@ impl Session {
         for (path, slot) in self.slots() {
             slot.prepare(&path, owner)?;
         }
-        let link = Link::start(app, &self.plan()).await?;
+        let link = Link::start(base, &self.plan()).await?;
         self.link.send_replace(Up::Yes(Arc::new(link)));
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Session {
     /// When there are no new ones; then the session is over.
     pub(super) async fn between<T>(
         &self,
-        app: &App,
+        base: &Base,
         work: impl AsyncFnOnce() -> T,
     ) -> Result<T, StartError> {
         let before = self.link.send_replace(Up::Soon);
@@ -263,7 +263,7 @@ impl Session {
             return Err(StartError::Ended);
         }
         let done = work().await;
-        match self.connect(app).await {
+        match self.connect(base).await {
             Ok(()) => Ok(done),
             Err(error) => {
                 self.link.send_replace(Up::No);

@@ -1,22 +1,23 @@
 //! `/metrics` and `/metrics/watch`.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Json, Router,
     body::Body,
-    extract::State,
+    extract::{FromRef, State},
     response::{IntoResponse, Response},
     routing::get,
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use osb_protocol::execd::metrics::{Metrics, MetricsSample};
+use osb_service::Supervisor;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::Meter;
 use crate::{
-    app::App,
     blocking::blocking,
     error::{ApiError, ApiResult},
     http::stream_headers,
@@ -24,25 +25,30 @@ use crate::{
 };
 
 /// Both of them.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Arc<Meter>: FromRef<S>,
+    Supervisor: FromRef<S>,
+{
     Router::new()
         .route("/metrics", get(now))
         .route("/metrics/watch", get(watch))
 }
 
 /// Remembers counts of processor time, so that `/metrics` answers at once.
-pub(crate) async fn remember(app: App) {
+pub(crate) async fn remember(meter: Arc<Meter>) {
     let mut tick = interval(limits::METRICS_MEMORY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        app.meter.remember();
+        meter.remember();
     }
 }
 
-async fn now(State(app): State<App>) -> ApiResult<Json<Metrics>> {
+async fn now(State(meter): State<Arc<Meter>>) -> ApiResult<Json<Metrics>> {
     let read = blocking(move || {
-        app.meter
+        meter
             .read()
             .map_err(|error| ApiError::runtime(error.to_string()))
     });
@@ -51,15 +57,15 @@ async fn now(State(app): State<App>) -> ApiResult<Json<Metrics>> {
 
 /// One sample a second until the client leaves. Each ends with a blank line, because one official
 /// client dispatches only on those.
-async fn watch(State(app): State<App>) -> Response {
+async fn watch(State(meter): State<Arc<Meter>>, State(tasks): State<Supervisor>) -> Response {
     let mut tick = interval(limits::METRICS_WATCH);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stopping = app.tasks.stopping().clone().cancelled_owned();
-    let samples = stream::unfold((app, tick, None), |(app, mut tick, since)| async move {
+    let stopping = tasks.stopping().clone().cancelled_owned();
+    let samples = stream::unfold((meter, tick, None), |(meter, mut tick, since)| async move {
         tick.tick().await;
         let read = match since {
-            None => app.meter.read().map(|metrics| (metrics, app.meter.count())),
-            Some(since) => app.meter.read_since(since),
+            None => meter.read().map(|metrics| (metrics, meter.count())),
+            Some(since) => meter.read_since(since),
         };
         let (text, since) = match read {
             Ok((metrics, count)) => (
@@ -73,7 +79,7 @@ async fn watch(State(app): State<App>) -> Response {
         };
         let mut line = text.expect("numbers and texts are JSON");
         line.extend_from_slice(b"\n\n");
-        Some((Ok::<_, Infallible>(Bytes::from(line)), (app, tick, since)))
+        Some((Ok::<_, Infallible>(Bytes::from(line)), (meter, tick, since)))
     });
     (
         stream_headers(),

@@ -3,7 +3,7 @@
 use axum::{
     Json, Router,
     extract::{
-        FromRequestParts, Path, Request, State,
+        FromRef, FromRequestParts, Path, Request, State,
         ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
     response::{IntoResponse, Response},
@@ -15,9 +15,12 @@ use osb_protocol::execd::{
     pty::{NewPty, PtyCreated, PtyMode, PtyStatus},
 };
 
-use super::{attach::Attach, session::Hold};
+use super::{
+    attach::Attach,
+    session::{Hold, Sessions},
+};
 use crate::{
-    app::App,
+    base::Base,
     blocking::blocking,
     error::{ApiError, ApiResult},
     http::Query,
@@ -25,20 +28,29 @@ use crate::{
 };
 
 /// All of them.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Base: FromRef<S>,
+    Sessions: FromRef<S>,
+{
     Router::new()
         .route("/pty", post(create))
         .route("/pty/{sessionId}", get(status).delete(delete))
         .route("/pty/{sessionId}/ws", get(attach))
 }
 
-async fn create(State(app): State<App>, request: Request) -> ApiResult<Response> {
+async fn create(
+    State(base): State<Base>,
+    State(sessions): State<Sessions>,
+    request: Request,
+) -> ApiResult<Response> {
     let body = json::bytes(request.into_body()).await?;
     let wanted: NewPty = match body.iter().all(u8::is_ascii_whitespace) {
         true => NewPty::default(),
         false => json::object(&body)?,
     };
-    let environment = app.environment.clone();
+    let environment = base.environment.clone();
     let cwd = blocking(move || {
         let Some(cwd) = wanted.cwd.filter(|cwd| !cwd.is_empty()) else {
             return Ok(None);
@@ -51,31 +63,35 @@ async fn create(State(app): State<App>, request: Request) -> ApiResult<Response>
         Ok(Some(path))
     });
     let command = wanted.command.filter(|command| !command.is_empty());
-    let session_id = app.ptys.add(cwd.await?, command)?;
+    let session_id = sessions.add(cwd.await?, command)?;
     Ok((StatusCode::CREATED, Json(PtyCreated { session_id })).into_response())
 }
 
-async fn status(State(app): State<App>, Path(id): Path<String>) -> ApiResult<Json<PtyStatus>> {
-    Ok(Json(app.ptys.get(&id)?.status()))
+async fn status(
+    State(sessions): State<Sessions>,
+    Path(id): Path<String>,
+) -> ApiResult<Json<PtyStatus>> {
+    Ok(Json(sessions.get(&id)?.status()))
 }
 
-async fn delete(State(app): State<App>, Path(id): Path<String>) -> ApiResult<()> {
-    app.ptys.delete(&id)
+async fn delete(State(sessions): State<Sessions>, Path(id): Path<String>) -> ApiResult<()> {
+    sessions.delete(&id)
 }
 
 /// `GET /pty/{id}/ws`. Everything that can be refused is refused before the upgrade, and nobody is
 /// evicted for a request that is no WebSocket handshake.
 async fn attach(
-    State(app): State<App>,
+    State(base): State<Base>,
+    State(sessions): State<Sessions>,
     Path(id): Path<String>,
     query: Query,
     request: Request,
 ) -> ApiResult<Response> {
-    let session = app.ptys.get(&id)?;
+    let session = sessions.get(&id)?;
     let viewer = query.get("mode") == Some("viewer");
     let (mut parts, _) = request.into_parts();
     let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> =
-        WebSocketUpgrade::from_request_parts(&mut parts, &app).await;
+        WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let takeover = query.get("takeover") == Some("1") && upgrade.is_ok();
     let hold: Option<Hold> = if viewer { None } else { session.hold() };
     if viewer && session.run().is_none() {
@@ -105,9 +121,9 @@ async fn attach(
         .get("since")
         .and_then(|since| since.parse().ok())
         .unwrap_or(0);
-    let tasks = app.tasks.clone();
+    let tasks = base.tasks.clone();
     let attach = Attach {
-        app,
+        base,
         session,
         mode,
         since,

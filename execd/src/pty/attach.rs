@@ -17,14 +17,14 @@ use super::{
     session::{Hold, Run, Session},
     socket::{Gone, Received, Receiver, Sender, split},
 };
-use crate::{app::App, limits};
+use crate::{base::Base, limits};
 
 /// Reason of a close.
 const DELETED: &str = "session deleted";
 
 /// What a client asked for.
 pub(super) struct Attach {
-    pub(super) app: App,
+    pub(super) base: Base,
     pub(super) session: Arc<Session>,
     pub(super) mode: PtyMode,
     pub(super) since: u64,
@@ -52,7 +52,7 @@ impl Attach {
                 .await;
             return;
         };
-        let run = match self.session.started(&self.app, self.mode == PtyMode::Pty) {
+        let run = match self.session.started(&self.base, self.mode == PtyMode::Pty) {
             Ok(run) => run,
             Err(error) => {
                 // The next holder need not wait until this client was told.
@@ -99,7 +99,7 @@ async fn finish(sender: Sender, ended: Result<Ended, Gone>) {
 }
 
 struct Connection {
-    app: App,
+    base: Base,
     session: Arc<Session>,
     run: Arc<Run>,
     role: PtyRole,
@@ -112,7 +112,7 @@ struct Connection {
 impl Connection {
     fn new(attach: Attach, run: Arc<Run>, role: PtyRole) -> Self {
         Self {
-            app: attach.app,
+            base: attach.base,
             session: attach.session,
             run,
             role,
@@ -131,7 +131,7 @@ impl Connection {
         evicted: &CancellationToken,
     ) -> Result<Ended, Gone> {
         let session = Arc::clone(&self.session);
-        let stopping = self.app.tasks.stopping().clone();
+        let stopping = self.base.tasks.stopping().clone();
         let run = Arc::clone(&self.run);
         let ended = tokio::select! {
             biased;

@@ -27,7 +27,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::screen::Stream;
 use crate::{
-    app::App,
+    base::Base,
     process::{Exit, Process, Program},
 };
 
@@ -56,12 +56,12 @@ impl Running {
     /// # Errors
     /// What the system said.
     pub(super) fn start(
-        app: &App,
+        base: &Base,
         cwd: Option<&Path>,
         text: Option<&str>,
         terminal: bool,
     ) -> io::Result<Self> {
-        let mut variables = app.environment.for_user();
+        let mut variables = base.environment.for_user();
         if terminal
             && variables
                 .get("TERM")
@@ -83,8 +83,8 @@ impl Running {
             command.current_dir(cwd);
         }
         match terminal {
-            true => on_terminal(app, command),
-            false => on_pipes(app, command),
+            true => on_terminal(base, command),
+            false => on_pipes(base, command),
         }
     }
 
@@ -131,7 +131,7 @@ fn ours(fd: OwnedFd) -> io::Result<End> {
     Ok(Arc::new(registered.map_err(|error| error.into_parts().1)?))
 }
 
-fn on_terminal(app: &App, mut command: Command) -> io::Result<Running> {
+fn on_terminal(base: &Base, mut command: Command) -> io::Result<Running> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;
     unlockpt(&master)?;
@@ -151,7 +151,7 @@ fn on_terminal(app: &App, mut command: Command) -> io::Result<Running> {
         command.pre_exec(take_terminal);
     }
     let end = ours(master)?;
-    let process = app.processes.spawn(&mut command)?;
+    let process = base.processes.spawn(&mut command)?;
     let outputs = vec![(Stream::Stdout, Arc::clone(&end))];
     Ok(Running {
         process,
@@ -161,7 +161,7 @@ fn on_terminal(app: &App, mut command: Command) -> io::Result<Running> {
     })
 }
 
-fn on_pipes(app: &App, mut command: Command) -> io::Result<Running> {
+fn on_pipes(base: &Base, mut command: Command) -> io::Result<Running> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let ((stdin, input), (out, stdout), (err, stderr)) = (pipe()?, pipe()?, pipe()?);
     command
@@ -171,7 +171,7 @@ fn on_pipes(app: &App, mut command: Command) -> io::Result<Running> {
         .process_group(0);
     // Before the start: a process must not run with nobody at its other ends.
     let (input, out, err) = (ours(input)?, ours(out)?, ours(err)?);
-    let process = app.processes.spawn(&mut command)?;
+    let process = base.processes.spawn(&mut command)?;
     let outputs = vec![(Stream::Stdout, out), (Stream::Stderr, err)];
     Ok(Running {
         process,

@@ -18,7 +18,7 @@ use super::{
     screen::{Screen, Stream},
 };
 use crate::{
-    app::App,
+    base::Base,
     error::{ApiError, ApiResult},
     limits,
     process::Exit,
@@ -221,7 +221,7 @@ impl Session {
     ///
     /// # Errors
     /// What the system said; also when the session was deleted.
-    pub(super) fn started(self: &Arc<Self>, app: &App, terminal: bool) -> io::Result<Arc<Run>> {
+    pub(super) fn started(self: &Arc<Self>, base: &Base, terminal: bool) -> io::Result<Arc<Run>> {
         let mut state = self.state();
         // Deleting ends the run that it finds under this lock: later there must be none.
         if self.deleted.is_cancelled() {
@@ -231,7 +231,7 @@ impl Session {
         if let Some(run) = state.run.as_ref().filter(|run| run.end.borrow().is_none()) {
             return Ok(Arc::clone(run));
         }
-        let running = Running::start(app, self.cwd.as_deref(), self.command.as_deref(), terminal)?;
+        let running = Running::start(base, self.cwd.as_deref(), self.command.as_deref(), terminal)?;
         info!(
             id = self.id,
             pid = running.process.pid().as_raw_nonzero(),
@@ -241,7 +241,7 @@ impl Session {
             running,
             end: watch::Sender::new(None),
         });
-        app.tasks
+        base.tasks
             .spawn("pty", Arc::clone(self).pump(Arc::clone(&run)));
         state.run = Some(Arc::clone(&run));
         Ok(run)
@@ -303,11 +303,12 @@ mod tests {
     #[tokio::test]
     async fn nothing_starts_in_a_deleted_session() {
         let environment = Environment::new(Variables::default());
-        let app = App::new(environment, Supervisor::new());
-        let id = app.ptys.add(None, Some("true".to_owned())).unwrap();
-        let session = app.ptys.get(&id).unwrap();
-        app.ptys.delete(&id).unwrap();
-        assert!(session.started(&app, false).is_err());
+        let base = Base::new(environment, Supervisor::new());
+        let sessions = Sessions::default();
+        let id = sessions.add(None, Some("true".to_owned())).unwrap();
+        let session = sessions.get(&id).unwrap();
+        sessions.delete(&id).unwrap();
+        assert!(session.started(&base, false).is_err());
         assert!(session.run().is_none());
     }
 }

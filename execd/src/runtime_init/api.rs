@@ -2,7 +2,7 @@
 
 use axum::{
     Json, Router,
-    extract::{Request, State},
+    extract::{FromRef, Request, State},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -14,26 +14,31 @@ use osb_protocol::execd::{
 
 use tokio::time::timeout;
 
-use super::{Bound, Order, order::room};
+use super::{Bound, Order, RuntimeInit, order::room};
 use crate::{
-    app::App,
+    base::Base,
     error::{ApiError, ApiResult},
     http::not_found,
     json, limits,
 };
 
 /// Both. They exist only where there is something to wait for.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Base: FromRef<S>,
+    RuntimeInit: FromRef<S>,
+{
     Router::new()
         .route("/ready", get(ready))
         .route("/internal/init", post(init))
 }
 
-async fn ready(State(app): State<App>) -> Response {
-    if !app.runtime_init.is_used() {
+async fn ready(State(runtime): State<RuntimeInit>) -> Response {
+    if !runtime.is_used() {
         return not_found().await;
     }
-    match app.runtime_init.bound() {
+    match runtime.bound() {
         Some(bound) => Json(Readiness {
             initialized: true,
             sandbox_id: Some(bound.sandbox.clone()),
@@ -43,7 +48,7 @@ async fn ready(State(app): State<App>) -> Response {
         .into_response(),
         None => {
             let readiness = Readiness {
-                error: app.runtime_init.failure(),
+                error: runtime.failure(),
                 ..Readiness::default()
             };
             (StatusCode::SERVICE_UNAVAILABLE, Json(readiness)).into_response()
@@ -51,24 +56,27 @@ async fn ready(State(app): State<App>) -> Response {
     }
 }
 
-async fn init(State(app): State<App>, request: Request) -> ApiResult<Response> {
-    if !app.runtime_init.is_used() {
+async fn init(
+    State(base): State<Base>,
+    State(runtime): State<RuntimeInit>,
+    request: Request,
+) -> ApiResult<Response> {
+    if !runtime.is_used() {
         return Ok(not_found().await);
     }
     let again = || {
-        let message = app
-            .runtime_init
+        let message = runtime
             .failure()
             .unwrap_or_else(|| "execd was initialized already, or is being initialized".to_owned());
         ApiError::new(StatusCode::CONFLICT, code::ALREADY_INITIALIZED, message)
     };
     // Whoever comes too late is not listened to.
-    if app.runtime_init.is_claimed() {
+    if runtime.is_claimed() {
         return Err(again());
     }
     let body = {
-        let _turn = app.runtime_init.turn().await;
-        if app.runtime_init.is_claimed() {
+        let _turn = runtime.turn().await;
+        if runtime.is_claimed() {
             return Err(again());
         }
         let body = json::bytes_up_to(request.into_body(), limits::ORDER);
@@ -76,13 +84,13 @@ async fn init(State(app): State<App>, request: Request) -> ApiResult<Response> {
         timeout(limits::ORDER_READ, body).await.map_err(slow)??
     };
     let order = Order::read(&body)?;
-    order.check_room(&app.environment.own(), room())?;
+    order.check_room(&base.environment.own(), room())?;
     let Bound {
         sandbox,
         generation,
         ..
     } = order.bound.clone();
-    let reply = app.runtime_init.claim(order).ok_or_else(again)?;
+    let reply = runtime.claim(order).ok_or_else(again)?;
     let stopping = || Err("execd is stopping".to_owned());
     let warning = reply
         .await

@@ -29,7 +29,7 @@ use tracing::{info, warn};
 pub(crate) use api::routes;
 use order::{Order, TokenHash};
 
-use crate::{app::App, env::names, hook::Hooks, signals::Signals};
+use crate::{base::Base, env::names, hook::Hooks, signals::Signals};
 
 /// Whether the daemon waits, and whose it is. Clones share it. By default it does not wait.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +90,7 @@ struct Request {
 /// Where the one order comes out.
 #[derive(Debug)]
 pub struct Orders {
+    runtime: RuntimeInit,
     receiver: mpsc::Receiver<Request>,
 }
 
@@ -118,7 +119,11 @@ impl RuntimeInit {
         let runtime = Self {
             inner: Some(Arc::new(inner)),
         };
-        (runtime, Orders { receiver })
+        let orders = Orders {
+            runtime: runtime.clone(),
+            receiver,
+        };
+        (runtime, orders)
     }
 
     /// Whether there ever was something to wait for.
@@ -190,7 +195,7 @@ impl Orders {
     /// end meanwhile.
     pub(crate) async fn next(
         mut self,
-        app: &App,
+        base: &Base,
         hooks: Hooks,
         signals: &mut Signals,
     ) -> Option<(Underway, Hooks)> {
@@ -207,19 +212,19 @@ impl Orders {
             attributes,
         } = order.attribution;
         info!(sandbox_id, generation, ?attributes, "bound");
-        if app.runtime_init.is_unguarded_by(&bound) {
+        if self.runtime.is_unguarded_by(&bound) {
             warn!(
                 "bound without a token: whoever reaches the port, commands of this sandbox included, \
                  may ask execd for everything"
             );
         }
-        app.telemetry.attribute(&sandbox_id, &attributes);
-        let mut variables = app.environment.own().as_ref().clone();
+        base.telemetry.attribute(&sandbox_id, &attributes);
+        let mut variables = base.environment.own().as_ref().clone();
         for (name, value) in order.envs {
             variables.set(name, value);
         }
         variables.set(names::SANDBOX, &sandbox_id);
-        app.environment.replace(variables);
+        base.environment.replace(variables);
         let hooks = match order.lifecycle {
             Some(lifecycle) => hooks.replaced(lifecycle),
             None => hooks,
@@ -227,7 +232,7 @@ impl Orders {
         let underway = Underway {
             entrypoint: order.entrypoint,
             bound,
-            runtime: app.runtime_init.clone(),
+            runtime: self.runtime,
             reply,
         };
         Some((underway, hooks))

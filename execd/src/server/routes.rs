@@ -20,7 +20,7 @@ pub fn router(app: App, token: Token) -> Router {
     let rules = Rules {
         token,
         runtime: app.runtime_init.clone(),
-        telemetry: app.telemetry.clone(),
+        telemetry: app.base.telemetry.clone(),
     };
     Router::new()
         .route("/ping", get(ping))

@@ -2,42 +2,51 @@
 
 use axum::{
     Json, Router,
-    extract::{Path, Request, State},
+    extract::{FromRef, Path, Request, State},
     response::Response,
     routing::{delete, post},
 };
 use osb_protocol::execd::session::{NewSession, RunInSession, SessionCreated};
 
-use super::{run, store};
+use super::{Sessions, run, store};
 use crate::{
-    app::App,
+    base::Base,
     blocking::blocking,
     error::{ApiError, ApiResult},
     json, limits, output, request,
 };
 
 /// All of them.
-pub(crate) fn routes() -> Router<App> {
+pub(crate) fn routes<S>() -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Base: FromRef<S>,
+    Sessions: FromRef<S>,
+{
     Router::new()
         .route("/session", post(create))
         .route("/session/{sessionId}", delete(remove))
         .route("/session/{sessionId}/run", post(run_in))
 }
 
-async fn create(State(app): State<App>, request: Request) -> ApiResult<Json<SessionCreated>> {
+async fn create(
+    State(base): State<Base>,
+    State(sessions): State<Sessions>,
+    request: Request,
+) -> ApiResult<Json<SessionCreated>> {
     let body = json::bytes(request.into_body()).await?;
     let wanted: NewSession = match body.iter().all(u8::is_ascii_whitespace) {
         true => NewSession::default(),
         false => json::object(&body)?,
     };
-    let variables = app.environment.for_user();
+    let variables = base.environment.for_user();
     let cwd = match wanted.cwd.filter(|cwd| !cwd.is_empty()) {
         Some(cwd) => {
             request::no_nul(&cwd)?;
             let failed = |why: String| {
                 ApiError::runtime(format!("error creating working directory {cwd}: {why}"))
             };
-            let path = request::expanded(&cwd, &variables, &app).map_err(failed)?;
+            let path = request::expanded(&cwd, &variables, &base.environment).map_err(failed)?;
             let made = path.clone();
             blocking(move || Ok(std::fs::create_dir_all(made)))
                 .await?
@@ -46,17 +55,18 @@ async fn create(State(app): State<App>, request: Request) -> ApiResult<Json<Sess
         }
         None => None,
     };
-    let session_id = app.sessions.add(store::State { variables, cwd })?;
+    let session_id = sessions.add(store::State { variables, cwd })?;
     Ok(Json(SessionCreated { session_id }))
 }
 
 async fn run_in(
-    State(app): State<App>,
+    State(base): State<Base>,
+    State(sessions): State<Sessions>,
     Path(id): Path<String>,
     request: Request,
 ) -> ApiResult<Response> {
     let body = json::bytes(request.into_body()).await?;
-    let session = app.sessions.get(&id)?;
+    let session = sessions.get(&id)?;
     let wanted: RunInSession = json::object(&body)?;
     let command = wanted.command.filter(|command| !command.is_empty());
     let command = command.ok_or_else(|| ApiError::invalid("command is required"))?;
@@ -64,12 +74,12 @@ async fn run_in(
     let variables = session.state().variables;
     let order = run::Order {
         command,
-        cwd: request::working_directory(wanted.cwd.as_deref(), &variables, &app)?,
+        cwd: request::working_directory(wanted.cwd.as_deref(), &variables, &base.environment)?,
         timeout: request::timeout(wanted.timeout)?.unwrap_or(limits::SESSION_RUN),
     };
-    Ok(output::response(run::start(&app, session, order)))
+    Ok(output::response(run::start(&base, session, order)))
 }
 
-async fn remove(State(app): State<App>, Path(id): Path<String>) -> ApiResult<()> {
-    app.sessions.delete(&id)
+async fn remove(State(sessions): State<Sessions>, Path(id): Path<String>) -> ApiResult<()> {
+    sessions.delete(&id)
 }

@@ -20,7 +20,7 @@ use super::{
     store::Session,
 };
 use crate::{
-    app::App,
+    base::Base,
     env::report::Reader,
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
     process::{Place, Process, Program, inherit, reserve},
@@ -46,18 +46,18 @@ pub(super) struct Order {
 }
 
 /// Runs the order when its turn comes. The events are for the one reader: without it the run ends.
-pub(super) fn start(app: &App, session: Arc<Session>, order: Order) -> EventReader {
-    let (writer, reader) = Writer::new(&session.id, Replay::Never, &app.outputs);
-    let run = attend(app.clone(), session, order, writer);
-    app.tasks.spawn("session run", run);
+pub(super) fn start(base: &Base, session: Arc<Session>, order: Order) -> EventReader {
+    let (writer, reader) = Writer::new(&session.id, Replay::Never, &base.outputs);
+    let run = attend(base.clone(), session, order, writer);
+    base.tasks.spawn("session run", run);
     reader
 }
 
-async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
+async fn attend(base: Base, session: Arc<Session>, order: Order, writer: Writer) {
     let not_started = async |writer: Writer, reason: &str| {
         let end = End::NotStarted(reason.to_owned());
         let outcome = Outcome::now(end, Duration::ZERO);
-        app.telemetry.execution(Operation::InSession, &outcome);
+        base.telemetry.execution(Operation::InSession, &outcome);
         writer.finish(&outcome).await;
     };
     let left = writer.journal().left();
@@ -65,7 +65,7 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
         turn = session.turn.lock() => turn,
         () = session.deleted.cancelled() => return not_started(writer, "the session was deleted").await,
         () = left.cancelled() => return,
-        () = app.tasks.stopping().cancelled() => return not_started(writer, "execd is stopping").await,
+        () = base.tasks.stopping().cancelled() => return not_started(writer, "execd is stopping").await,
     };
     let command = &order.command;
     debug!(
@@ -74,7 +74,7 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
         "session run wanted"
     );
     let began = Instant::now();
-    let (process, pipes, mut report) = match spawn(&app, &session, &order) {
+    let (process, pipes, mut report) = match spawn(&base, &session, &order) {
         Ok(started) => started,
         Err(error) => return not_started(writer, &error.to_string()).await,
     };
@@ -96,7 +96,7 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
         never = report.read() => match never {},
     };
     info!(id = session.id, end = ?outcome.end, "session run ended");
-    app.telemetry.execution(Operation::InSession, &outcome);
+    base.telemetry.execution(Operation::InSession, &outcome);
     if let Some(mut reported) = report.finish() {
         reported.fit(room());
         if let Sink::Events(writer) = &mut pump.sink
@@ -111,7 +111,7 @@ async fn attend(app: App, session: Arc<Session>, order: Order, writer: Writer) {
     }
     pump.sink.finish(&outcome).await;
     drop(turn);
-    pump.linger(&app.outputs, app.tasks.stopping()).await;
+    pump.linger(&base.outputs, base.tasks.stopping()).await;
 }
 
 /// Bytes that variables may take, so that a shell can be started with them. The one that reported may
@@ -138,7 +138,11 @@ async fn end_when_unwanted(
     std::future::pending().await
 }
 
-fn spawn(app: &App, session: &Session, order: &Order) -> io::Result<(Process, Vec<Pipe>, Reader)> {
+fn spawn(
+    base: &Base,
+    session: &Session,
+    order: &Order,
+) -> io::Result<(Process, Vec<Pipe>, Reader)> {
     let mut state = session.state();
     let cwd = order.cwd.as_ref().or(state.cwd.as_ref());
     if let Some(cwd) = cwd {
@@ -166,6 +170,6 @@ fn spawn(app: &App, session: &Session, order: &Order) -> io::Result<(Process, Ve
     if let Some(text) = script.text {
         inherit(&mut command, text, Place::at(TEXT));
     }
-    let process = app.processes.spawn(&mut command)?;
+    let process = base.processes.spawn(&mut command)?;
     Ok((process, ours, report))
 }
