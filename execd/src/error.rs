@@ -1,57 +1,98 @@
-//! What a request can fail with, and its answer. Every body has `code` and `message`, because some
-//! official clients parse nothing less (contract: execd §2.2).
+//! What a request can fail with. What a client is answered then is in [`crate::http`].
 
 use std::{fmt::Display, io, path::Path};
 
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
-use http::StatusCode;
-use osb_protocol::{ErrorBody, execd::code};
 use rustix::io::Errno;
 
-/// A failed request.
+/// A failed request. The text of each is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ApiError {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
+pub enum ApiError {
+    /// The request breaks a rule.
+    #[error("{0}")]
+    Invalid(String),
+    /// A query parameter is absent.
+    #[error("missing query parameter '{0}'")]
+    MissingQuery(String),
+    /// The key of a run was used before, for another request.
+    #[error("Idempotency-Key was used for another request")]
+    KeyReused,
+    /// An isolated session that cannot be made as it is wanted.
+    #[error("{0}")]
+    NotAllowed(String),
+    /// An overlay of an isolated session shall be changed and must not be.
+    #[error("workspace is read-only: {0}")]
+    ReadOnly(String),
+    /// The range of a download is malformed, or begins beyond the end.
+    #[error("{0}")]
+    Range(&'static str),
+    /// An upload is no form, or a part of it is out of place.
+    #[error("{0}")]
+    UploadForm(String),
+    /// The metadata of an uploaded file are missing or wrong.
+    #[error("{0}")]
+    UploadMetadata(String),
+    /// An upload has metadata and no file.
+    #[error("{0}")]
+    UploadContent(String),
+    /// There is no such file.
+    #[error("file not found. {0}: no such file or directory")]
+    FileNotFound(String),
+    /// There is no such command.
+    #[error("command not found: {0}")]
+    NoCommand(String),
+    /// What a command left is no longer kept.
+    #[error("{0}")]
+    NoLongerKept(String),
+    /// There is no such shell or terminal session.
+    #[error("{0}")]
+    NoSession(String),
+    /// There is no such isolated session, or no such run in it.
+    #[error("{0}")]
+    NoIsolatedSession(String),
+    /// Another client writes to the terminal session.
+    #[error("another client is already connected to pty session {0}")]
+    AlreadyConnected(String),
+    /// A viewer wants to see a terminal session in which nothing runs.
+    #[error("pty session {0} is not running")]
+    NothingToView(String),
+    /// Background runs use what shall be changed.
+    #[error("background runs are active: their files would be lost")]
+    RunsActive,
+    /// The one order was given already, or could not be carried out.
+    #[error("{0}")]
+    AlreadyInitialized(String),
+    /// This system lacks what it takes.
+    #[error("{0}")]
+    NotSupported(String),
+    /// What may be there another time.
+    #[error("{0}")]
+    Unavailable(String),
+    /// No process serves files as this user and group.
+    #[error("filesystem identity unavailable: {0}")]
+    IdentityUnavailable(String),
+    /// The system refused.
+    #[error("{0}")]
+    System(String),
 }
 
 impl ApiError {
-    /// An error with all its parts.
-    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            status,
-            code,
-            message: message.into(),
-        }
-    }
-
-    /// 400: the request breaks a rule.
+    /// The request breaks a rule.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, code::INVALID_REQUEST_BODY, message)
+        Self::Invalid(message.into())
     }
 
-    /// 400: a query parameter is absent.
+    /// A query parameter is absent.
     #[must_use]
     pub fn missing_query(name: &str) -> Self {
-        let message = format!("missing query parameter '{name}'");
-        Self::new(StatusCode::BAD_REQUEST, code::MISSING_QUERY, message)
+        Self::MissingQuery(name.to_owned())
     }
 
-    /// 500: the system refused.
+    /// The system refused.
     pub fn runtime(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            code::RUNTIME_ERROR,
-            message,
-        )
+        Self::System(message.into())
     }
 
-    /// 404 for what is absent, 500 for everything else (contract: execd §10, "file error").
+    /// What the system said about a file (contract: execd §10, "file error").
     #[must_use]
     pub fn file(path: &Path, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::NotFound {
@@ -62,34 +103,15 @@ impl ApiError {
         }
     }
 
-    /// 404 of a file.
+    /// There is no such file.
     #[must_use]
     pub fn file_not_found(path: impl Display) -> Self {
-        let message = format!("file not found. {path}: no such file or directory");
-        Self::new(StatusCode::NOT_FOUND, code::FILE_NOT_FOUND, message)
+        Self::FileNotFound(path.to_string())
     }
 
-    /// 404 of a session.
+    /// There is no such shell or terminal session.
     pub fn no_session(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, code::CONTEXT_NOT_FOUND, message)
-    }
-
-    /// The stable code.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        self.code
-    }
-
-    /// The status of the answer.
-    #[must_use]
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        (self.status, Json(ErrorBody::new(self.code, self.message))).into_response()
+        Self::NoSession(message.into())
     }
 }
 

@@ -6,8 +6,6 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use http::StatusCode;
-use osb_protocol::execd::code;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ApiError, ApiResult};
@@ -76,9 +74,8 @@ impl View {
         let (index, path) = self.locate(text)?;
         let part = &self.overlays[index];
         if self.writes && part.readonly {
-            let message = format!("workspace is read-only: {}", part.path.display());
-            let code = code::RUNTIME_ERROR;
-            return Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
+            let overlay = part.path.display().to_string();
+            return Err(ApiError::ReadOnly(overlay));
         }
         let unreadable = |error: io::Error| ApiError::file(&path, &error);
         let root = part.path.canonicalize().map_err(unreadable)?;
@@ -115,6 +112,7 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     use super::*;
+    use crate::http::status_and_code;
 
     fn view(paths: &[(&Path, bool)], writes: bool) -> View {
         let part = |(path, readonly): &(&Path, bool)| Part {
@@ -134,13 +132,14 @@ mod tests {
             &[(Path::new("/w"), false), (Path::new("/w/data"), true)],
             false,
         );
-        let locate = |text: &str| view.locate(text).map_err(|error| error.status().as_u16());
+        let locate = |text: &str| view.locate(text);
         assert_eq!(locate("/w/a"), Ok((0, "/w/a".into())));
         assert_eq!(locate("a/../b"), Ok((0, "/w/b".into())));
         assert_eq!(locate("/w/data/x"), Ok((1, "/w/data/x".into())));
         assert_eq!(locate("/w/data/../x"), Ok((0, "/w/x".into())));
         for bad in ["", "/", "/wx", "../x", "/w/../etc/passwd", "a\0"] {
-            assert_eq!(locate(bad), Err(400), "{bad:?}");
+            let refused = locate(bad);
+            assert!(matches!(refused, Err(ApiError::Invalid(_))), "{bad:?}");
         }
     }
 
@@ -157,7 +156,7 @@ mod tests {
         let root = at("w");
         let status = |view: &View, text: &str| match view.resolve(text) {
             Ok(_) => 200,
-            Err(error) => error.status().as_u16(),
+            Err(error) => status_and_code(&error).0.as_u16(),
         };
         let mut writable = view(&[(&root, false)], true);
         for (path, want) in [

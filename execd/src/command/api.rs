@@ -9,11 +9,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::stream;
-use http::{StatusCode, header};
-use osb_protocol::{
-    execd::{code, command::RunCommand},
-    headers::COMMAND_TAIL_CURSOR,
-};
+use http::header;
+use osb_protocol::{execd::command::RunCommand, headers::COMMAND_TAIL_CURSOR};
 
 use super::{
     interrupt::interrupt,
@@ -72,10 +69,8 @@ pub(crate) async fn events(
 }
 
 fn reader(record: Option<&Record>, id: &str, since: u64) -> ApiResult<EventReader> {
-    let gone = |what: &str| {
-        let message = format!("{what} of command {id} are no longer kept");
-        ApiError::new(StatusCode::GONE, code::INVALID_REQUEST_BODY, message)
-    };
+    let gone =
+        |what: &str| ApiError::NoLongerKept(format!("{what} of command {id} are no longer kept"));
     let events = record.and_then(|record| record.output().events);
     let events = events.ok_or_else(|| gone("the events"))?;
     events
@@ -89,8 +84,7 @@ fn reader(record: Option<&Record>, id: &str, since: u64) -> ApiResult<EventReade
 }
 
 fn not_found(id: &str) -> ApiError {
-    let message = format!("command not found: {id}");
-    ApiError::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST_BODY, message)
+    ApiError::NoCommand(id.to_owned())
 }
 
 /// `GET /command/status/{id}`.

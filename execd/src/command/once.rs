@@ -7,8 +7,8 @@ use std::{
     time::Instant,
 };
 
-use http::{HeaderMap, StatusCode};
-use osb_protocol::{execd::code, headers::IDEMPOTENCY_KEY};
+use http::HeaderMap;
+use osb_protocol::headers::IDEMPOTENCY_KEY;
 
 use crate::{
     error::{ApiError, ApiResult},
@@ -100,11 +100,7 @@ impl State {
     fn find(&mut self, key: &str, fingerprint: u64) -> ApiResult<Option<String>> {
         self.expire();
         match self.runs.get(key) {
-            Some(first) if first.fingerprint != fingerprint => Err(ApiError::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                code::INVALID_REQUEST_BODY,
-                "Idempotency-Key was used for another request",
-            )),
+            Some(first) if first.fingerprint != fingerprint => Err(ApiError::KeyReused),
             first => Ok(first.map(|first| first.id.clone())),
         }
     }
@@ -136,7 +132,7 @@ mod tests {
         let long = vec![b'a'; limits::IDEMPOTENCY_KEY + 1];
         for bad in [b"".as_slice(), "é".as_bytes(), &long] {
             let error = key(&headers(bad)).unwrap_err();
-            assert_eq!(error.status(), 400);
+            assert!(matches!(error, ApiError::Invalid(_)), "{error:?}");
             assert!(error.to_string().starts_with("Idempotency-Key"), "{error}");
         }
         assert!(key(&headers(&long[1..])).unwrap().is_some());
@@ -166,7 +162,7 @@ mod tests {
         let other = keys
             .once("k".to_owned(), b"y", plan, never, join)
             .unwrap_err();
-        assert_eq!(other.status(), 422);
+        assert_eq!(other, ApiError::KeyReused);
         let fails = |()| Err(ApiError::invalid("no"));
         assert!(keys.once("m".to_owned(), b"x", plan, fails, join).is_err());
         assert_eq!(once("m", "3"), "3");

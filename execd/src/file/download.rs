@@ -16,7 +16,6 @@ use axum::{
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use osb_protocol::execd::code;
 use rustix::fs::OFlags;
 use tokio::task::JoinHandle;
 
@@ -125,9 +124,9 @@ impl Content {
         let (status, part) = match range {
             None => (StatusCode::OK, 0..self.size),
             Some(Wanted::Part(part)) => (StatusCode::PARTIAL_CONTENT, part),
-            Some(Wanted::Malformed) => return Err(refused("malformed range")),
+            Some(Wanted::Malformed) => return Err(ApiError::Range("malformed range")),
             Some(Wanted::Unsatisfiable) => {
-                let mut response = refused("range starts beyond the end").into_response();
+                let mut response = ApiError::Range("range starts beyond the end").into_response();
                 let whole = format!("bytes */{}", self.size);
                 response
                     .headers_mut()
@@ -221,10 +220,6 @@ impl Content {
             .unwrap_or_default();
         SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
     }
-}
-
-fn refused(why: &str) -> ApiError {
-    ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, code::UNKNOWN, why)
 }
 
 /// `None` for times that have no such date: before 1970 and from the year 10000 on.

@@ -2,11 +2,7 @@
 
 use std::{io, path::Path};
 
-use http::StatusCode;
-use osb_protocol::execd::{
-    code,
-    file::{FileInfo, FileKind},
-};
+use osb_protocol::execd::file::{FileInfo, FileKind};
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
@@ -52,11 +48,7 @@ pub(super) fn list(
     let is = info::of(root, names).map_err(|error| ApiError::file(root, &error))?;
     if is.kind != FileKind::Directory {
         let message = format!("path is not a directory: {}", root.display());
-        return Err(ApiError::new(
-            StatusCode::BAD_REQUEST,
-            code::INVALID_REQUEST_BODY,
-            message,
-        ));
+        return Err(ApiError::invalid(message));
     }
     std::fs::read_dir(root).map_err(|error| ApiError::file(root, &error))?;
     let mut found = Found::default();
@@ -167,14 +159,13 @@ mod tests {
     fn roots_that_are_no_directories() {
         let place = tree();
         let names = Accounts::default().names();
-        let status = |path: &str| {
-            list(&place.path().join(path), 1, &names, &wanted())
-                .unwrap_err()
-                .status()
+        let error = |path: &str| {
+            let listed = list(&place.path().join(path), 1, &names, &wanted());
+            listed.unwrap_err()
         };
-        assert_eq!(status("a.txt"), 400);
-        assert_eq!(status("b/link.txt"), 400);
-        assert_eq!(status("absent"), 404);
+        assert!(matches!(error("a.txt"), ApiError::Invalid(_)));
+        assert!(matches!(error("b/link.txt"), ApiError::Invalid(_)));
+        assert!(matches!(error("absent"), ApiError::FileNotFound(_)));
     }
 
     #[test]
@@ -191,8 +182,11 @@ mod tests {
         );
         assert_eq!(search("a.txt", "").unwrap(), ["a.txt"]);
         assert_eq!(search("b/link.txt", "").unwrap(), ["b/link.txt"]);
-        assert_eq!(search("absent", "").unwrap_err().status(), 404);
-        assert_eq!(search("", "[").unwrap_err().status(), 500);
+        assert!(matches!(
+            search("absent", ""),
+            Err(ApiError::FileNotFound(_))
+        ));
+        assert!(matches!(search("", "["), Err(ApiError::System(_))));
         let unwanted = wanted();
         unwanted.cancel();
         assert!(super::search(place.path(), "", &names, &unwanted).is_err());

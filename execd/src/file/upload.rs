@@ -12,8 +12,8 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{HeaderMap, StatusCode, header};
-use osb_protocol::execd::{code, file::UploadMetadata};
+use http::{HeaderMap, header};
+use osb_protocol::execd::file::UploadMetadata;
 use tokio::task::JoinHandle;
 
 use super::{
@@ -54,15 +54,8 @@ async fn discard(mut body: BodyDataStream) {
     }
 }
 
-fn bad(code: &'static str, message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::BAD_REQUEST, code, message)
-}
-
 fn no_form(error: &MultipartError) -> ApiError {
-    bad(
-        code::INVALID_FILE,
-        format!("multipart form is empty: {error}"),
-    )
+    ApiError::UploadForm(format!("multipart form is empty: {error}"))
 }
 
 /// The pairs of one request. The i-th metadata belongs to the i-th file, whichever comes first; a
@@ -102,7 +95,7 @@ impl Upload {
                     "multipart form is empty: more than {} parts",
                     limits::UPLOAD_PARTS
                 );
-                return Err(bad(code::INVALID_FILE, message));
+                return Err(ApiError::UploadForm(message));
             }
             match part.name.as_str() {
                 "metadata" if part.has_filename => self.take_metadata(&mut form).await?,
@@ -111,11 +104,13 @@ impl Upload {
             }
         }
         match (self.metadata_count, self.file_count) {
-            (0, _) => Err(bad(code::INVALID_FILE_METADATA, "metadata file is missing")),
-            (_, 0) => Err(bad(code::INVALID_FILE_CONTENT, "file is missing")),
+            (0, _) => Err(ApiError::UploadMetadata(
+                "metadata file is missing".to_owned(),
+            )),
+            (_, 0) => Err(ApiError::UploadContent("file is missing".to_owned())),
             (metadata, files) if metadata != files => {
                 let message = format!("metadata and file count mismatch: {metadata} vs {files}");
-                Err(bad(code::INVALID_FILE, message))
+                Err(ApiError::UploadForm(message))
             }
             _ => Ok(()),
         }
@@ -126,14 +121,16 @@ impl Upload {
         let mut text = Vec::new();
         while let Some(chunk) = form.chunk().await.map_err(|error| no_form(&error))? {
             if text.len() + chunk.len() > limits::METADATA {
-                return Err(bad(code::INVALID_FILE_METADATA, "metadata is too long"));
+                return Err(ApiError::UploadMetadata("metadata is too long".to_owned()));
             }
             text.extend_from_slice(&chunk);
         }
-        let refuse = |error: ApiError| bad(code::INVALID_FILE_METADATA, error.to_string());
+        let refuse = |error: ApiError| ApiError::UploadMetadata(error.to_string());
         let metadata: UploadMetadata = json::object(&text).map_err(refuse)?;
         if metadata.path.is_empty() {
-            return Err(bad(code::INVALID_FILE_METADATA, "metadata path is empty"));
+            return Err(ApiError::UploadMetadata(
+                "metadata path is empty".to_owned(),
+            ));
         }
         match self.waiting.pop_front() {
             Some(file) => self.store_waiting(metadata, file).await,

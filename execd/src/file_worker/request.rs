@@ -15,9 +15,7 @@ use axum::{
     response::Response,
     routing::any,
 };
-use http::StatusCode;
 use osb_forward::after_segments;
-use osb_protocol::execd::code;
 use rustix::process::Signal;
 use tokio::{
     net::UnixStream,
@@ -57,11 +55,8 @@ async fn serve(
     let identity = FileIdentity::parse(&uid, &gid)?;
     let slot = WORKERS.acquire().await;
     let slot = slot.expect("the semaphore is never closed");
-    let unavailable = |why: &dyn std::fmt::Display| {
-        let message = format!("filesystem identity unavailable: {identity}: {why}");
-        let code = code::FILESYSTEM_IDENTITY_UNAVAILABLE;
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
-    };
+    let unavailable =
+        |why: &dyn std::fmt::Display| ApiError::IdentityUnavailable(format!("{identity}: {why}"));
     let (process, mut socket) = start(&base, identity).map_err(|error| unavailable(&error))?;
     let ready = timeout(limits::FILE_WORKER_START, exchange::ready(&mut socket)).await;
     match ready {

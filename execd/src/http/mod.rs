@@ -1,5 +1,6 @@
 //! What the handlers of several modules need of HTTP.
 
+mod error;
 mod query;
 
 use axum::{
@@ -8,6 +9,8 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
+#[cfg(test)]
+pub(crate) use error::status_and_code;
 pub use query::Query;
 
 /// In the extensions of an answer: no route wanted the request.

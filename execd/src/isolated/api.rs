@@ -10,12 +10,9 @@ use axum::{
 };
 use http::{StatusCode, header};
 use osb_protocol::{
-    execd::{
-        code,
-        isolated::{
-            IsolatedRun, IsolatedSession, IsolatedSessionCreated, IsolatedSessions,
-            IsolationCapabilities, NewIsolatedSession, RunIsolated,
-        },
+    execd::isolated::{
+        IsolatedRun, IsolatedSession, IsolatedSessionCreated, IsolatedSessions,
+        IsolationCapabilities, NewIsolatedSession, RunIsolated,
     },
     headers::ISOLATED_TAIL_CURSOR,
 };
@@ -141,8 +138,7 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
 }
 
 fn not_supported(message: impl Into<String>) -> ApiError {
-    let code = code::NOT_SUPPORTED;
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
+    ApiError::NotSupported(message.into())
 }
 
 /// The answer for a session that did not start (contract: execd A4.2).
@@ -151,9 +147,7 @@ fn refused(error: &StartError) -> ApiError {
     match capabilities::refusal(error) {
         Some(Refusal::Namespaces) => unavailable(message),
         Some(Refusal::Identity) => not_supported(message),
-        Some(Refusal::Missing) => {
-            ApiError::new(StatusCode::BAD_REQUEST, code::RUNTIME_ERROR, message)
-        }
+        Some(Refusal::Missing) => ApiError::NotAllowed(message),
         None => ApiError::runtime(message),
     }
 }

@@ -6,11 +6,7 @@ use axum::{
     Json,
     extract::{Path, State},
 };
-use http::StatusCode;
-use osb_protocol::execd::{
-    code,
-    isolated::{IsolatedChangesSettled, IsolatedDiff},
-};
+use osb_protocol::execd::isolated::{IsolatedChangesSettled, IsolatedDiff};
 use tracing::info;
 
 use super::{Isolation, commit, diff, session::Session, store::unavailable};
@@ -95,12 +91,7 @@ async fn settle(
 
 async fn settled(isolation: &Isolation, session: &Arc<Session>, what: What) -> ApiResult<usize> {
     if session.background_active() {
-        let message = "background runs are active: their files would be lost";
-        return Err(ApiError::new(
-            StatusCode::CONFLICT,
-            code::RUNTIME_ERROR,
-            message,
-        ));
+        return Err(ApiError::RunsActive);
     }
     // Nothing that it misses may be lost.
     let found = of(session).await?;

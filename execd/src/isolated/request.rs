@@ -7,11 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::StatusCode;
-use osb_protocol::execd::{
-    code,
-    isolated::{Bind, Mount, NewIsolatedSession},
-};
+use osb_protocol::execd::isolated::{Bind, Mount, NewIsolatedSession};
 
 use super::{environment, plan::Bound};
 use crate::{
@@ -168,7 +164,7 @@ impl Wanted {
 }
 
 fn refused(message: impl Into<String>) -> ApiError {
-    ApiError::new(StatusCode::BAD_REQUEST, code::RUNTIME_ERROR, message)
+    ApiError::NotAllowed(message.into())
 }
 
 /// The overlays as clients are told of them, and as they are mounted.
@@ -349,12 +345,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::http::status_and_code;
 
     fn wanted(json: &str, config: &IsolationConfig) -> Result<Wanted, (u16, String, String)> {
         let request = crate::json::object(json.as_bytes()).unwrap();
         Wanted::new(request, config, (5, 6)).map_err(|error| {
-            let code = error.code().to_owned();
-            (error.status().as_u16(), code, error.to_string())
+            let (status, code) = status_and_code(&error);
+            (status.as_u16(), code.to_owned(), error.to_string())
         })
     }
 

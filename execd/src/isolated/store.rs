@@ -6,8 +6,6 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use http::StatusCode;
-use osb_protocol::execd::code;
 use tokio::sync::OnceCell;
 
 use super::{background::Background, capabilities::Probed, session::Session, upper};
@@ -137,10 +135,7 @@ impl IsolatedSessions {
     /// 404 when there is none of these ids.
     pub(super) fn run(&self, session: &str, id: &str) -> ApiResult<Arc<Background>> {
         let all = self.all();
-        let no_run = || {
-            let message = format!("run not found: {id}");
-            ApiError::new(StatusCode::NOT_FOUND, code::SESSION_NOT_FOUND, message)
-        };
+        let no_run = || ApiError::NoIsolatedSession(format!("run not found: {id}"));
         match all.sessions.get(session) {
             Some(session) => {
                 let runs = session.runs.lock().expect("no holder of this lock panics");
@@ -202,12 +197,10 @@ impl IsolatedSessions {
 }
 
 fn not_found() -> ApiError {
-    let code = code::SESSION_NOT_FOUND;
-    ApiError::new(StatusCode::NOT_FOUND, code, "session not found")
+    ApiError::NoIsolatedSession("session not found".to_owned())
 }
 
-/// 503 for what may be there another time.
+/// What may be there another time.
 pub(super) fn unavailable(message: impl Into<String>) -> ApiError {
-    let code = code::SERVICE_UNAVAILABLE;
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
+    ApiError::Unavailable(message.into())
 }

@@ -10,10 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use http::StatusCode;
-use osb_protocol::execd::{
-    code,
-    pty::{NewPty, PtyCreated, PtyMode, PtyStatus},
-};
+use osb_protocol::execd::pty::{NewPty, PtyCreated, PtyMode, PtyStatus};
 
 use super::{
     attach::Attach,
@@ -95,16 +92,10 @@ async fn attach(
     let takeover = query.get("takeover") == Some("1") && upgrade.is_ok();
     let hold: Option<Hold> = if viewer { None } else { session.hold() };
     if viewer && session.run().is_none() {
-        return Err(conflict(
-            code::VIEWER_REQUIRES_RUNNING_SESSION,
-            format!("pty session {id} is not running"),
-        ));
+        return Err(ApiError::NothingToView(id));
     }
     if !viewer && hold.is_none() && !takeover {
-        return Err(conflict(
-            code::ALREADY_CONNECTED,
-            format!("another client is already connected to pty session {id}"),
-        ));
+        return Err(ApiError::AlreadyConnected(id));
     }
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
@@ -143,8 +134,4 @@ async fn attach(
             tracing::error!(%error, "pty connection failed");
         }
     }))
-}
-
-fn conflict(code: &'static str, message: String) -> ApiError {
-    ApiError::new(StatusCode::CONFLICT, code, message)
 }

@@ -7,10 +7,7 @@ use axum::{
     routing::{get, post},
 };
 use http::StatusCode;
-use osb_protocol::execd::{
-    code,
-    runtime_init::{Initialized, InitializedStatus, Readiness},
-};
+use osb_protocol::execd::runtime_init::{Initialized, InitializedStatus, Readiness};
 
 use tokio::time::timeout;
 
@@ -68,7 +65,7 @@ async fn init(
         let message = runtime
             .failure()
             .unwrap_or_else(|| "execd was initialized already, or is being initialized".to_owned());
-        ApiError::new(StatusCode::CONFLICT, code::ALREADY_INITIALIZED, message)
+        ApiError::AlreadyInitialized(message)
     };
     // Whoever comes too late is not listened to.
     if runtime.is_claimed() {
