@@ -102,6 +102,14 @@ impl Stage {
         let list = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
         list.lines().map(str::to_owned).collect()
     }
+
+    /// The oldest container with the sandbox's id.
+    fn container_of(&self, id: &str) -> String {
+        let filter = format!("label=opensandbox.io/id={id}");
+        let list = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
+        let oldest = list.lines().last();
+        oldest.expect("the sandbox has a container").to_owned()
+    }
 }
 
 impl Drop for Stage {
@@ -317,6 +325,87 @@ async fn a_sandbox_that_was_renamed_by_hand_is_removed() {
     delete(&server, &id).await;
     assert_eq!(stage.containers(), [""; 0]);
     server.stop().await;
+}
+
+/// What a copy of a sandbox has in the way of names.
+struct Copy {
+    image: String,
+    container: String,
+}
+
+impl Copy {
+    /// Commits the sandbox and runs the image.
+    fn of(stage: &Stage, container: &str) -> Self {
+        let image = format!("opensandbox-copy:{}", stage.instance.to_lowercase());
+        docker(&["commit", container, &image]);
+        let command = ["--entrypoint", "sleep", &image, "300"];
+        let run = [&["run", "--detach"][..], &command].concat();
+        let container = docker(&run);
+        assert!(!container.is_empty(), "the copy does not run");
+        Self { image, container }
+    }
+
+    fn exists(&self) -> bool {
+        !docker(&["inspect", "--format", "{{.Id}}", &self.container]).is_empty()
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        docker(&["rm", "--force", "--volumes", &self.container]);
+        docker(&["rmi", "--force", &self.image]);
+    }
+}
+
+#[test]
+fn a_copy_of_a_sandbox_is_not_the_sandbox() {
+    let mut stage = Stage::set();
+    let process = || tokio::runtime::Runtime::new().unwrap();
+    let first = process();
+    let (id, other) = first.block_on(async {
+        stage.engine.up().unwrap();
+        let server = stage.server().await;
+        ready(&server).await;
+        let id = create(&server, &body()).await;
+        let copy = Copy::of(&stage, &stage.containers()[0]);
+        drop(copy);
+        // Events come in order: when this one's end shows, the copy's was seen.
+        let other = create(&server, &body()).await;
+        let ends = stage.container_of(&other);
+        docker(&["kill", &ends]);
+        let ended = |seen: &(StatusCode, Value)| seen.1["status"]["state"] != "Running";
+        wait_until("the other's end", || get(&server, &other), ended).await;
+        let (_, seen) = get(&server, &id).await;
+        assert_eq!(seen["status"]["state"], "Running", "{seen}");
+        (id, other)
+    });
+    first.shutdown_timeout(Duration::from_secs(60));
+    process().block_on(async {
+        stage.engine.cut().unwrap();
+        stage.engine.up().unwrap();
+        let original = stage.container_of(&id);
+        let copy = Copy::of(&stage, &original);
+        let server = stage.server().await;
+        ready(&server).await;
+        let (_, seen) = get(&server, &id).await;
+        assert_eq!(seen["status"]["state"], "Running", "{seen}");
+        docker(&["kill", &copy.container]);
+        delete(&server, &other).await;
+        assert_eq!(get(&server, &id).await.1["status"]["state"], "Running");
+        delete(&server, &id).await;
+        assert!(copy.exists(), "the copy was removed");
+        let left = docker(&["inspect", "--format", "{{.Id}}", &original]);
+        assert_eq!(left, "", "the sandbox was not removed");
+        server.stop().await;
+        // Without memory and without the sandbox.
+        let server = stage.server().await;
+        ready(&server).await;
+        assert_eq!(get(&server, &id).await.0, 404);
+        server.service.reconcile().await;
+        assert!(copy.exists(), "the copy was removed");
+        server.stop().await;
+    });
+    assert_eq!(stage.containers(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,10 +85,11 @@ impl DockerRuntime {
         let (ports, _reserved) = self.reserve_ports()?;
         let bind = self.execd.bind();
         let body = container::body(spec, staged.image, &self.config, &self.network, bind, ports);
-        self.create_container(spec, &name, body, staged).await?;
+        let container = self.create_container(spec, &name, body, staged).await?;
+        self.originals.record(spec.id(), &container);
         staged.progress.reached(Stage::Created);
-        self.start_container(&name).await?;
-        let observed = self.observe(&name).await?;
+        self.start_container(&container).await?;
+        let observed = self.observe(&container).await?;
         staged.progress.reached(Stage::Network);
         Ok(observed)
     }
@@ -133,14 +134,15 @@ impl DockerRuntime {
         Ok((ports, Some((execd, http))))
     }
 
-    /// Makes the container; pulls the image when the engine says that it is missing.
+    /// Makes the container and answers its id; pulls the image when the engine says that it is
+    /// missing.
     async fn create_container(
         &self,
         spec: &CreateSpec,
         name: &str,
         body: ContainerCreateBody,
         staged: &Staged<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         let mut options = CreateContainerOptionsBuilder::default().name(name);
         let platform = spec.origin.platform.as_ref();
         let wanted = platform.map(|platform| format!("{}/{}", platform.os, platform.arch));
@@ -151,9 +153,9 @@ impl DockerRuntime {
         let docker = self.docker()?;
         let create = || docker.create_container(Some(options.clone()), body.clone());
         match create().await {
-            Ok(_) => {
+            Ok(made) => {
                 staged.image_is_here();
-                return Ok(());
+                return Ok(made.id);
             }
             Err(error) if lacks_network(&error) => {
                 self.network.remake(self.docker()?).await?;
@@ -162,12 +164,13 @@ impl DockerRuntime {
             Err(error) => return Err(Failure::from_create(error)),
         }
         staged.image_is_here();
-        create().await.map(|_| ()).map_err(Failure::from_create)
+        let made = create().await.map_err(Failure::from_create)?;
+        Ok(made.id)
     }
 
-    async fn start_container(&self, name: &str) -> Result<(), Failure> {
+    async fn start_container(&self, container: &str) -> Result<(), Failure> {
         let docker = self.docker()?;
-        let start = || docker.start_container(name, None::<StartContainerOptions>);
+        let start = || docker.start_container(container, None::<StartContainerOptions>);
         let Err(error) = start().await else {
             return Ok(());
         };
@@ -330,7 +333,7 @@ mod tests {
                     _ => (204, String::new()),
                 };
             }
-            if request.starts_with("GET /containers/sandbox-a/json") {
+            if request.starts_with("GET /containers/c/json") {
                 let container = json!({
                     "Created": "2031-05-01T10:00:00Z",
                     "Config": {"Labels": {labels::ID: "a", labels::SERVER: "us"}},

@@ -21,6 +21,7 @@ mod image;
 mod labels;
 mod network;
 mod observe;
+mod originals;
 mod ports;
 mod remove;
 mod watch;
@@ -52,6 +53,7 @@ pub struct DockerRuntime {
     network: network::SandboxNetwork,
     execd: execd_volume::ExecdVolume,
     creating: create::Creating,
+    originals: originals::Originals,
 }
 
 impl DockerRuntime {
@@ -82,6 +84,7 @@ impl DockerRuntime {
             config,
             execd,
             creating: create::Creating::default(),
+            originals: originals::Originals::default(),
         })
     }
 

@@ -6,7 +6,7 @@ use bollard::{
     models::{
         ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, EndpointSettings,
     },
-    query_parameters::{InspectContainerOptions, ListContainersOptionsBuilder, LogsOptionsBuilder},
+    query_parameters::{InspectContainerOptions, LogsOptionsBuilder},
 };
 use futures::StreamExt;
 use osb_protocol::{SandboxId, WireTime};
@@ -18,47 +18,55 @@ use crate::{Address, Observed, Phase, RuntimeError, Status};
 const LOG_LINE: usize = 4096;
 
 impl DockerRuntime {
-    /// Reads one container of ours.
-    pub(super) async fn observe(&self, name: &str) -> Result<Observed, RuntimeError> {
-        let container = self
-            .docker()?
-            .inspect_container(name, None::<InspectContainerOptions>)
+    /// Reads the container of a sandbox.
+    pub(super) async fn observe(&self, container: &str) -> Result<Observed, RuntimeError> {
+        let inspected = self.inspect(container).await?;
+        self.read_inspect(inspected)
+            .ok_or_else(|| no_labels(container))
+    }
+
+    /// Reads a container with a sandbox's id that this process does not know; `None` when it is a
+    /// copy.
+    pub(super) async fn observe_unknown(
+        &self,
+        container: &str,
+    ) -> Result<Option<Observed>, RuntimeError> {
+        let inspected = self.inspect(container).await?;
+        let image = inspected.image.clone();
+        let observed = self
+            .read_inspect(inspected)
+            .ok_or_else(|| no_labels(container))?;
+        let id = &observed.origin.id;
+        if self.is_original(id, container, image.as_deref()).await? {
+            return Ok(Some(observed));
+        }
+        self.originals.report_copy(id, container);
+        Ok(None)
+    }
+
+    async fn inspect(&self, container: &str) -> Result<ContainerInspectResponse, RuntimeError> {
+        self.docker()?
+            .inspect_container(container, None::<InspectContainerOptions>)
             .await
             .map_err(|error| match error::is_missing(&error) {
-                true => RuntimeError::NotFound(SandboxId::new(name)),
+                true => RuntimeError::NotFound(SandboxId::new(container)),
                 false => error::other("inspect the sandbox", &error),
-            })?;
-        self.read_inspect(container)
-            .ok_or_else(|| RuntimeError::Other {
-                runtime: super::KIND,
-                op: "inspect the sandbox",
-                reason: format!("{name} has no sandbox labels"),
             })
     }
 
     /// Reads every sandbox of this installation, and those of the reference, which have no
     /// installation label.
     pub(super) async fn observe_all(&self) -> Result<Vec<Observed>, RuntimeError> {
-        let filter = HashMap::from([("label", vec![labels::ID])]);
-        let options = ListContainersOptionsBuilder::default()
-            .all(true)
-            .filters(&filter)
-            .build();
-        let list = self
-            .docker()?
-            .list_containers(Some(options))
-            .await
-            .map_err(|error| error::other("list the sandboxes", &error))?;
+        let list = self.list_originals().await?;
         let mut all = Vec::with_capacity(list.len());
         for container in list {
             let running = container.state == Some(ContainerSummaryStateEnum::RUNNING);
-            let ours = self.is_ours(container.labels.as_ref());
             match self.read_summary(&container) {
                 // The list knows neither when a container ended nor the reference's command line.
                 Some(observed) if running && !observed.origin.entrypoint.is_empty() => {
                     all.push(observed)
                 }
-                Some(observed) if ours => {
+                Some(observed) => {
                     let name = container
                         .id
                         .as_deref()
@@ -71,26 +79,23 @@ impl DockerRuntime {
                         Err(error) => return Err(error),
                     }
                 }
-                _ => {}
+                None => {}
             }
         }
         Ok(all)
     }
 
-    /// Another installation's containers are none of our business.
-    pub(super) fn is_ours(&self, labels: Option<&HashMap<String, String>>) -> bool {
-        labels.is_some_and(|labels| {
-            let read = labels::Read(labels);
-            let server = read.server();
-            read.id().is_some() && server.is_none_or(|server| server == self.config.instance)
-        })
+    /// The sandbox that a container's labels name, unless another installation made it.
+    pub(super) fn id_if_ours(&self, labels: &HashMap<String, String>) -> Option<SandboxId> {
+        let read = labels::Read(labels);
+        let server = read.server();
+        let ours = server.is_none_or(|server| server == self.config.instance);
+        read.id().filter(|_| ours)
     }
 
     fn read_summary(&self, container: &ContainerSummary) -> Option<Observed> {
         let labels = container.labels.as_ref()?;
-        if !self.is_ours(Some(labels)) {
-            return None;
-        }
+        self.id_if_ours(labels)?;
         let read = labels::Read(labels);
         let made = WireTime::from_unix_us(container.created.unwrap_or_default() * 1_000_000)?;
         let phase = match container.state {
@@ -126,9 +131,7 @@ impl DockerRuntime {
     fn read_inspect(&self, container: ContainerInspectResponse) -> Option<Observed> {
         let config = container.config?;
         let labels = config.labels?;
-        if !self.is_ours(Some(&labels)) {
-            return None;
-        }
+        self.id_if_ours(&labels)?;
         let read = labels::Read(&labels);
         let time = |text: Option<&str>| WireTime::parse(text?).ok().filter(|at| at.unix_us() > 0);
         let made = container
@@ -185,16 +188,15 @@ impl DockerRuntime {
         id: &SandboxId,
         lines: usize,
     ) -> Result<Vec<String>, RuntimeError> {
-        if let Some(tail) = self.log_tail_of(&Self::container_name(id), lines).await? {
-            return Ok(tail);
-        }
-        // It may have been renamed by hand.
-        for container in self.labelled(id).await? {
-            if let Some(tail) = self.log_tail_of(&container, lines).await? {
-                return Ok(tail);
-            }
-        }
-        Err(RuntimeError::NotFound(id.clone()))
+        let container = match self.originals.of(id) {
+            Some(known) => Some(known),
+            None => self.find_original(id).await?,
+        };
+        let tail = match container {
+            Some(container) => self.log_tail_of(&container, lines).await?,
+            None => None,
+        };
+        tail.ok_or_else(|| RuntimeError::NotFound(id.clone()))
     }
 
     /// The last lines of a container's log; `None` without such a container.
@@ -226,6 +228,14 @@ impl DockerRuntime {
             .map(str::to_owned)
             .collect();
         Ok(Some(all[all.len().saturating_sub(lines)..].to_vec()))
+    }
+}
+
+fn no_labels(container: &str) -> RuntimeError {
+    RuntimeError::Other {
+        runtime: super::KIND,
+        op: "inspect the sandbox",
+        reason: format!("{container} has no sandbox labels"),
     }
 }
 
@@ -281,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_log_of_a_renamed_container_is_found_by_its_label() {
+    async fn the_log_of_an_unknown_container_is_found_by_its_label() {
         let engine = FakeEngine::start(|request| {
             if request.starts_with("GET /containers/json") {
                 let renamed =

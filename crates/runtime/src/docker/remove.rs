@@ -30,33 +30,20 @@ impl DockerRuntime {
                 reason: error::reason(&error),
             })
         };
-        let existed = remove_container(docker, &Self::container_name(id), Force::Yes).await;
-        if existed.map_err(failed)? {
+        if let Some(known) = self.originals.of(id)
+            && remove_container(docker, &known, Force::Yes)
+                .await
+                .map_err(failed)?
+        {
             return Ok(());
         }
-        // It may have been renamed by hand.
-        for container in self.labelled(id).await? {
-            remove_container(docker, &container, Force::Yes)
+        // An earlier process made it, or the engine's answer to its create was lost.
+        if let Some(found) = self.find_original(id).await? {
+            remove_container(docker, &found, Force::Yes)
                 .await
                 .map_err(failed)?;
         }
         Ok(())
-    }
-
-    /// The containers that carry the sandbox's id, whatever their names.
-    pub(super) async fn labelled(&self, id: &SandboxId) -> Result<Vec<String>, RuntimeError> {
-        let label = format!("{}={id}", labels::ID);
-        let filter = HashMap::from([("label", vec![label.as_str()])]);
-        let options = ListContainersOptionsBuilder::default()
-            .all(true)
-            .filters(&filter)
-            .build();
-        let list = self.docker()?.list_containers(Some(options)).await;
-        let list = list.map_err(|error| error::other("look for the sandbox", &error))?;
-        let ours = list
-            .into_iter()
-            .filter(|container| self.is_ours(container.labels.as_ref()));
-        Ok(ours.filter_map(|container| container.id).collect())
     }
 
     /// Containers of ours that were made but never started, helpers of a server that died, and
@@ -79,15 +66,23 @@ impl DockerRuntime {
                 .map_err(|error| error::other("look for left-over containers", &error))?;
             for container in list {
                 let labels = container.labels.unwrap_or_default();
+                let id = labels::Read(&labels).id();
                 // Asked after the list was read: a create that is in the list has entered by now.
-                let busy = match labels::Read(&labels).id() {
-                    Some(id) => self.creating.contains(&id),
+                let busy = match &id {
+                    Some(id) => self.creating.contains(id),
                     // A helper lives for milliseconds, during a create.
                     None => is_helper && !self.creating.is_empty(),
                 };
                 let Some(name) = container.id.filter(|_| !busy) else {
                     continue;
                 };
+                if let Some(id) = &id {
+                    let image = container.image_id.as_deref();
+                    if !self.is_original(id, &name, image).await? {
+                        self.originals.report_copy(id, &name);
+                        continue;
+                    }
+                }
                 match remove_never_started(docker, &name).await {
                     Ok(true) => info!(container = name, "removed a container that never started"),
                     Ok(false) => {}
@@ -245,6 +240,10 @@ mod tests {
             let told = answer.to_string();
             let engine = FakeEngine::start(move |request| match request.split(' ').next() {
                 Some("DELETE") => (409, IN_PROGRESS.to_owned()),
+                Some("GET") => {
+                    let labels = json!({labels::ID: "a", labels::SERVER: "us"});
+                    ok(json!([{"Id": "c1", "Labels": labels}]))
+                }
                 _ => (200, told.clone()),
             })
             .await;
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_renamed_container_is_found_by_its_label() {
+    async fn a_sandbox_is_found_by_its_label() {
         let engine = FakeEngine::start(|request| {
             if request.starts_with("GET /containers/json") {
                 let of = |server: &str| json!({labels::ID: "a", labels::SERVER: server});
@@ -276,9 +275,9 @@ mod tests {
         .await;
         engine.runtime().remove(&"a".into()).await.unwrap();
         let removed = engine.asked("DELETE");
-        assert_eq!(removed.len(), 2, "{removed:?}");
+        assert_eq!(removed.len(), 1, "{removed:?}");
         assert!(
-            removed[1].starts_with("DELETE /containers/ours?"),
+            removed[0].starts_with("DELETE /containers/ours?"),
             "{removed:?}"
         );
         let engine = FakeEngine::start(|request| match request.starts_with("GET") {

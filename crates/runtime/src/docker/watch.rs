@@ -196,14 +196,35 @@ async fn translate(
         attributes,
         at,
     } = event;
+    // A create under way looks for itself.
+    let own_start = action == "start" && runtime.creating.contains(&id);
+    let seen = match runtime.originals.of(&id) {
+        Some(known) if known != container => {
+            if action == "start" && !own_start {
+                runtime.originals.report_copy(&id, &container);
+            }
+            return Ok(None);
+        }
+        Some(_) if action == "start" && !own_start => {
+            // Only the engine knows the address that the container got.
+            runtime.observe(&container).await.map(Some)
+        }
+        Some(_) => Ok(None),
+        // Nothing is known that could be gone.
+        None if action == "destroy" || own_start => return Ok(None),
+        None => match runtime.observe_unknown(&container).await {
+            Ok(None) => return Ok(None),
+            seen => seen,
+        },
+    };
+    let seen = match seen {
+        Err(RuntimeError::NotFound(_)) => return Ok(None),
+        seen => seen?,
+    };
     let event = match action.as_str() {
-        // A create under way looks for itself.
-        "start" if runtime.creating.contains(&id) => return Ok(None),
-        // Only the engine knows the address that the container got.
-        "start" => match runtime.observe(&container).await {
-            Ok(observed) => RuntimeEvent::Changed(Box::new(observed)),
-            Err(RuntimeError::NotFound(_)) => return Ok(None),
-            Err(error) => return Err(error),
+        "start" => match seen {
+            Some(observed) => RuntimeEvent::Changed(Box::new(observed)),
+            None => return Ok(None),
         },
         "die" => {
             let code = attributes
@@ -227,7 +248,10 @@ async fn translate(
             paused: false,
             at,
         },
-        "destroy" => RuntimeEvent::Removed { id, at },
+        "destroy" => {
+            runtime.originals.forget(&id, &container);
+            RuntimeEvent::Removed { id, at }
+        }
         _ => return Ok(None),
     };
     Ok(Some(event))
@@ -249,14 +273,12 @@ impl Ours {
         }
         let actor = event.actor?;
         let attributes = actor.attributes?;
-        if !runtime.is_ours(Some(&attributes)) {
-            return None;
-        }
+        let id = runtime.id_if_ours(&attributes)?;
         let at = event
             .time_nano
             .and_then(|nanos| WireTime::from_unix_us(nanos / 1000));
         Some(Self {
-            id: labels::Read(&attributes).id()?,
+            id,
             container: actor.id?,
             action: event.action?,
             at: at.unwrap_or_else(|| WireTime::new(jiff::Timestamp::now())),
