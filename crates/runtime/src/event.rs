@@ -7,7 +7,8 @@ use crate::{Observed, Role};
 /// Something happened.
 #[derive(Clone, Debug)]
 pub enum RuntimeEvent {
-    /// The full picture, after a (re)connect: what is not in it does not exist.
+    /// The full picture, after a (re)connect and every now and then: what is not in it does not
+    /// exist.
     Synced {
         /// Every sandbox of this installation.
         all: Vec<Observed>,

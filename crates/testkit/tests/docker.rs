@@ -177,6 +177,50 @@ async fn an_engine_that_is_away_is_told_and_waited_for() {
     assert_eq!(stage.containers(), [""; 0]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_hangs_is_noticed_and_waited_for() {
+    let mut stage = Stage::set();
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    let id = create(&server, &body()).await;
+    stage.engine.hang();
+    let look = || answer(server.bare(Method::GET, "/ready"));
+    // Far less than the longest wait for an answer of the engine.
+    wait_until("the loss", look, |seen| seen.0 == 503).await;
+    docker(&["rm", "--force", &stage.container_of(&id)]);
+    stage.engine.go_on();
+    ready(&server).await;
+    let gone = |seen: &(StatusCode, Value)| seen.0 == 404;
+    wait_until("the removal", || get(&server, &id), gone).await;
+    server.stop().await;
+    assert_eq!(stage.containers(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_no_longer_arrive_are_made_up_for() {
+    let mut stage = Stage::set();
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    let id = create(&server, &body()).await;
+    stage.engine.forget_connections();
+    docker(&["kill", &stage.container_of(&id)]);
+    let ended = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
+    wait_until("the end", || get(&server, &id), ended).await;
+    ready(&server).await;
+    // Events are followed again, over more than one window.
+    for _ in 0..3 {
+        let id = create(&server, &body()).await;
+        docker(&["kill", &stage.container_of(&id)]);
+        wait_until("the end", || get(&server, &id), ended).await;
+        delete(&server, &id).await;
+    }
+    delete(&server, &id).await;
+    server.stop().await;
+    assert_eq!(stage.containers(), [""; 0]);
+}
+
 #[test]
 fn a_restart_keeps_what_was_and_ends_what_is_due() {
     let mut stage = Stage::set();

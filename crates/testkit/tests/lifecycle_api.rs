@@ -462,6 +462,22 @@ async fn a_create_that_fails_after_the_start_keeps_its_reason() {
 }
 
 #[tokio::test]
+async fn a_list_from_before_a_delete_brings_nothing_back() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    let (other, id) = (made(&server, |_| {}).await, made(&server, |_| {}).await);
+    let late = sim.look();
+    let path = format!("/v1/sandboxes/{id}");
+    let delete = server.request(Method::DELETE, &path);
+    assert_eq!(answer(delete.header("Prefer", "wait")).await.0, 204);
+    sim.emit(late).await;
+    settle(&server, &sim, &other).await;
+    assert_eq!(get(&server, &id).await.0, 404);
+    let end = server.service.history(&id.as_str().into()).await.unwrap();
+    assert_eq!(end.unwrap().reason, "DELETED");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn what_vanishes_while_it_is_worked_on_is_noticed_afterwards() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let (other, id) = (made(&server, |_| {}).await, made(&server, |_| {}).await);

@@ -67,7 +67,7 @@ impl Service {
                     facts.observe(observed.status, at);
                     Ok(())
                 });
-            } else if observed.status.phase != Phase::Created {
+            } else if observed.status.phase != Phase::Created && !registry.was_removed(&id) {
                 // One that never started is a left-over of a crash; the sweep removes it.
                 if observed.origin.expiry == osb_runtime::Expiry::Unknown {
                     warn!(sandbox = %id, "has no readable expiry and is kept until it is deleted");
@@ -118,6 +118,9 @@ impl Service {
                     .set_health(RuntimeHealth::Down { reason });
             }
             RuntimeEvent::Changed(observed) => {
+                if self.inner.registry.was_removed(&observed.origin.id) {
+                    return;
+                }
                 if self.inner.registry.get(&observed.origin.id).is_none() {
                     info!(sandbox = %observed.origin.id, "a sandbox came back");
                     self.inner

@@ -6,7 +6,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -19,6 +19,8 @@ use super::{Facts, Record};
 
 /// Changes a slow listener may fall behind before it has to look at everything again.
 const CHANGES: usize = 1024;
+/// Removed sandboxes that are remembered: more than can be removed while a list is on its way.
+const REMOVED: usize = 4096;
 
 /// Something changed.
 #[derive(Clone, Debug)]
@@ -61,6 +63,8 @@ struct Views {
     /// Newest first; the id breaks ties.
     by_age: BTreeMap<(Reverse<WireTime>, SandboxId), Arc<Record>>,
     by_deadline: BTreeSet<(WireTime, SandboxId)>,
+    /// Those that were removed last, oldest first.
+    removed: VecDeque<SandboxId>,
     seq: u64,
 }
 
@@ -183,9 +187,20 @@ impl Registry {
         let mut views = self.write();
         let entry = views.by_id.remove(id)?;
         views.unlink(&entry.record);
+        if views.removed.len() == REMOVED {
+            views.removed.pop_front();
+        }
+        views.removed.push_back(id.clone());
         views.seq += 1;
         self.told(id, None, views.seq);
         Some(entry.record)
+    }
+
+    /// Whether a sandbox was removed a short while ago. Ids are not used twice, so a list or an
+    /// event that has it is older than the removal.
+    #[must_use]
+    pub fn was_removed(&self, id: &SandboxId) -> bool {
+        self.read().removed.contains(id)
     }
 
     /// Tells changes from now on. A listener that lags gets an error and looks at everything.

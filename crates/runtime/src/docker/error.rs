@@ -8,6 +8,8 @@ use crate::RuntimeError;
 
 /// What it means that an answer or the event stream ends.
 pub(super) const CLOSED: &str = "the engine closed the connection";
+/// What it means that an answer does not come.
+pub(super) const NO_ANSWER: &str = "the engine did not answer in time";
 /// Longest text of the engine that is passed on, in bytes.
 const SHOWN: usize = 600;
 
@@ -31,7 +33,7 @@ pub(super) fn reason(error: &Error) -> String {
         Error::DockerStreamError { error } | Error::DockerContainerWaitError { error, .. } => {
             error.clone()
         }
-        Error::RequestTimeoutError => "the engine did not answer in time".to_owned(),
+        Error::RequestTimeoutError => NO_ANSWER.to_owned(),
         Error::HyperLegacyError { err } if err.is_connect() => {
             format!("cannot connect to the engine: {}", root(err))
         }

@@ -22,6 +22,11 @@ const TIMEOUT: u64 = 60;
 /// Status of an answer that succeeds and breaks off before its body.
 pub(super) const CUT: u16 = 0;
 
+/// Status of an answer that succeeds, and ends [`FakeEngine::HELD`] after its body was sent.
+pub(super) const HOLD: u16 = 1;
+/// Status of an answer that never comes.
+pub(super) const HANG: u16 = 2;
+
 type Requests = Arc<Mutex<Vec<String>>>;
 
 /// Answers over HTTP and remembers what it was asked.
@@ -33,6 +38,9 @@ pub(super) struct FakeEngine {
 }
 
 impl FakeEngine {
+    /// How long a held answer takes.
+    pub(super) const HELD: Duration = Duration::from_millis(400);
+
     /// `answer` gets method and path with query, without the API version, and gives status and
     /// body.
     pub(super) async fn start(
@@ -155,6 +163,19 @@ async fn serve(
     if status == CUT {
         let head = "HTTP/1.1 200 As asked\r\nTransfer-Encoding: chunked\r\n\r\n";
         return stream.write_all(head.as_bytes()).await;
+    }
+    if status == HANG {
+        return std::future::pending().await;
+    }
+    if status == HOLD {
+        let head = "HTTP/1.1 200 As asked\r\nTransfer-Encoding: chunked\r\n\r\n";
+        stream.write_all(head.as_bytes()).await?;
+        if !body.is_empty() {
+            let chunk = format!("{:x}\r\n{body}\r\n", body.len());
+            stream.write_all(chunk.as_bytes()).await?;
+        }
+        tokio::time::sleep(FakeEngine::HELD).await;
+        return stream.write_all(b"0\r\n\r\n").await;
     }
     let length = if method == "HEAD" { 0 } else { body.len() };
     let head = format!(

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! create:  ports ─▶ container (image pulled when absent) ─▶ start ─▶ inspect address
-//! watch:   subscribe to events ─▶ list everything (Synced) ─▶ events … ─▶ lost ─▶ again
+//! watch:   events, window after window ─▶ list everything (Synced), again each minute
+//!          ─▶ events … ─▶ lost, or stalled ─▶ again from the start
 //! ```
 //!
 //! execd reaches sandboxes without copying: one read-only volume per execd build, named by its
@@ -14,6 +15,7 @@ mod container;
 mod create;
 mod engine;
 mod error;
+mod event_windows;
 mod execd_volume;
 #[cfg(test)]
 mod fake_engine;
@@ -54,6 +56,7 @@ pub struct DockerRuntime {
     execd: execd_volume::ExecdVolume,
     creating: create::Creating,
     originals: originals::Originals,
+    pace: event_windows::Pace,
 }
 
 impl DockerRuntime {
@@ -85,6 +88,7 @@ impl DockerRuntime {
             execd,
             creating: create::Creating::default(),
             originals: originals::Originals::default(),
+            pace: event_windows::Pace::default(),
         })
     }
 

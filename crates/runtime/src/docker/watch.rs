@@ -1,14 +1,16 @@
-//! The engine's event stream (contract: decisions on reads; architecture: nothing polls).
+//! What happens on the engine, for the domain.
 //!
 //! ```text
-//!        ┌──────────── connect ◀── wait, doubling ──┐
-//!        ▼                                          │ Lost
-//!     note the time ─▶ list ─▶ Synced ─▶ events since then … ─▶ stream ends
+//!        ┌─────────────── connect ◀── wait, doubling ──┐
+//!        ▼                                             │ Lost
+//!     open the first window of events ─▶ list ─▶ Synced ─▶ events … ─▶ error or stall
+//!                                         ▲               │
+//!                                         └── each minute ┘
 //! ```
 //!
-//! The events since a moment before the list are read while the list is: an event may be told twice,
-//! never not at all, as long as the engine keeps up. Every connection begins with the full picture,
-//! which heals what an overloaded engine dropped.
+//! Events that come while a list is read are passed on after it: an event may come twice, never not
+//! at all, as long as the engine keeps up. Each connection begins with the full picture, and it is
+//! taken again every minute, which heals what an overloaded engine dropped.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,26 +21,31 @@ use std::{
 use bollard::{
     Docker,
     models::{EventMessage, EventMessageTypeEnum},
-    query_parameters::EventsOptionsBuilder,
 };
-use futures::{Stream, StreamExt};
+use futures::future::BoxFuture;
 use osb_protocol::{SandboxId, WireTime};
 use osb_service::Supervisor;
-use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+use tracing::{debug, info, warn};
 
-use super::{DockerRuntime, KIND, error, labels};
-use crate::{Role, RuntimeError, RuntimeEvent};
+use super::{
+    DockerRuntime, KIND, error,
+    event_windows::{EngineClock, EventWindows},
+};
+use crate::{Observed, Role, RuntimeError, RuntimeEvent};
 
 /// Events waiting for the domain. When it is full the stream waits, and the engine with it.
 const BUFFER: usize = 1024;
 /// First and longest wait before the engine is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How often a silent engine is asked whether it still lives: a stream over a dead connection looks
-/// like one without events.
-const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Container events that matter.
-const ACTIONS: [&str; 6] = ["start", "die", "oom", "pause", "unpause", "destroy"];
+/// Longest wait for an answer that costs the engine nothing. Far below the configured limit, which
+/// has to suffice for removals and starts on a busy disk: an engine that hangs must show soon.
+const PROMPT_ANSWER: Duration = Duration::from_secs(5);
+/// Longest wait for a list while events are held back for it.
+const LIST_ANSWER: Duration = Duration::from_secs(30);
 
 pub(super) fn start(
     runtime: Arc<DockerRuntime>,
@@ -79,106 +86,114 @@ enum Ended {
 }
 
 async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) -> Ended {
-    let lost = |reason: String| Ended::Lost {
-        reason,
-        was_synced: false,
-    };
-    // Required before the first call with newer releases of the client library, harmless now.
-    let docker = match runtime.docker() {
-        Ok(docker) => docker,
-        Err(RuntimeError::Unavailable { reason, .. }) => return lost(reason),
-        Err(error) => return lost(error.to_string()),
-    };
-    if let Err(error) = docker.clone().negotiate_version().await {
-        return lost(error::reason(&error));
-    }
-    let mut events = std::pin::pin!(subscribe(docker));
-    let at = WireTime::new(jiff::Timestamp::now());
-    let (all, mut early) = {
-        // Both at once: the events of the time that the list takes wait here.
-        let mut listing = std::pin::pin!(runtime.observe_all());
-        let mut early = VecDeque::new();
-        loop {
-            tokio::select! {
-                all = &mut listing => break (all, early),
-                event = events.next() => match event {
-                    Some(Ok(event)) if early.len() < BUFFER => early.push_back(event),
-                    Some(Ok(_)) => return lost("too many events while listing".to_owned()),
-                    Some(Err(error)) => return lost(error::reason(&error)),
-                    None => return lost(error::CLOSED.to_owned()),
-                },
-            }
-        }
-    };
-    let all = match all {
-        Ok(all) => all,
-        Err(RuntimeError::Unavailable { reason, .. }) => return lost(reason),
-        Err(error) => return lost(error.to_string()),
-    };
-    info!(
-        runtime = KIND,
-        sandboxes = all.len(),
-        "synchronised with the engine"
-    );
-    if sender.send(RuntimeEvent::Synced { all, at }).await.is_err() {
-        return Ended::ReceiverGone;
-    }
-    loop {
-        let event = tokio::select! {
-            biased;
-            Some(event) = std::future::ready(early.pop_front()) => Some(Ok(event)),
-            event = events.next() => event,
-            () = tokio::time::sleep(HEARTBEAT) => match docker.ping().await {
-                Ok(_) => continue,
-                Err(error) => return Ended::Lost { reason: error::reason(&error), was_synced: true },
-            },
-        };
-        let reason = match event {
-            Some(Ok(event)) => {
-                match translate(runtime, event).await {
-                    Ok(None) => {}
-                    Ok(Some(event)) => {
-                        if sender.send(event).await.is_err() {
-                            return Ended::ReceiverGone;
-                        }
-                    }
-                    // What happened is not known: everything is looked at again.
-                    Err(error) => {
-                        let reason = error.to_string();
-                        return Ended::Lost {
-                            reason,
-                            was_synced: true,
-                        };
-                    }
-                }
-                continue;
-            }
-            Some(Err(error)) => error::reason(&error),
-            None => error::CLOSED.to_owned(),
-        };
-        return Ended::Lost {
-            reason,
-            was_synced: true,
-        };
+    let mut was_synced = false;
+    match follow_synced(runtime, sender, &mut was_synced).await {
+        Ok(never) => match never {},
+        Err(Stop::ReceiverGone) => Ended::ReceiverGone,
+        Err(Stop::Lost(reason)) => Ended::Lost { reason, was_synced },
     }
 }
 
-/// The events from now on. The request goes out when the stream is first polled; `since` makes the
-/// engine repeat what happens until then.
-fn subscribe(
-    docker: &Docker,
-) -> impl Stream<Item = Result<EventMessage, bollard::errors::Error>> + use<> {
-    let filter = HashMap::from([
-        ("type", vec!["container"]),
-        ("label", vec![labels::ID]),
-        ("event", ACTIONS.to_vec()),
-    ]);
-    let now = jiff::Timestamp::now().as_second().to_string();
-    let options = EventsOptionsBuilder::default()
-        .since(&now)
-        .filters(&filter)
-        .build();
-    docker.events(Some(options))
+/// Why events are not followed any more.
+enum Stop {
+    ReceiverGone,
+    Lost(String),
+}
+
+impl From<RuntimeError> for Stop {
+    fn from(error: RuntimeError) -> Self {
+        match error {
+            RuntimeError::Unavailable { reason, .. } => Self::Lost(reason),
+            error => Self::Lost(error.to_string()),
+        }
+    }
+}
+
+async fn follow_synced(
+    runtime: &DockerRuntime,
+    sender: &mpsc::Sender<RuntimeEvent>,
+    was_synced: &mut bool,
+) -> Result<std::convert::Infallible, Stop> {
+    let send = async |event| sender.send(event).await.map_err(|_| Stop::ReceiverGone);
+    let docker = runtime.docker()?;
+    let clock = greet(docker).await?;
+    let mut windows = EventWindows::open(docker.clone(), clock, runtime.pace);
+    let mut held = VecDeque::new();
+    let mut listing = Some(list(runtime, clock));
+    let mut list_due = Instant::now() + runtime.pace.relist;
+    loop {
+        let event = tokio::select! {
+            biased;
+            listed = async { listing.as_mut().expect("checked").await }, if listing.is_some() => {
+                let (all, at) = listed?;
+                listing = None;
+                list_due = Instant::now() + runtime.pace.relist;
+                let sandboxes = all.len();
+                if *was_synced {
+                    debug!(runtime = KIND, sandboxes, "looked at everything again");
+                } else {
+                    info!(runtime = KIND, sandboxes, "synchronised with the engine");
+                }
+                send(RuntimeEvent::Synced { all, at }).await?;
+                *was_synced = true;
+                continue;
+            }
+            () = sleep_until(list_due), if listing.is_none() => {
+                listing = Some(list(runtime, clock));
+                continue;
+            }
+            Some(event) = async { held.pop_front() }, if listing.is_none() => event,
+            event = windows.next() => event.map_err(Stop::Lost)?,
+        };
+        if listing.is_some() {
+            if held.len() == BUFFER {
+                return Err(Stop::Lost("too many events while listing".to_owned()));
+            }
+            held.push_back(event);
+            continue;
+        }
+        // When it is not known what happened, everything is looked at again.
+        let event = timeout(PROMPT_ANSWER, translate(runtime, event)).await;
+        if let Some(event) = event.map_err(|_| no_answer())?? {
+            send(event).await?;
+        }
+    }
+}
+
+fn no_answer() -> Stop {
+    Stop::Lost(error::NO_ANSWER.to_owned())
+}
+
+/// Agrees on a version, and asks what time it is there.
+async fn greet(docker: &Docker) -> Result<EngineClock, Stop> {
+    // Required before the first call with newer releases of the client library, harmless now.
+    let version = timeout(PROMPT_ANSWER, docker.clone().negotiate_version()).await;
+    let version = version.map_err(|_| no_answer())?;
+    version.map_err(|error| Stop::Lost(error::reason(&error)))?;
+    let asked = jiff::Timestamp::now();
+    let info = timeout(PROMPT_ANSWER, docker.info()).await;
+    let clock = match info.map_err(|_| no_answer())? {
+        Ok(info) => info
+            .system_time
+            .and_then(|said| EngineClock::read(asked, &said)),
+        Err(error) if error::unavailable(&error).is_some() => {
+            return Err(Stop::Lost(error::reason(&error)));
+        }
+        // An engine that does not say is taken to have our time.
+        Err(_) => None,
+    };
+    Ok(clock.unwrap_or_default())
+}
+
+type Listed = Result<(Vec<Observed>, WireTime), Stop>;
+
+/// Everything there is, and the engine's time before it was looked at.
+fn list(runtime: &DockerRuntime, clock: EngineClock) -> BoxFuture<'_, Listed> {
+    Box::pin(async move {
+        let at = WireTime::new(clock.now());
+        let all = timeout(LIST_ANSWER, runtime.observe_all()).await;
+        Ok((all.map_err(|_| no_answer())??, at))
+    })
 }
 
 /// An event of ours in the domain's terms.
@@ -294,7 +309,10 @@ mod tests {
     use super::*;
     use crate::{
         Runtime,
-        docker::fake_engine::{CUT, FakeEngine},
+        docker::{
+            event_windows::Pace,
+            fake_engine::{CUT, FakeEngine, HOLD},
+        },
     };
 
     /// Guards against hanging.
@@ -345,6 +363,27 @@ mod tests {
             let [reason] = reasons(&engine).await;
             assert_eq!(reason, "the engine closed the connection");
         }
+    }
+
+    #[tokio::test]
+    async fn everything_is_looked_at_again_without_an_event() {
+        let engine = FakeEngine::start(|request| match request {
+            "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
+            _ if request.starts_with("GET /events") => (HOLD, String::new()),
+            _ => (200, "[]".to_owned()),
+        })
+        .await;
+        let mut runtime = engine.runtime();
+        runtime.pace = Pace::held();
+        let tasks = Supervisor::new();
+        let mut events = Arc::new(runtime).watch(&tasks);
+        // Over more than one window.
+        while engine.asked("GET /events").len() < 3 {
+            let event = tokio::time::timeout(PATIENCE, events.recv()).await;
+            let event = event.unwrap().unwrap();
+            assert!(matches!(event, RuntimeEvent::Synced { .. }), "{event:?}");
+        }
+        tasks.stop();
     }
 
     #[tokio::test]

@@ -160,8 +160,14 @@ impl SimRuntime {
     /// The engine answers again.
     pub async fn come_back(&self) {
         self.locked().down = None;
-        let event = self.locked().synced();
+        let event = self.look();
         self.emit(event).await;
+    }
+
+    /// The full picture of this moment.
+    #[must_use]
+    pub fn look(&self) -> RuntimeEvent {
+        self.locked().synced()
     }
 
     /// The command of a sandbox ends.
@@ -213,7 +219,8 @@ impl SimRuntime {
         Some(group.observed.status.amendment.clone())
     }
 
-    async fn emit(&self, event: RuntimeEvent) {
+    /// Reports an event, which may be late.
+    pub async fn emit(&self, event: RuntimeEvent) {
         let events = self.locked().events.clone();
         if let Some(events) = events {
             // A server that has ended needs no events.
