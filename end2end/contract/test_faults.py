@@ -69,6 +69,6 @@ def test_a_daemon_that_was_killed_is_told_and_nobody_hangs(api):
 
 def _kill(sandbox_id: str) -> None:
     found = subprocess.run(
-        ["docker", "ps", "-q", "--filter", f"name=sandbox-{sandbox_id}"], capture_output=True, text=True, timeout=60, check=True
+        ["docker", "ps", "-q", "--filter", f"label=opensandbox.io/id={sandbox_id}"], capture_output=True, text=True, timeout=60, check=True
     )
     subprocess.run(["docker", "kill", "-s", "KILL", found.stdout.strip()], capture_output=True, timeout=60, check=True)

@@ -120,6 +120,6 @@ pub trait Runtime: Send + Sync + 'static {
     fn watch(self: std::sync::Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent>;
 
     /// Removes what belongs to no sandbox and to no create under way: containers that were made but
-    /// never started, and helpers of a server that died.
+    /// never started, and helpers of a server that died. Also mends what earlier releases left.
     async fn sweep(&self) -> Result<(), RuntimeError>;
 }

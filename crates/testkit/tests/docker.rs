@@ -169,7 +169,7 @@ async fn an_engine_that_is_away_is_told_and_waited_for() {
     let (_, told) = wait_until("the loss", list, lost).await;
     assert_eq!(told["code"], "GENERAL::RUNTIME_UNAVAILABLE");
     // What happens meanwhile is seen afterwards.
-    docker(&["rm", "--force", &format!("sandbox-{id}")]);
+    docker(&["rm", "--force", &stage.container_of(&id)]);
     stage.engine.up().unwrap();
     ready(&server).await;
     assert_eq!(get(&server, &id).await.0, 404);
@@ -364,8 +364,7 @@ async fn a_sandbox_that_was_renamed_by_hand_is_removed() {
     let server = stage.server().await;
     ready(&server).await;
     let id = create(&server, &body()).await;
-    let name = format!("renamed-{id}");
-    docker(&["rename", &format!("sandbox-{id}"), &name]);
+    docker(&["rename", &stage.container_of(&id), "renamed-by-hand"]);
     delete(&server, &id).await;
     assert_eq!(stage.containers(), [""; 0]);
     server.stop().await;
@@ -449,6 +448,50 @@ fn a_copy_of_a_sandbox_is_not_the_sandbox() {
         assert!(copy.exists(), "the copy was removed");
         server.stop().await;
     });
+    assert_eq!(stage.containers(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neighbours_cannot_learn_a_sandboxs_id() {
+    let mut stage = Stage::set();
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    let (id, neighbour) = (
+        create(&server, &body()).await,
+        create(&server, &body()).await,
+    );
+    let container = stage.container_of(&id);
+    let inspect = |format: &str| docker(&["inspect", "--format", format, &container]);
+    let names = "{{.Name}} {{.Config.Hostname}} {{json .NetworkSettings.Networks}}";
+    assert!(!inspect(names).contains(&id), "{}", inspect(names));
+    let mut address = inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}");
+    let look_up = async |address: &str| {
+        let command = json!({"command": format!("getent hosts {address}; hostname")});
+        let (status, events) =
+            ask(&server, &neighbour, Method::POST, "/command", Some(command)).await;
+        assert_eq!(status, 200, "{events}");
+        events
+    };
+    let events = look_up(&address).await;
+    assert!(!events.contains(&id), "{events}");
+    assert!(events.contains(&inspect("{{.Name}}")[1..]), "{events}");
+    // Earlier builds said it.
+    docker(&["rename", &container, &format!("sandbox-{id}")]);
+    let events = look_up(&address).await;
+    assert!(events.contains(&id), "the test would not see it: {events}");
+    stage.engine.cut().unwrap();
+    stage.engine.up().unwrap();
+    let renamed = |name: &String| name.starts_with("/osb-");
+    wait_until("the new name", || async { inspect("{{.Name}}") }, renamed).await;
+    ready(&server).await;
+    address = inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}");
+    let events = look_up(&address).await;
+    assert!(!events.contains(&id), "{events}");
+    for id in [&id, &neighbour] {
+        delete(&server, id).await;
+    }
+    server.stop().await;
     assert_eq!(stage.containers(), [""; 0]);
 }
 
@@ -553,7 +596,7 @@ async fn limits_reach_the_container_and_parallel_creates_do_not_collide() {
         async move { create(&server, &body()).await }
     });
     let ids = futures::future::join_all(creates).await;
-    let name = format!("sandbox-{}", ids[0]);
+    let name = stage.container_of(&ids[0]);
     let format = "{{.HostConfig.Memory}} {{.HostConfig.NanoCpus}} {{.HostConfig.PidsLimit}} \
                   {{.HostConfig.SecurityOpt}} {{.HostConfig.NetworkMode}}";
     let seen = docker(&["inspect", "--format", format, &name]);
@@ -627,7 +670,7 @@ async fn isolated_sessions_take_the_extension() {
     let look = json!({"command": "ls /workspace | wc -l"});
     let (_, events) = ask(&server, &id, Method::POST, "/command", Some(look)).await;
     assert!(events.contains("\"text\":\"0\""), "{events}");
-    let name = format!("sandbox-{id}");
+    let name = stage.container_of(&id);
     let format = "{{.HostConfig.CapAdd}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} \
                   {{.HostConfig.MaskedPaths}} {{.HostConfig.ReadonlyPaths}} {{.HostConfig.Tmpfs}}";
     let seen = docker(&["inspect", "--format", format, &name]);
@@ -670,7 +713,7 @@ async fn without_the_extension_only_isolated_sessions_are_missing() {
     let (_, events) = ask(&server, &id, Method::POST, "/command", Some(command)).await;
     assert!(events.contains("\"text\":\"fine\""), "{events}");
     let format = "{{.HostConfig.CapAdd}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Tmpfs}}";
-    let seen = docker(&["inspect", "--format", format, &format!("sandbox-{id}")]);
+    let seen = docker(&["inspect", "--format", format, &stage.container_of(&id)]);
     assert_eq!(seen, "[] [no-new-privileges=true] map[]");
     delete(&server, &id).await;
     assert_eq!(stage.containers(), [""; 0]);

@@ -48,9 +48,24 @@ impl Engine {
         })))
     }
 
+    /// The id of a sandbox's container.
+    pub(super) async fn container_of(&self, sandbox: &str) -> Result<String> {
+        // {"label":["opensandbox.io/id=…"]}
+        let filters = format!("%7B%22label%22:%5B%22opensandbox.io/id={sandbox}%22%5D%7D");
+        let path = format!("/containers/json?all=1&filters={filters}");
+        let list: Value = self
+            .connect()
+            .await?
+            .call("GET", &path, None)
+            .await?
+            .json()?;
+        let id = list[0]["Id"].as_str();
+        Ok(id.context("the sandbox has no container")?.to_owned())
+    }
+
     /// The container of a sandbox, as the engine describes it.
     pub(super) async fn inspect(&self, sandbox: &str) -> Result<Value> {
-        let path = format!("/containers/sandbox-{sandbox}/json");
+        let path = format!("/containers/{}/json", self.container_of(sandbox).await?);
         self.connect().await?.call("GET", &path, None).await?.json()
     }
 

@@ -89,14 +89,14 @@ async fn delete_and_wait(
     id: &str,
 ) -> Result<(Duration, Duration)> {
     let mut server = subject.connect().await?;
-    let name = format!("sandbox-{id}");
+    let container = engine.container_of(id).await?;
     let start = Instant::now();
     let deleted = async {
         subject.delete(&mut server, id).await?;
         Ok::<_, anyhow::Error>(start.elapsed())
     };
     let removed = async {
-        engine.removed(&name).await?;
+        engine.removed(&container).await?;
         Ok::<_, anyhow::Error>(start.elapsed())
     };
     tokio::try_join!(deleted, removed).context("delete")

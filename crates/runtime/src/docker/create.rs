@@ -19,7 +19,7 @@ use bollard::{
 use osb_protocol::SandboxId;
 use tracing::{debug, warn};
 
-use super::{DockerRuntime, KIND, container, error, image, network, ports, ports::Reserved};
+use super::{DockerRuntime, KIND, container, error, image, names, network, ports, ports::Reserved};
 use crate::{CreateSpec, Observed, Ports, Progress, RuntimeError, Stage};
 
 /// How often a start is tried when another process takes the port in between, or removes execd's
@@ -78,14 +78,13 @@ impl DockerRuntime {
         spec: &CreateSpec,
         staged: &Staged<'_>,
     ) -> Result<Observed, Failure> {
-        let name = Self::container_name(&spec.origin.id);
         if !self.execd.is_ready() {
             self.provide_execd(spec, staged).await?;
         }
         let (ports, _reserved) = self.reserve_ports()?;
         let bind = self.execd.bind();
         let body = container::body(spec, staged.image, &self.config, &self.network, bind, ports);
-        let container = self.create_container(spec, &name, body, staged).await?;
+        let container = self.create_container(spec, body, staged).await?;
         self.originals.record(spec.id(), &container);
         staged.progress.reached(Stage::Created);
         self.start_container(&container).await?;
@@ -139,11 +138,11 @@ impl DockerRuntime {
     async fn create_container(
         &self,
         spec: &CreateSpec,
-        name: &str,
         body: ContainerCreateBody,
         staged: &Staged<'_>,
     ) -> Result<String, Failure> {
-        let mut options = CreateContainerOptionsBuilder::default().name(name);
+        let name = names::random();
+        let mut options = CreateContainerOptionsBuilder::default().name(&name);
         let platform = spec.origin.platform.as_ref();
         let wanted = platform.map(|platform| format!("{}/{}", platform.os, platform.arch));
         if let Some(wanted) = &wanted {

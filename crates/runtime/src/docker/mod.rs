@@ -21,6 +21,7 @@ mod execd_volume;
 mod fake_engine;
 mod image;
 mod labels;
+mod names;
 mod network;
 mod observe;
 mod originals;
@@ -95,11 +96,6 @@ impl DockerRuntime {
     /// The client of the engine.
     fn docker(&self) -> Result<&Docker, RuntimeError> {
         self.engine.client()
-    }
-
-    /// Name of the sandbox's container.
-    fn container_name(id: &SandboxId) -> String {
-        format!("sandbox-{id}")
     }
 }
 

@@ -23,7 +23,7 @@ use bollard::{models::ContainerSummary, query_parameters::ListContainersOptionsB
 use osb_protocol::SandboxId;
 use tracing::warn;
 
-use super::{DockerRuntime, error, labels};
+use super::{DockerRuntime, error, labels, names};
 use crate::RuntimeError;
 
 /// Which container each sandbox is.
@@ -38,6 +38,8 @@ struct State {
     copies: HashSet<String>,
     /// The sandbox whose id an image carries, by the image's id. An image never changes.
     images: HashMap<String, Option<SandboxId>>,
+    /// Containers whose names tell the sandbox's id.
+    revealing: Vec<(SandboxId, String)>,
 }
 
 impl Originals {
@@ -71,6 +73,13 @@ impl Originals {
         }
     }
 
+    /// Some of the containers whose names tell the sandbox's id, each of them once.
+    pub(super) fn take_revealing(&self, most: usize) -> Vec<(SandboxId, String)> {
+        let mut state = self.locked();
+        let rest = state.revealing.len().saturating_sub(most);
+        state.revealing.split_off(rest)
+    }
+
     /// Forgets containers and images that a full list does not show. What was recorded while the
     /// list was read stays.
     fn keep_listed(&self, before: &HashMap<SandboxId, String>, list: &[ContainerSummary]) {
@@ -102,7 +111,14 @@ impl DockerRuntime {
         let before = self.originals.locked().known.clone();
         let list = self.list_labelled(labels::ID, "list the sandboxes").await?;
         self.originals.keep_listed(&before, &list);
-        self.select_originals(list).await
+        let originals = self.select_originals(list).await?;
+        let revealing = originals.iter().filter_map(|container| {
+            let id = self.id_if_ours(container.labels.as_ref()?)?;
+            let reveals = names::reveals(container, &id);
+            Some((id, container.id.clone()?)).filter(|_| reveals)
+        });
+        self.originals.locked().revealing = revealing.collect();
+        Ok(originals)
     }
 
     /// The container of one sandbox.

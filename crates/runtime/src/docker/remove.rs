@@ -47,9 +47,10 @@ impl DockerRuntime {
     }
 
     /// Containers of ours that were made but never started, helpers of a server that died, and
-    /// execd volumes of older builds.
+    /// execd volumes of older builds; also names that tell an id.
     pub(super) async fn sweep_leftovers(&self) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
+        self.rename_revealing().await?;
         let ours = format!("{}={}", labels::SERVER, self.config.instance);
         let helpers = format!("{}={}", labels::HELPER, self.config.instance);
         for label in [ours, helpers] {
