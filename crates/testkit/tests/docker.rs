@@ -16,7 +16,7 @@ use std::{
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 use osb_protocol::WireTime;
-use osb_runtime::docker::{DockerConfig, DockerRuntime, NetworkMode};
+use osb_runtime::docker::{DockerConfig, DockerRuntime, LogLimit, NetworkMode};
 use osb_store::Location;
 use osb_testkit::{EngineProxy, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
@@ -77,6 +77,10 @@ impl Stage {
             apparmor_profile: None,
             seccomp_profile: None,
             no_new_privileges: true,
+            log_limit: Some(LogLimit {
+                max_size: "1m".to_owned(),
+                max_files: 2,
+            }),
             pids_limit: 256,
             port_min: 40000,
             port_max: 60000,
@@ -598,11 +602,13 @@ async fn limits_reach_the_container_and_parallel_creates_do_not_collide() {
     let ids = futures::future::join_all(creates).await;
     let name = stage.container_of(&ids[0]);
     let format = "{{.HostConfig.Memory}} {{.HostConfig.NanoCpus}} {{.HostConfig.PidsLimit}} \
-                  {{.HostConfig.SecurityOpt}} {{.HostConfig.NetworkMode}}";
+                  {{.HostConfig.SecurityOpt}} {{.HostConfig.NetworkMode}} \
+                  {{.HostConfig.LogConfig.Config}}";
     let seen = docker(&["inspect", "--format", format, &name]);
     assert_eq!(
         seen,
-        "268435456 500000000 256 [no-new-privileges=true] opensandbox"
+        "268435456 500000000 256 [no-new-privileges=true] opensandbox \
+         map[max-file:2 max-size:1m]"
     );
     let icc = r#"{{index .Options "com.docker.network.bridge.enable_icc"}}"#;
     assert_eq!(

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use osb_runtime::docker::{DockerConfig, NetworkMode};
+use osb_runtime::docker::{DockerConfig, LogLimit, NetworkMode};
 use osb_service::config::ConfigError;
 use serde::Deserialize;
 
@@ -44,6 +44,11 @@ pub struct DockerSection {
     pub no_new_privileges: bool,
     /// Seccomp profile.
     pub seccomp_profile: Option<String>,
+    /// Size at which a log file of a sandbox is rotated, as the engine writes it; empty leaves the
+    /// log to the engine.
+    pub log_max_size: String,
+    /// Most log files of a sandbox.
+    pub log_max_files: u32,
     /// Most processes and threads of a sandbox.
     pub pids_limit: i64,
     /// First port to publish on.
@@ -68,6 +73,8 @@ impl Default for DockerSection {
             apparmor_profile: None,
             no_new_privileges: true,
             seccomp_profile: None,
+            log_max_size: "10m".to_owned(),
+            log_max_files: 2,
             pids_limit: 4096,
             port_range_min: 40000,
             port_range_max: 60000,
@@ -86,6 +93,14 @@ impl DockerSection {
         }
         if self.api_timeout == Some(0) {
             return rule("docker.api_timeout", "must be at least 1 second");
+        }
+        let size = self.log_max_size.trim();
+        if !size.is_empty() && !is_log_size(size) {
+            let text = "must be a whole number above 0 with k, m, g or no unit, or empty";
+            return rule("docker.log_max_size", text);
+        }
+        if self.log_max_files < 1 {
+            return rule("docker.log_max_files", "must be at least 1");
         }
         if self.pids_limit < 1 {
             return rule("docker.pids_limit", "must be at least 1");
@@ -145,6 +160,12 @@ impl DockerSection {
             apparmor_profile: given(&self.apparmor_profile),
             seccomp_profile: given(&self.seccomp_profile),
             no_new_privileges: self.no_new_privileges,
+            log_limit: Some(self.log_max_size.trim())
+                .filter(|size| !size.is_empty())
+                .map(|size| LogLimit {
+                    max_size: size.to_owned(),
+                    max_files: self.log_max_files,
+                }),
             pids_limit: self.pids_limit,
             port_min: self.port_range_min,
             port_max: self.port_range_max,
@@ -154,4 +175,13 @@ impl DockerSection {
             oci_runtime: secure.oci_runtime(),
         }
     }
+}
+
+/// Whether the engine takes it for a size: digits and a unit.
+fn is_log_size(text: &str) -> bool {
+    let digits = text
+        .strip_suffix(['k', 'm', 'g', 'K', 'M', 'G'])
+        .unwrap_or(text);
+    digits.bytes().all(|byte| byte.is_ascii_digit())
+        && digits.parse().is_ok_and(|size: u32| size > 0)
 }

@@ -34,6 +34,8 @@ pub(super) const KEYS: &[&str] = &[
     "docker.apparmor_profile",
     "docker.no_new_privileges",
     "docker.seccomp_profile",
+    "docker.log_max_size",
+    "docker.log_max_files",
     "docker.pids_limit",
     "docker.port_range_min",
     "docker.port_range_max",

@@ -228,6 +228,18 @@ mod tests {
                 "a.toml: docker.publish_host",
             ),
             (
+                "[docker]\nlog_max_size='10 MB'\n[runtime]\ntype='docker'",
+                "a.toml: docker.log_max_size: ",
+            ),
+            (
+                "[docker]\nlog_max_size='0m'\n[runtime]\ntype='docker'",
+                "a.toml: docker.log_max_size: ",
+            ),
+            (
+                "[docker]\nlog_max_files=0\n[runtime]\ntype='docker'",
+                "a.toml: docker.log_max_files: ",
+            ),
+            (
                 "[docker]\npids_limit=0\n[runtime]\ntype='docker'",
                 "a.toml: docker.pids_limit: ",
             ),

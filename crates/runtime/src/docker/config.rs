@@ -13,6 +13,15 @@ pub enum NetworkMode {
     Named(String),
 }
 
+/// How much of a container's log the engine keeps, where its logging driver can say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLimit {
+    /// Size of one file, in the engine's notation: `10m`.
+    pub max_size: String,
+    /// Number of files.
+    pub max_files: u32,
+}
+
 /// Settings of the Docker back end.
 #[derive(Clone, Debug)]
 pub struct DockerConfig {
@@ -34,6 +43,9 @@ pub struct DockerConfig {
     pub seccomp_profile: Option<String>,
     /// Whether set-uid programs are without effect.
     pub no_new_privileges: bool,
+    /// When a container's log is rotated, and how many files of it are kept; `None` leaves both to
+    /// the engine.
+    pub log_limit: Option<LogLimit>,
     /// Most processes and threads of a sandbox.
     pub pids_limit: i64,
     /// First port to publish on.

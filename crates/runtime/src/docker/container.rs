@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use bollard::models::{ContainerCreateBody, DeviceRequest, HostConfig, PortBinding};
+use bollard::models::{
+    ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig, PortBinding,
+};
 use osb_protocol::resources::GpuCount;
 use secrecy::ExposeSecret;
 
@@ -22,6 +24,7 @@ pub(super) fn body(
     config: &DockerConfig,
     network: &SandboxNetwork,
     execd_bind: String,
+    log: Option<HostConfigLogConfig>,
     ports: Ports,
 ) -> ContainerCreateBody {
     let published: Vec<(String, u16)> = [(EXECD_PORT, ports.execd), (HTTP_PORT, ports.http)]
@@ -46,6 +49,7 @@ pub(super) fn body(
         binds: Some(binds),
         cap_drop: Some(config.drop_capabilities.clone()),
         security_opt: Some(security_options(config)),
+        log_config: log,
         pids_limit: Some(config.pids_limit),
         memory: spec.limits.memory_bytes,
         nano_cpus: spec.limits.nano_cpus,
@@ -199,6 +203,7 @@ mod tests {
             apparmor_profile: Some("ours".into()),
             seccomp_profile: Some("/etc/ours.json".into()),
             no_new_privileges: true,
+            log_limit: None,
             pids_limit: 256,
             port_min: 40000,
             port_max: 60000,
@@ -218,6 +223,7 @@ mod tests {
             config,
             &network,
             "execd:/x:ro".into(),
+            None,
             Ports::default(),
         );
         serde_json::to_value(body).unwrap()

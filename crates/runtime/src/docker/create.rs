@@ -83,7 +83,16 @@ impl DockerRuntime {
         }
         let (ports, _reserved) = self.reserve_ports()?;
         let bind = self.execd.bind();
-        let body = container::body(spec, staged.image, &self.config, &self.network, bind, ports);
+        let log = self.log_config().await?;
+        let body = container::body(
+            spec,
+            staged.image,
+            &self.config,
+            &self.network,
+            bind,
+            log,
+            ports,
+        );
         let container = self.create_container(spec, body, staged).await?;
         self.originals.record(spec.id(), &container);
         staged.progress.reached(Stage::Created);

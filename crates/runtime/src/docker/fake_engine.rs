@@ -14,7 +14,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::{DockerConfig, DockerRuntime, NetworkMode};
+use super::{DockerConfig, DockerRuntime, LogLimit, NetworkMode};
 
 /// Seconds after which a call counts as hanging.
 const TIMEOUT: u64 = 60;
@@ -107,6 +107,10 @@ impl FakeEngine {
             apparmor_profile: None,
             seccomp_profile: None,
             no_new_privileges: true,
+            log_limit: Some(LogLimit {
+                max_size: "10m".to_owned(),
+                max_files: 2,
+            }),
             pids_limit: 256,
             port_min: 40000,
             port_max: 60000,

@@ -21,6 +21,7 @@ mod execd_volume;
 mod fake_engine;
 mod image;
 mod labels;
+mod log_driver;
 mod names;
 mod network;
 mod observe;
@@ -29,7 +30,7 @@ mod ports;
 mod remove;
 mod watch;
 
-pub use config::{DockerConfig, NetworkMode};
+pub use config::{DockerConfig, LogLimit, NetworkMode};
 
 use std::sync::Arc;
 
@@ -57,6 +58,7 @@ pub struct DockerRuntime {
     execd: execd_volume::ExecdVolume,
     creating: create::Creating,
     originals: originals::Originals,
+    log_driver: log_driver::LogDriver,
     pace: event_windows::Pace,
 }
 
@@ -89,6 +91,7 @@ impl DockerRuntime {
             execd,
             creating: create::Creating::default(),
             originals: originals::Originals::default(),
+            log_driver: log_driver::LogDriver::default(),
             pace: event_windows::Pace::default(),
         })
     }

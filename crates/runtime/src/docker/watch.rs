@@ -116,7 +116,7 @@ async fn follow_synced(
 ) -> Result<std::convert::Infallible, Stop> {
     let send = async |event| sender.send(event).await.map_err(|_| Stop::ReceiverGone);
     let docker = runtime.docker()?;
-    let clock = greet(docker).await?;
+    let clock = greet(runtime, docker).await?;
     let mut windows = EventWindows::open(docker.clone(), clock, runtime.pace);
     let mut held = VecDeque::new();
     let mut listing = Some(list(runtime, clock));
@@ -164,8 +164,8 @@ fn no_answer() -> Stop {
     Stop::Lost(error::NO_ANSWER.to_owned())
 }
 
-/// Agrees on a version, and asks what time it is there.
-async fn greet(docker: &Docker) -> Result<EngineClock, Stop> {
+/// Agrees on a version, and asks what time it is there and where logs go.
+async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, Stop> {
     // Required before the first call with newer releases of the client library, harmless now.
     let version = timeout(PROMPT_ANSWER, docker.clone().negotiate_version()).await;
     let version = version.map_err(|_| no_answer())?;
@@ -173,9 +173,14 @@ async fn greet(docker: &Docker) -> Result<EngineClock, Stop> {
     let asked = jiff::Timestamp::now();
     let info = timeout(PROMPT_ANSWER, docker.info()).await;
     let clock = match info.map_err(|_| no_answer())? {
-        Ok(info) => info
-            .system_time
-            .and_then(|said| EngineClock::read(asked, &said)),
+        Ok(info) => {
+            let clock = info
+                .system_time
+                .as_deref()
+                .and_then(|said| EngineClock::read(asked, said));
+            runtime.log_driver.learn(&info);
+            clock
+        }
         Err(error) if error::unavailable(&error).is_some() => {
             return Err(Stop::Lost(error::reason(&error)));
         }
