@@ -1,13 +1,13 @@
 //! What the domain asks a back end to make.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use osb_protocol::{SandboxId, WireTime, lifecycle::ImageAuth, resources::ResourceLimits};
 
 use crate::Origin;
 
 /// A validated create request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CreateSpec {
     /// What the runtime stores with the sandbox and reports back.
     pub origin: Origin,
@@ -39,6 +39,18 @@ impl CreateSpec {
     #[must_use]
     pub fn id(&self) -> &SandboxId {
         &self.origin.id
+    }
+}
+
+/// Without the values of the environment, which may be secrets.
+impl fmt::Debug for CreateSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateSpec")
+            .field("origin", &self.origin)
+            .field("env", &self.env.keys())
+            .field("limits", &self.limits)
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
     }
 }
 
@@ -125,5 +137,25 @@ pub trait Progress: Send + Sync {
 impl<F: Fn(Stage) + Send + Sync> Progress for F {
     fn reached(&self, stage: Stage) {
         self(stage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::WireTime;
+
+    use super::*;
+    use crate::Source;
+
+    #[test]
+    fn values_of_the_environment_are_not_shown() {
+        let at = WireTime::from_unix_us(0).unwrap();
+        let mut spec = CreateSpec::new(Origin::new("a", Source::Image("i".into()), at));
+        spec.env.insert("KEY".into(), Some("s3cret".into()));
+        let shown = format!("{spec:?}");
+        assert!(
+            shown.contains("KEY") && !shown.contains("s3cret"),
+            "{shown}"
+        );
     }
 }

@@ -1,8 +1,20 @@
 //! The log: lines for people on a terminal, JSON elsewhere.
+//!
+//! Libraries log no details, whatever the level: theirs hold requests and answers, and with them
+//! secrets.
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::{EnvFilter, filter::ParseError, fmt, prelude::*};
+use tracing::{Level, Metadata};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::{FilterFn, ParseError},
+    fmt::{self, MakeWriter},
+    prelude::*,
+};
+
+/// Begin the targets of our own crates.
+const OWN: [&str; 2] = ["osb_", "opensandbox"];
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,19 +50,35 @@ pub fn init(level: &str, format: LogFormat) -> Result<(), TelemetryError> {
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    match std::env::var("RUST_LOG") {
-        Ok(filter) if !filter.is_empty() => start(&filter, json),
-        _ => start(&level.to_ascii_lowercase(), json),
-    }
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(filter) if !filter.is_empty() => filter,
+        _ => level.to_ascii_lowercase(),
+    };
+    init_with_writer(&filter, json, io::stderr)
 }
 
-fn start(filter: &str, json: bool) -> Result<(), TelemetryError> {
+/// Sets up the log of this process on a writer; `filter` is taken as it is.
+///
+/// # Errors
+/// When the filter is malformed or a log exists already.
+pub fn init_with_writer<W>(filter: &str, json: bool, writer: W) -> Result<(), TelemetryError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let filter = EnvFilter::try_new(filter).map_err(TelemetryError::Level)?;
-    let registry = tracing_subscriber::registry().with(filter);
-    let lines = fmt::layer().with_writer(io::stderr);
+    let registry = tracing_subscriber::registry()
+        .with(filter)
+        .with(FilterFn::new(is_safe));
+    let lines = fmt::layer().with_writer(writer);
     let done = match json {
         true => registry.with(lines.json().flatten_event(true)).try_init(),
         false => registry.with(lines.with_target(true)).try_init(),
     };
     done.map_err(TelemetryError::Twice)
+}
+
+/// Whether a line may be written at all. Below `INFO` libraries log what they send and receive:
+/// the engine's client whole requests, with tokens and environments. No filter brings those back.
+fn is_safe(line: &Metadata<'_>) -> bool {
+    *line.level() <= Level::INFO || OWN.iter().any(|own| line.target().starts_with(own))
 }

@@ -10,13 +10,14 @@ use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 use osb_protocol::WireTime;
 use osb_runtime::docker::{DockerConfig, DockerRuntime, LogLimit, NetworkMode};
+use osb_service::telemetry;
 use osb_store::Location;
 use osb_testkit::{EngineProxy, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
@@ -374,6 +375,50 @@ async fn a_sandbox_that_was_renamed_by_hand_is_removed() {
     server.stop().await;
 }
 
+/// What was logged.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_log_level_shows_a_secret() {
+    let output = Output::default();
+    let writer = output.clone();
+    telemetry::init_with_writer("trace", false, move || writer.clone()).unwrap();
+    let mut stage = Stage::set();
+    stage.engine.up().unwrap();
+    let server = stage.server().await;
+    ready(&server).await;
+    let mut secretive = body();
+    secretive["env"] = json!({"PASSWORD": "s3cret-value-of-the-environment"});
+    let id = create(&server, &secretive).await;
+    let label = r#"{{index .Config.Labels "opensandbox.io/execd-access-token"}}"#;
+    let token = docker(&["inspect", "--format", label, &stage.container_of(&id)]);
+    assert!(token.len() > 16, "{token}");
+    let command = json!({"command": "echo $PASSWORD"});
+    let (_, events) = ask(&server, &id, Method::POST, "/command", Some(command)).await;
+    assert!(events.contains("s3cret-value"), "{events}");
+    delete(&server, &id).await;
+    server.stop().await;
+    assert_eq!(stage.containers(), [""; 0]);
+    let log = String::from_utf8_lossy(&output.0.lock().unwrap()).into_owned();
+    assert!(log.contains("sandbox removed"), "nothing was logged: {log}");
+    for secret in [&token, "s3cret-value", osb_testkit::API_KEY] {
+        let line = log.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "a secret is in the log");
+    }
+}
+
 /// What a copy of a sandbox has in the way of names.
 struct Copy {
     image: String,
@@ -427,7 +472,8 @@ fn a_copy_of_a_sandbox_is_not_the_sandbox() {
         (id, other)
     });
     first.shutdown_timeout(Duration::from_secs(60));
-    process().block_on(async {
+    let second = process();
+    let copy = second.block_on(async {
         stage.engine.cut().unwrap();
         stage.engine.up().unwrap();
         let original = stage.container_of(&id);
@@ -444,6 +490,12 @@ fn a_copy_of_a_sandbox_is_not_the_sandbox() {
         let left = docker(&["inspect", "--format", "{{.Id}}", &original]);
         assert_eq!(left, "", "the sandbox was not removed");
         server.stop().await;
+        copy
+    });
+    second.shutdown_timeout(Duration::from_secs(60));
+    process().block_on(async {
+        stage.engine.cut().unwrap();
+        stage.engine.up().unwrap();
         // Without memory and without the sandbox.
         let server = stage.server().await;
         ready(&server).await;
@@ -451,6 +503,7 @@ fn a_copy_of_a_sandbox_is_not_the_sandbox() {
         server.service.reconcile().await;
         assert!(copy.exists(), "the copy was removed");
         server.stop().await;
+        drop(copy);
     });
     assert_eq!(stage.containers(), [""; 0]);
 }
