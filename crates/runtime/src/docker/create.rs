@@ -94,7 +94,7 @@ impl DockerRuntime {
             ports,
         );
         let container = self.create_container(spec, body, staged).await?;
-        self.originals.record(spec.id(), &container);
+        self.originals.record_created(spec.id(), &container);
         staged.progress.reached(Stage::Created);
         self.start_container(&container).await?;
         let observed = self.observe(&container).await?;

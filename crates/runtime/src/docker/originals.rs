@@ -38,6 +38,8 @@ struct State {
     copies: HashSet<String>,
     /// The sandbox whose id an image carries, by the image's id. An image never changes.
     images: HashMap<String, Option<SandboxId>>,
+    /// Ids of containers whose first start is a create's, which looks at them itself.
+    created: HashSet<String>,
     /// Containers whose names tell the sandbox's id.
     revealing: Vec<(SandboxId, String)>,
 }
@@ -48,10 +50,18 @@ impl Originals {
         self.locked().known.get(id).cloned()
     }
 
-    /// Takes a container for the sandbox, which had another one or none.
-    pub(super) fn record(&self, id: &SandboxId, container: &str) {
+    /// Takes a container that was made just now for the sandbox, which had another one or none.
+    pub(super) fn record_created(&self, id: &SandboxId, container: &str) {
         let mut state = self.locked();
-        state.known.insert(id.clone(), container.to_owned());
+        state.created.insert(container.to_owned());
+        if let Some(earlier) = state.known.insert(id.clone(), container.to_owned()) {
+            state.created.remove(&earlier);
+        }
+    }
+
+    /// Whether a start, or an end, is the first that is heard of a container since it was made here.
+    pub(super) fn take_created(&self, container: &str) -> bool {
+        self.locked().created.remove(container)
     }
 
     /// Forgets a container that is gone.
@@ -59,6 +69,7 @@ impl Originals {
         let mut state = self.locked();
         if state.known.get(id).is_some_and(|known| known == container) {
             state.known.remove(id);
+            state.created.remove(container);
         }
     }
 
@@ -89,8 +100,14 @@ impl Originals {
             .filter_map(|it| it.image_id.as_deref())
             .collect();
         let mut state = self.locked();
-        state.known.retain(|id, container| {
-            containers.contains(container.as_str()) || before.get(id) != Some(container)
+        let State { known, created, .. } = &mut *state;
+        known.retain(|id, container| {
+            let stays =
+                containers.contains(container.as_str()) || before.get(id) != Some(container);
+            if !stays {
+                created.remove(container);
+            }
+            stays
         });
         let copies = |container: &String| containers.contains(container.as_str());
         state.copies.retain(copies);
@@ -292,7 +309,7 @@ mod tests {
         let (older, made) = (container("older", "plain", 1), container("made", "gone", 2));
         let engine = engine(json!([older, made])).await;
         let runtime = engine.runtime();
-        runtime.originals.record(&"a".into(), "made");
+        runtime.originals.record_created(&"a".into(), "made");
         assert_eq!(listed(&runtime).await, ["made"]);
     }
 
@@ -300,7 +317,7 @@ mod tests {
     async fn a_container_that_is_gone_is_forgotten() {
         let engine = engine(json!([])).await;
         let runtime = engine.runtime();
-        runtime.originals.record(&"a".into(), "made");
+        runtime.originals.record_created(&"a".into(), "made");
         assert_eq!(listed(&runtime).await, [""; 0]);
         assert_eq!(runtime.originals.of(&"a".into()), None);
     }

@@ -216,22 +216,28 @@ async fn translate(
         attributes,
         at,
     } = event;
-    // A create under way looks for itself.
-    let own_start = action == "start" && runtime.creating.contains(&id);
+    let is_start = action == "start";
     let seen = match runtime.originals.of(&id) {
         Some(known) if known != container => {
-            if action == "start" && !own_start {
+            // A create that tries again has another container by now.
+            if is_start && !runtime.creating.contains(&id) {
                 runtime.originals.report_copy(&id, &container);
             }
             return Ok(None);
         }
-        Some(_) if action == "start" && !own_start => {
-            // Only the engine knows the address that the container got.
-            runtime.observe(&container).await.map(Some)
+        Some(_) => {
+            let by_create =
+                (is_start || action == "die") && runtime.originals.take_created(&container);
+            match (is_start, by_create) {
+                // Its create looks at it.
+                (true, true) => return Ok(None),
+                // Only the engine knows the address that the container got.
+                (true, false) => runtime.observe(&container).await.map(Some),
+                (false, _) => Ok(None),
+            }
         }
-        Some(_) => Ok(None),
         // Nothing is known that could be gone.
-        None if action == "destroy" || own_start => return Ok(None),
+        None if action == "destroy" => return Ok(None),
         None => match runtime.observe_unknown(&container).await {
             Ok(None) => return Ok(None),
             seen => seen,
@@ -311,12 +317,15 @@ impl Ours {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use serde_json::json;
+
     use super::*;
     use crate::{
         Runtime,
         docker::{
             event_windows::Pace,
             fake_engine::{CUT, FakeEngine, HOLD},
+            labels,
         },
     };
 
@@ -329,7 +338,7 @@ mod tests {
         let mut events = Arc::new(engine.runtime()).watch(&tasks);
         let mut told = Vec::new();
         while told.len() < N {
-            let event = tokio::time::timeout(PATIENCE, events.recv()).await;
+            let event = timeout(PATIENCE, events.recv()).await;
             match event.unwrap().unwrap() {
                 RuntimeEvent::Lost { reason } => told.push(reason),
                 RuntimeEvent::Synced { .. } => {}
@@ -371,6 +380,58 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_container_is_inspected_once_for_each_start() {
+        let label = json!({labels::ID: "a", labels::SERVER: "us", labels::ENTRYPOINT: "[\"x\"]"});
+        let windows = AtomicUsize::new(0);
+        let engine = FakeEngine::start(move |request| {
+            let start = |second: i64| {
+                let nanos = (jiff::Timestamp::now().as_second() + second) * 1_000_000_000;
+                let actor = json!({"ID": "c", "Attributes": label});
+                json!({"Type": "container", "Action": "start", "timeNano": nanos, "Actor": actor})
+            };
+            let container = json!({
+                "Created": "2031-05-01T10:00:00Z", "Config": {"Labels": label},
+                "State": {"Running": true, "StartedAt": "2031-05-01T10:00:01Z"},
+            });
+            match request {
+                "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
+                "GET /containers/c/json" => (200, container.to_string()),
+                _ if request.starts_with("GET /containers/json") => {
+                    let running = json!({"Id": "c", "Labels": label, "State": "running"});
+                    (200, json!([running]).to_string())
+                }
+                _ if request.starts_with("GET /events") => {
+                    match windows.fetch_add(1, Ordering::Relaxed) {
+                        0 => (HOLD, format!("{}\n{}\n", start(1), start(2))),
+                        _ => (HOLD, String::new()),
+                    }
+                }
+                _ => FakeEngine::with_volumes(request),
+            }
+        })
+        .await;
+        let mut runtime = engine.runtime();
+        runtime.pace = Pace::held();
+        let runtime = Arc::new(runtime);
+        let spec = labels::tests::spec();
+        runtime.create(spec, &|_| {}).await.unwrap();
+        assert_eq!(engine.asked("GET /containers/c/json").len(), 1);
+        let tasks = Supervisor::new();
+        let mut events = Arc::clone(&runtime).watch(&tasks);
+        loop {
+            let event = timeout(PATIENCE, events.recv()).await;
+            match event.unwrap().unwrap() {
+                RuntimeEvent::Synced { .. } => {}
+                // The second start, which nothing here asked for.
+                RuntimeEvent::Changed(_) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(engine.asked("GET /containers/c/json").len(), 2);
+        tasks.stop();
+    }
+
+    #[tokio::test]
     async fn everything_is_looked_at_again_without_an_event() {
         let engine = FakeEngine::start(|request| match request {
             "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
@@ -384,7 +445,7 @@ mod tests {
         let mut events = Arc::new(runtime).watch(&tasks);
         // Over more than one window.
         while engine.asked("GET /events").len() < 3 {
-            let event = tokio::time::timeout(PATIENCE, events.recv()).await;
+            let event = timeout(PATIENCE, events.recv()).await;
             let event = event.unwrap().unwrap();
             assert!(matches!(event, RuntimeEvent::Synced { .. }), "{event:?}");
         }
