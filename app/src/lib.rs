@@ -7,7 +7,7 @@
 //! | [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
 //! | [`terminal`] | xterm over the server's terminal bridge |
 //! | [`live`] | the tab's one WebSocket |
-//! | [`api`], [`backend`] | server functions, and the domain behind them |
+//! | [`backend`] | the domain behind the pages' server functions |
 //! | [`view`] | what travels between server and browser |
 //!
 //! Feature `ssr` is the server's half, `hydrate` the browser's. Nothing here knows axum, Docker or
@@ -18,7 +18,6 @@
     reason = "#[component] makes a public struct of every component's properties"
 )]
 
-pub mod api;
 pub mod app;
 #[cfg(feature = "ssr")]
 pub mod backend;

@@ -13,7 +13,7 @@ use crate::{
 /// gives the browser only its cookie.
 #[component]
 pub fn LoginPage() -> impl IntoView {
-    let info = SharedValue::new(crate::frame::server_info).into_inner();
+    let info = SharedValue::new(ServerInfo::of_request).into_inner();
     let notice = SharedValue::new(use_context::<Notice>).into_inner();
     let next = move || use_query_map().read().get("next").unwrap_or_default();
     let ServerInfo {

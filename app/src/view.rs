@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use leptos::prelude::use_context;
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
     lifecycle::{Sandbox, SandboxState},
@@ -17,6 +18,13 @@ pub struct ServerInfo {
     pub runtime: String,
     /// Whether the API wants a key. Without one, the console lets everybody in.
     pub key_required: bool,
+}
+
+impl ServerInfo {
+    /// What the server says about itself in this request; only called there.
+    pub(crate) fn of_request() -> Self {
+        use_context().unwrap_or_default()
+    }
 }
 
 /// One sandbox in the list.

@@ -1,5 +1,7 @@
-//! Making a sandbox: the form, the request it stands for, the same request as code, and the page.
+//! Making a sandbox: the form, the request it stands for, the same request as code, the page, and
+//! what it calls on the server.
 
+mod api;
 mod form;
 mod mirror;
 mod page;

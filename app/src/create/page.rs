@@ -13,12 +13,12 @@ use osb_protocol::FieldError;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CreateForm, Field, Lifetime,
+    CreateForm, Field, Lifetime, api,
     form::{BASE_IMAGE, PUBLIC_IMAGE},
     mirror,
 };
 use crate::{
-    api, browser,
+    browser,
     frame::Toasts,
     ui::{CodeBlock, Icon},
     view::Creation,

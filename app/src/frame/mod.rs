@@ -23,15 +23,10 @@ use crate::{
     view::{Notice, ServerInfo},
 };
 
-/// What the server says about itself; only called there.
-pub(crate) fn server_info() -> ServerInfo {
-    use_context().unwrap_or_default()
-}
-
 /// The frame with the current page in it.
 #[component]
 pub fn Frame() -> impl IntoView {
-    let info = SharedValue::new(server_info).into_inner();
+    let info = SharedValue::new(ServerInfo::of_request).into_inner();
     let notice = SharedValue::new(use_context::<Notice>).into_inner();
     // Both sides begin with the server's clock, so that the browser takes over the same text.
     let clock = Clock(RwSignal::new(

@@ -5,8 +5,8 @@ use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_router::hooks::use_navigate;
 use osb_protocol::SandboxId;
 
+use super::api;
 use crate::{
-    api,
     frame::Toasts,
     ui::{Icon, duration},
 };

@@ -1,6 +1,7 @@
 //! One sandbox: its page, its tabs, and what can be done to it.
 
 mod actions;
+mod api;
 mod overview;
 mod page;
 mod ports;

@@ -8,8 +8,8 @@ use leptos_router::{
 };
 use osb_protocol::SandboxId;
 
+use super::api;
 use crate::{
-    api,
     error::ConsoleError,
     live::Live,
     login::SignInLink,

@@ -11,8 +11,8 @@ use osb_protocol::{
     lifecycle::{SandboxState, SandboxStatus},
 };
 
+use super::api;
 use crate::{
-    api,
     error::ConsoleError,
     ui::CopyButton,
     view::{PortAddress, Reach, SandboxDetail},

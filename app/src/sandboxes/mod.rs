@@ -1,5 +1,6 @@
 //! The live list of sandboxes.
 
+mod api;
 mod page;
 mod query;
 mod row;

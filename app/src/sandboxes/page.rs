@@ -5,8 +5,8 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_navigate, use_query_map};
 use osb_protocol::lifecycle::SandboxState;
 
-use super::{ListQuery, PAGE_ROWS, Rows, row::Row};
-use crate::{api, error::ConsoleError, live::Live, login::SignInLink, ui::Icon, view::SandboxList};
+use super::{ListQuery, PAGE_ROWS, Rows, api, row::Row};
+use crate::{error::ConsoleError, live::Live, login::SignInLink, ui::Icon, view::SandboxList};
 
 /// States worth a filter: those a sandbox stays in for a while.
 const STATES: [SandboxState; 6] = [

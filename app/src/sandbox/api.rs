@@ -1,0 +1,42 @@
+//! The server functions of one sandbox: a few lines over [`crate::backend`]. The session and the
+//! origin of the request were checked before they run.
+
+use leptos::prelude::*;
+use osb_protocol::{SandboxId, WireTime};
+
+use crate::{
+    error::ConsoleError,
+    view::{Reach, SandboxDetail},
+};
+
+/// One sandbox.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/get")]
+pub async fn detail(id: SandboxId) -> Result<SandboxDetail, ConsoleError> {
+    crate::backend::backend()?.sandbox(&id).await
+}
+
+/// Lets a sandbox live for that many seconds from now.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/renew")]
+pub async fn renew(id: SandboxId, seconds: i64) -> Result<WireTime, ConsoleError> {
+    let expires_at = crate::view::in_seconds(seconds)?;
+    crate::backend::backend()?.renew(&id, expires_at).await
+}
+
+/// Removes a sandbox.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/delete")]
+pub async fn delete(id: SandboxId) -> Result<(), ConsoleError> {
+    crate::backend::backend()?.delete(&id).await
+}
+
+/// Where a port of a sandbox is reached. A sandbox without endpoints is no error of the call:
+/// browsers would log it as one.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/port")]
+pub async fn port(id: SandboxId, port: u16) -> Result<Reach, ConsoleError> {
+    match crate::backend::backend()?.port(&id, port).await {
+        Ok(address) => Ok(Reach::At(address)),
+        Err(why @ (ConsoleError::Refused { .. } | ConsoleError::NotFound)) => {
+            Ok(Reach::Nowhere(why.to_string()))
+        }
+        Err(error) => Err(error),
+    }
+}
