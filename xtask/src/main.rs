@@ -4,6 +4,7 @@
 mod bench;
 mod build;
 mod ci;
+mod duration;
 mod host;
 mod interrupt;
 mod process;
@@ -12,6 +13,7 @@ mod repo;
 mod step;
 mod test;
 mod up;
+mod wait;
 
 use std::process::ExitCode;
 

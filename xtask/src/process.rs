@@ -18,7 +18,8 @@ use rustix::process::Signal;
 
 use crate::{
     interrupt::{Told, tell},
-    progress::Progress,
+    progress::{Line, Progress},
+    step,
 };
 
 /// What `cargo run` tells us about ourselves. Build scripts that watch these variables would run
@@ -82,7 +83,7 @@ fn succeed(command: &mut Command, limit: Option<Duration>) -> Result<()> {
         Ended::Exited(status) => format!("ended with {status}"),
         Ended::Killed => "was killed: its time was up".to_owned(),
     };
-    progress.show_output(command);
+    progress.show_output(&describe(command));
     bail!("{} {problem}", describe(command))
 }
 
@@ -91,7 +92,7 @@ fn carry_out(command: &mut Command, limit: Option<Duration>) -> Result<(Ended, P
     command
         .env("CARGO_TERM_PROGRESS_WHEN", "always")
         .env("CARGO_TERM_PROGRESS_WIDTH", "80");
-    let mut progress = Progress::begin();
+    let mut progress = Progress::of(step::current());
     let ended = follow(command, limit, &mut |line| progress.hear(line))?;
     Ok((ended, progress))
 }
@@ -111,19 +112,6 @@ pub(crate) fn ask(command: &mut Command) -> Result<String> {
         Ended::Exited(status) => bail!("{} ended with {status}", describe(command)),
         Ended::Killed => bail!("{} did not answer in {QUESTION:?}", describe(command)),
     }
-}
-
-/// One line of a watched program.
-#[derive(Debug)]
-pub(crate) enum Line {
-    /// From stdout.
-    Out(String),
-    /// From stderr.
-    Err(String),
-    /// From either, to be overwritten by the next one: a progress bar.
-    Passing(String),
-    /// Nothing for a moment.
-    Nothing,
 }
 
 /// How a watched program ended.
@@ -331,7 +319,7 @@ mod tests {
             state.is_empty() || state.contains(") Z ")
         };
         assert!(
-            crate::up::wait::until(QUESTION, gone),
+            crate::wait::until(QUESTION, gone),
             "process {child} lives on"
         );
     }

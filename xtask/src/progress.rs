@@ -4,15 +4,11 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     io::IsTerminal,
-    process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use crate::{
-    process::{Line, describe},
-    step::{current, readable},
-};
+use crate::duration::readable;
 
 /// How often the live line changes.
 const DRAW: Duration = Duration::from_millis(200);
@@ -39,6 +35,19 @@ pub(crate) fn say(text: &str) {
     eprintln!("{text}");
 }
 
+/// One line of a watched program.
+#[derive(Debug)]
+pub(crate) enum Line {
+    /// From stdout.
+    Out(String),
+    /// From stderr.
+    Err(String),
+    /// From either, to be overwritten by the next one: a progress bar.
+    Passing(String),
+    /// Nothing for a moment.
+    Nothing,
+}
+
 /// A program that runs as part of a step.
 pub(crate) struct Progress {
     step: String,
@@ -51,10 +60,10 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// For the step that this thread is in.
-    pub(crate) fn begin() -> Self {
+    /// For a program of this step.
+    pub(crate) fn of(step: String) -> Self {
         Self {
-            step: current(),
+            step,
             started: Instant::now(),
             told: Instant::now(),
             last: String::new(),
@@ -111,12 +120,11 @@ impl Progress {
     }
 
     /// Shows what the program printed.
-    pub(crate) fn show_output(&self, command: &Command) {
+    pub(crate) fn show_output(&self, program: &str) {
         let lines: Vec<&str> = self.output.iter().map(String::as_str).collect();
         say(&format!(
-            "    {}: output of {}:\n{}",
+            "    {}: output of {program}:\n{}",
             self.step,
-            describe(command),
             lines.join("\n")
         ));
     }
@@ -160,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept_and_what_passes_is_only_told() {
-        let mut progress = Progress::begin();
+        let mut progress = Progress::of("a step".to_owned());
         for number in 0..KEPT + 7 {
             progress.hear(&Line::Out(number.to_string()));
         }

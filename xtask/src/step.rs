@@ -5,13 +5,13 @@ use std::{
     fs,
     panic::resume_unwind,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
-use crate::progress::say;
+use crate::{duration::readable, progress::say};
 
 thread_local! {
     /// Names of the steps that this thread is in, the innermost last.
@@ -37,14 +37,6 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
 /// Name of the step that this thread is in.
 pub(crate) fn current() -> String {
     STEPS.with_borrow(|steps| steps.last().cloned().unwrap_or_default())
-}
-
-/// A duration for the reader.
-pub(crate) fn readable(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds}.{} s", time.subsec_millis() / 100),
-        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
-    }
 }
 
 /// Does two things at the same time; their lines mix, and so name their step. Most builds end with
@@ -131,12 +123,6 @@ mod tests {
         let failed = step("make it", || -> Result<()> { anyhow::bail!("no way") });
         assert_eq!(format!("{:#}", failed.unwrap_err()), "make it: no way");
         assert_eq!(current(), "");
-    }
-
-    #[test]
-    fn durations_are_readable() {
-        assert_eq!(readable(Duration::from_millis(2_345)), "2.3 s");
-        assert_eq!(readable(Duration::from_secs(1_180)), "19 min 40 s");
     }
 
     #[test]

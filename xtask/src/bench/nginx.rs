@@ -13,7 +13,8 @@ use crate::{
     host::is_root,
     process::find_program,
     repo::Repo,
-    up::{free_port, get_status, wait},
+    up::{free_port, get_status},
+    wait,
 };
 
 /// Longest time nginx may take to answer.

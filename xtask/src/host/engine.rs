@@ -15,7 +15,7 @@ use crate::{
     process::{ask, find_program, fresh_log, run},
     repo::state_dir,
     step::step,
-    up::wait::until,
+    wait::until,
 };
 
 /// Longest time a fresh engine may take to answer.

@@ -6,7 +6,8 @@ use anyhow::{Error, Result, bail};
 
 use super::{Context, suite::Suite, tally::Tally};
 use crate::{
-    process::{self, Ended, Line, describe, run_within, watch},
+    process::{self, Ended, describe, run_within, watch},
+    progress::Line,
     step::{notice, step},
 };
 

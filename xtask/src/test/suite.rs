@@ -6,7 +6,8 @@ use anyhow::Result;
 
 use super::tally::Tally;
 use crate::{
-    process::{Ended, Line, describe, watch},
+    process::{Ended, describe, watch},
+    progress::Line,
     step::notice,
 };
 

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use super::settings::Settings;
-use crate::step::readable;
+use crate::duration::readable;
 
 /// SDK release that the example was tried with.
 const SDK: &str = "opensandbox==1.1.1";

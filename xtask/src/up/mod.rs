@@ -4,7 +4,6 @@ mod guide;
 mod image;
 mod server;
 mod settings;
-pub(crate) mod wait;
 
 use std::{
     path::{Path, PathBuf},

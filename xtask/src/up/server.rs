@@ -12,8 +12,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{settings::Settings, wait::until};
-use crate::process::fresh_log;
+use super::settings::Settings;
+use crate::{process::fresh_log, wait::until};
 
 /// Longest time from start to the first answer; recovery of many sandboxes is included.
 const START: Duration = Duration::from_secs(60);
