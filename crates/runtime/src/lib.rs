@@ -24,8 +24,8 @@ mod vocabulary;
 
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
-pub use observed::{Address, Expiry, Observed, Phase, Ports, Status};
-pub use origin::{Origin, Source};
+pub use observed::{Address, Observed, Phase, Ports, Status};
+pub use origin::{Expiry, Origin, Source};
 pub use power::{Pausing, PoolSpec, PoolStatus, Pools, Snapshots};
 pub use reach::{NoRoute, Reach, Viewpoint};
 pub use role::Role;

@@ -23,17 +23,6 @@ pub enum Phase {
     Unknown,
 }
 
-/// When a sandbox shall be removed, as far as its back end knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expiry {
-    /// At this time.
-    At(WireTime),
-    /// Never: a client deletes it.
-    Manual,
-    /// It says neither, or something unreadable: kept, and told to the operator.
-    Unknown,
-}
-
 /// Host ports that lead into the sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use osb_protocol::{SandboxId, WireTime, lifecycle::Platform};
 use secrecy::SecretString;
 
-use crate::Expiry;
-
 /// Everything that is fixed at create. A runtime stores it with the sandbox and reports it back
 /// unchanged; later changes (renewals, metadata) are kept apart from it.
 #[derive(Clone, Debug)]
@@ -33,6 +31,17 @@ pub struct Origin {
     pub renew_extend_seconds: Option<u32>,
     /// Token of the sandbox's execd; `None` when execd does not check any.
     pub token: Option<SecretString>,
+}
+
+/// When a sandbox shall be removed, as far as its back end knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// At this time.
+    At(WireTime),
+    /// Never: a client deletes it.
+    Manual,
+    /// It says neither, or something unreadable: kept, and told to the operator.
+    Unknown,
 }
 
 impl Origin {
