@@ -10,6 +10,7 @@
 //!   sent under the same lock, so a signal never hits a recycled process id.
 //! * The status is published after the child left the table.
 
+mod exit;
 mod inherit;
 mod lookup;
 mod program;
@@ -29,81 +30,11 @@ use tokio::sync::watch;
 
 use crate::{hardening::Floor, identity::Credentials};
 
+pub use exit::Exit;
 pub use inherit::{Place, inherit, reserve};
 pub use lookup::{find, shell};
 pub use program::Program;
 pub use signals::heed_interrupts;
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// By itself, with this code.
-    Code(i32),
-    /// By a signal.
-    Signal {
-        /// Its number.
-        number: i32,
-        /// Whether it left a core dump.
-        core: bool,
-    },
-}
-
-impl Exit {
-    /// As a shell tells it: 128 plus the signal.
-    #[must_use]
-    pub fn shell_code(self) -> u8 {
-        match self {
-            Self::Code(code) => u8::try_from(code & 0xff).expect("one byte"),
-            Self::Signal { number, .. } => u8::try_from(128 + (number & 0x7f)).expect("one byte"),
-        }
-    }
-
-    /// As the wire tells it: -1 for every signal.
-    #[must_use]
-    pub fn wire_code(self) -> i32 {
-        match self {
-            Self::Code(code) => code,
-            Self::Signal { .. } => -1,
-        }
-    }
-}
-
-/// In the words clients know: `exit status 3`, `signal: killed`.
-impl std::fmt::Display for Exit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {
-            Self::Code(code) => write!(f, "exit status {code}"),
-            Self::Signal { number, core } => {
-                match signal_name(number) {
-                    Some(name) => write!(f, "signal: {name}")?,
-                    None => write!(f, "signal: signal {number}")?,
-                }
-                f.write_str(if core { " (core dumped)" } else { "" })
-            }
-        }
-    }
-}
-
-fn signal_name(number: i32) -> Option<&'static str> {
-    Some(match number {
-        1 => "hangup",
-        2 => "interrupt",
-        3 => "quit",
-        4 => "illegal instruction",
-        5 => "trace/breakpoint trap",
-        6 => "aborted",
-        7 => "bus error",
-        8 => "floating point exception",
-        9 => "killed",
-        10 => "user defined signal 1",
-        11 => "segmentation fault",
-        12 => "user defined signal 2",
-        13 => "broken pipe",
-        14 => "alarm clock",
-        15 => "terminated",
-        _ => return None,
-    })
-}
 
 /// Owner of all children. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -279,18 +210,6 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exits_in_the_words_of_clients() {
-        let signal = |number, core| Exit::Signal { number, core };
-        assert_eq!(Exit::Code(3).to_string(), "exit status 3");
-        assert_eq!(signal(9, false).to_string(), "signal: killed");
-        assert_eq!(signal(6, true).to_string(), "signal: aborted (core dumped)");
-        assert_eq!(signal(40, false).to_string(), "signal: signal 40");
-        assert_eq!(Exit::Code(255).shell_code(), 255);
-        assert_eq!(signal(15, false).shell_code(), 143);
-        assert_eq!(signal(15, false).wire_code(), -1);
-    }
 
     #[test]
     #[should_panic(expected = "before the first process")]

@@ -2,7 +2,7 @@
 
 use rustix::{
     io::Errno,
-    process::{Pid, WaitOptions, WaitStatus, wait},
+    process::{Pid, WaitOptions, wait},
 };
 use tokio::signal::unix::Signal;
 use tracing::{debug, error};
@@ -33,7 +33,7 @@ impl Processes {
             let mut table = self.table();
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => {
-                    let Some(exit) = exit_of(status) else {
+                    let Some(exit) = Exit::of(status) else {
                         continue;
                     };
                     let child = table.remove(&pid);
@@ -64,16 +64,4 @@ impl Processes {
 
 fn orphan(pid: Pid, exit: Exit) {
     debug!(pid = pid.as_raw_nonzero(), %exit, "reaped an orphan");
-}
-
-/// `None` for a child that merely stopped.
-fn exit_of(status: WaitStatus) -> Option<Exit> {
-    if let Some(code) = status.exit_status() {
-        return Some(Exit::Code(code));
-    }
-    const CORE: i32 = 0x80;
-    status.terminating_signal().map(|number| Exit::Signal {
-        number,
-        core: status.as_raw() & CORE != 0,
-    })
 }

@@ -129,6 +129,31 @@ async fn a_daemon_in_the_background_of_a_shell_starts_commands_that_can_be_inter
 }
 
 #[tokio::test]
+async fn the_end_by_every_signal_is_told_by_its_name() {
+    let daemon = daemon();
+    let names = [
+        (1, "hangup"),
+        (10, "user defined signal 1"),
+        (16, "stack fault"),
+        (24, "CPU time limit exceeded"),
+        (26, "virtual timer expired"),
+        (27, "profiling timer expired"),
+        (29, "I/O possible"),
+        (30, "power failure"),
+        (31, "bad system call"),
+        (34, "signal 34"),
+        (64, "signal 64"),
+    ];
+    for (number, name) in names {
+        let text = format!("ulimit -c 0; kill -{number} $$; echo survived");
+        let events = daemon.run(json!({ "command": text })).await;
+        let error = events.last().unwrap().error.clone().unwrap();
+        assert_eq!(error.evalue, "-1", "{number}");
+        assert_eq!(error.traceback.unwrap(), [format!("signal: {name}")]);
+    }
+}
+
+#[tokio::test]
 async fn an_interrupted_command_ends_with_an_error() {
     let daemon = daemon();
     let started = daemon

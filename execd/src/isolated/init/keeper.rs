@@ -12,13 +12,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use nix::{
-    sys::wait::WaitStatus,
-    unistd::{Pid, getpid},
-};
+use nix::unistd::getpid;
 use rustix::{
     fs::{Access, accessat},
-    process::{DumpableBehavior, Signal, kill_process, set_child_subreaper, set_dumpable_behavior},
+    process::{
+        DumpableBehavior, Pid, Signal, kill_process, set_child_subreaper, set_dumpable_behavior,
+    },
 };
 
 use super::serve::{children, ended, wait};
@@ -29,7 +28,7 @@ use crate::{
         wire,
     },
     limits,
-    process::{shell, tree},
+    process::{Exit, shell, tree},
 };
 
 /// Runs what the order says, and stays until nothing of it is left.
@@ -64,9 +63,9 @@ pub(super) fn keep(fds: Vec<OwnedFd>) -> io::Result<()> {
     loop {
         let (message, reap) = wait(&control, &children)?;
         if reap {
-            while let Some(status) = ended() {
-                if status.pid() == Some(shell)
-                    && let Some(told) = how(status)
+            while let Some((pid, status)) = ended() {
+                if pid == shell
+                    && let Some(told) = Exit::of(status).map(told)
                 {
                     running = false;
                     // The daemon may not want to know any more.
@@ -115,14 +114,10 @@ fn tell(mut control: &UnixStream, told: &Told) -> io::Result<()> {
     control.write_all(&line)
 }
 
-fn how(status: WaitStatus) -> Option<Told> {
-    match status {
-        WaitStatus::Exited(_, code) => Some(Told::Exited(code)),
-        WaitStatus::Signaled(_, signal, core) => Some(Told::Signalled {
-            number: signal as i32,
-            core,
-        }),
-        _ => None,
+fn told(exit: Exit) -> Told {
+    match exit {
+        Exit::Code(code) => Told::Exited(code),
+        Exit::Signal { number, core } => Told::Signalled { number, core },
     }
 }
 
@@ -134,14 +129,14 @@ fn signal(signal: Signal) {
         for pid in &all {
             let _gone = kill_process(*pid, signal);
         }
-        let living = |pid: &&rustix::process::Pid| !is_zombie(**pid);
+        let living = |pid: &&Pid| !is_zombie(**pid);
         if signal != Signal::KILL || all.iter().filter(living).count() == 0 {
             return;
         }
     }
 }
 
-fn is_zombie(pid: rustix::process::Pid) -> bool {
+fn is_zombie(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let stat = stat.unwrap_or_default();
     stat.rsplit(')')
@@ -200,8 +195,7 @@ fn start(
         .stderr(stderr)
         .process_group(0);
     let child = command.spawn()?;
-    let pid = i32::try_from(child.id()).expect("process ids of Linux are positive 32-bit numbers");
-    Ok((Pid::from_raw(pid), open))
+    Ok((Pid::from_child(&child), open))
 }
 
 /// Copies a file that others read at the same time, through the same description.

@@ -12,11 +12,13 @@ use nix::{
     sys::{
         signal::{SigSet, Signal, kill},
         signalfd::{SfdFlags, SignalFd},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::{ForkResult, Pid, fork},
 };
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{WaitOptions, WaitStatus},
+};
 
 use super::{files, keeper};
 use crate::isolated::wire;
@@ -70,12 +72,10 @@ pub(super) fn wait(socket: impl AsFd, children: &SignalFd) -> io::Result<(bool, 
     Ok((message, reap))
 }
 
-/// A child that ended, if there is one.
-pub(super) fn ended() -> Option<WaitStatus> {
-    match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::StillAlive) | Err(_) => None,
-        Ok(status) => Some(status),
-    }
+/// A child that ended, if there is one. Not by way of `nix`, which knows no real-time signals: an end
+/// by one of them would be an error.
+pub(super) fn ended() -> Option<(rustix::process::Pid, WaitStatus)> {
+    rustix::process::wait(WaitOptions::NOHANG).ok().flatten()
 }
 
 /// Does something in a process of its own, which ends with it. When there is none to be had, the

@@ -36,6 +36,7 @@ async fn the_state_of_the_shell_outlives_runs_and_what_ends_them() {
         ("A=2; cd /; exit 7", exit("7")),
         ("A=2; exec sh -c 'exit 4'", exit("4")),
         ("A=2; kill -KILL $$", exit("-1")),
+        ("A=2; kill -RTMIN $$", exit("-1")),
         ("if then", exit("2")),
     ] {
         assert_eq!(failure(&isolated.run(&id, code).await), end, "{code}");
