@@ -9,7 +9,7 @@ use osb_execd::{
     daemon::{self, DaemonError},
     env::report,
     file_worker, isolated, limits, log,
-    process::heed_interrupts,
+    process::reset_for_children,
 };
 use osb_service::build_info::BuildInfo;
 use tracing::{error, warn};
@@ -60,7 +60,7 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     // The token lies in our memory and environment; nobody in the sandbox may look there.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
-    heed_interrupts().context("cannot set what signals do")?;
+    reset_for_children().context("cannot unblock signals")?;
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());
     let is_seen = outputs.is_on_stderr();
     // Dropped last, so that the last lines are written.

@@ -34,7 +34,7 @@ pub use exit::Exit;
 pub use inherit::{Place, inherit, reserve};
 pub use lookup::{find, shell};
 pub use program::Program;
-pub use signals::heed_interrupts;
+pub use signals::reset_for_children;
 
 /// Owner of all children. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,7 @@
 //! Streams, exit codes, signals, timeouts, background commands (contract: execd §4, §5, §8).
 
-use osb_protocol::execd::event::EventKind;
+use osb_protocol::execd::event::{Event, EventKind};
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
@@ -126,6 +127,38 @@ async fn a_daemon_in_the_background_of_a_shell_starts_commands_that_can_be_inter
     let events = daemon.run(json!({ "argv": ["sh", "-c", text] })).await;
     assert!(texts(&events, EventKind::Stdout).is_empty(), "{events:?}");
     assert_eq!(events.last().unwrap().exit_code(), Some(-1));
+}
+
+#[tokio::test]
+async fn commands_start_with_all_signals_at_their_defaults() {
+    let mut command = std::process::Command::new("env");
+    command.args(["--ignore-signal", "--block-signal"]).args([
+        env!("CARGO_BIN_EXE_execd"),
+        "--port",
+        "0",
+    ]);
+    let daemon = Daemon::launch(command, |_| {});
+    // Two signals are the C library's own: it ignores them in what it spawns.
+    let defaults = |output: &[Event]| {
+        let lines = texts(output, EventKind::Stdout);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for line in lines {
+            let bits = u64::from_str_radix(line.rsplit('\t').next().unwrap(), 16).unwrap();
+            assert_eq!(bits & !(0b11 << 31), 0, "{line}");
+        }
+    };
+    // A program, since bash ignores SIGQUIT for itself.
+    let text = "grep -E '^Sig(Ign|Blk)' /proc/self/status";
+    defaults(&daemon.run(json!({ "command": text })).await);
+    let session = daemon.post("/session", json!({})).await.json();
+    let path = format!("/session/{}/run", session["session_id"].as_str().unwrap());
+    let run = daemon.post(&path, json!({ "command": text })).await;
+    defaults(&events(&run.body));
+    // It was told to ignore them, and still does.
+    for signal in [Signal::HUP, Signal::QUIT, Signal::USR1] {
+        daemon.signal(signal);
+    }
+    assert_eq!(daemon.get("/ping").await.status, 200);
 }
 
 #[tokio::test]
