@@ -10,39 +10,38 @@
 //!                      └───▶ proxy ──▶ the user's own servers on the loopback
 //! ```
 //!
+//! From top to bottom; a module uses only those below it (ARCHITECTURE.md has the arrows).
+//!
 //! | Module | What it owns |
 //! |---|---|
-//! | [`cli`] | flags, and what they mean together with the environment |
-//! | [`clone3`] | hiding a system call that some tracers do not know |
-//! | [`config`] | the isolation file |
+//! | [`cli`], [`clone3`] | flags, and what they mean together with the environment; hiding a system call that some tracers do not know |
 //! | [`daemon`] | the order of start and stop |
 //! | [`server`] | connections, routes, tokens, request ids |
+//! | [`app`] | the state of the routes: the base and what each feature keeps |
+//! | | **Features** |
 //! | [`command`] | `/command`: runs, records, interrupts |
 //! | [`session`] | `/session`: variables and a directory that outlive their runs |
-//! | [`output`] | from a process's pipes to a client's stream |
-//! | [`file`] | files and directories |
-//! | [`file_worker`] | the same as somebody else |
+//! | [`init`] | the user's entry point |
+//! | [`runtime_init`] | the late claim of a warm sandbox |
+//! | [`hook`] | programs before the entry point, and at times |
 //! | [`isolated`] | sessions with namespaces of their own |
 //! | [`pty`] | terminal sessions |
-//! | [`metrics`] | the sandbox's resources |
+//! | [`file_worker`], [`file`] | files and directories as another user, and as the daemon's |
 //! | [`proxy`] | the user's own servers |
-//! | [`process`] | spawning, signalling and reaping every child |
-//! | [`hardening`] | what every process of the user has to do without |
-//! | [`init`] | the user's entry point |
-//! | [`hook`] | programs before it, and at times |
-//! | [`runtime_init`] | being told only later for whom all of this is |
-//! | `duration` | durations in Go's form |
-//! | [`env`], [`identity`], [`path`], [`request`] | variables, users, paths and rules of requests |
-//! | [`base`] | what all features share |
-//! | [`app`] | the state of the routes: the base and what each feature keeps |
-//! | [`blocking`] | work that blocks, and how many threads it has |
-//! | [`http`] | what handlers share |
-//! | `links` | what paths lead to, where the user's processes may have made links |
-//! | [`signals`] | signals to the daemon, and passing them on |
-//! | `view` | which paths of an isolated session requests may name |
-//! | [`log`] | where the log goes; its form and its outputs are in `crates/log` |
+//! | | **What they share** |
+//! | [`base`] | the parts of the daemon that all features are given |
 //! | [`telemetry`] | metrics for a collector, where one is named |
-//! | [`limits`] | every bound |
+//! | [`metrics`] | the sandbox's resources, also as routes |
+//! | [`output`] | from a process's pipes to a client's stream |
+//! | [`process`], [`signals`] | spawning, signalling and reaping every child; signals to the daemon |
+//! | [`hardening`], [`identity`] | what every process of the user has to do without; users and groups |
+//! | [`env`], [`path`], [`request`] | variables, paths and rules of requests |
+//! | `links`, `view` | which links paths may follow, and which paths of an isolated session requests may name |
+//! | | **Leaves** |
+//! | [`config`], [`log`] | the isolation file; where the log goes |
+//! | [`http`], [`json`], [`error`] | queries, bodies, and what a request can fail with |
+//! | [`blocking`], [`scratch`] | work that blocks; files without a name |
+//! | `duration`, [`limits`] | durations in Go's form; every bound |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
