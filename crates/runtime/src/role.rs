@@ -13,6 +13,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles.
+    pub const ALL: [Self; 2] = [Self::Main, Self::Egress];
+
     /// Lower-case name.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -16,7 +16,10 @@ use std::{
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 use osb_protocol::WireTime;
-use osb_runtime::docker::{DockerConfig, DockerRuntime, LogLimit, NetworkMode};
+use osb_runtime::{
+    Role,
+    docker::{DockerConfig, DockerRuntime, LogLimit, NetworkMode, SidecarConfig},
+};
 use osb_service::telemetry;
 use osb_store::Location;
 use osb_testkit::{EngineProxy, TestServer, wait_until};
@@ -67,6 +70,11 @@ impl Stage {
     }
 
     async fn server(&self) -> TestServer {
+        self.server_with(Vec::new()).await
+    }
+
+    /// A server whose sandboxes have sidecars.
+    async fn server_with(&self, sidecars: Vec<SidecarConfig>) -> TestServer {
         let timeout = 120;
         let config = DockerConfig {
             instance: self.instance.clone(),
@@ -88,6 +96,7 @@ impl Stage {
             publish_host: Ipv4Addr::LOCALHOST,
             sandbox_env: [("FLEET".to_owned(), "1".to_owned())].into(),
             sandbox_binds: Vec::new(),
+            sidecars,
             oci_runtime: None,
         };
         let address = self.engine.address();
@@ -110,11 +119,16 @@ impl Stage {
 
     /// The oldest container with the sandbox's id.
     fn container_of(&self, id: &str) -> String {
-        let filter = format!("label=opensandbox.io/id={id}");
-        let list = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
-        let oldest = list.lines().last();
-        oldest.expect("the sandbox has a container").to_owned()
+        let oldest = containers_with(&format!("opensandbox.io/id={id}")).pop();
+        oldest.expect("the sandbox has a container")
     }
+}
+
+/// Containers with a label, the newest first.
+fn containers_with(label: &str) -> Vec<String> {
+    let filter = format!("label={label}");
+    let list = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
+    list.lines().map(str::to_owned).collect()
 }
 
 impl Drop for Stage {
@@ -777,4 +791,69 @@ async fn without_the_extension_only_isolated_sessions_are_missing() {
     delete(&server, &id).await;
     assert_eq!(stage.containers(), [""; 0]);
     server.stop().await;
+}
+
+fn sidecar() -> SidecarConfig {
+    SidecarConfig {
+        role: Role::Egress,
+        image: IMAGE.to_owned(),
+        entrypoint: vec!["sleep".to_owned(), "infinity".to_owned()],
+        add_capabilities: vec!["NET_ADMIN".to_owned()],
+    }
+}
+
+#[test]
+fn a_sandbox_with_a_sidecar_is_one_group() {
+    let mut stage = Stage::set();
+    let first = tokio::runtime::Runtime::new().unwrap();
+    let (id, egress) = first.block_on(async {
+        stage.engine.up().unwrap();
+        let server = stage.server_with(vec![sidecar()]).await;
+        ready(&server).await;
+        let id = create(&server, &body()).await;
+        let [main, egress] = containers_with(&format!("opensandbox.io/id={id}"))
+            .try_into()
+            .unwrap();
+        // execd listens in the main container and is published by the sidecar.
+        let endpoint = server.request(Method::GET, &format!("/v1/sandboxes/{id}/endpoints/44772"));
+        let (status, endpoint) = answer(endpoint).await;
+        assert_eq!(status, 200, "{endpoint}");
+        let ping = format!("http://{}/ping", endpoint["endpoint"].as_str().unwrap());
+        assert_eq!(reqwest::get(ping).await.unwrap().status(), 200);
+        let proxied = format!("/v1/sandboxes/{id}/proxy/44772/ping");
+        assert_eq!(
+            server
+                .request(Method::GET, &proxied)
+                .send()
+                .await
+                .unwrap()
+                .status(),
+            200
+        );
+        let mode = docker(&["inspect", "--format", "{{.HostConfig.NetworkMode}}", &main]);
+        assert_eq!(mode, format!("container:{egress}"));
+        (id, egress)
+    });
+    first.shutdown_timeout(Duration::from_secs(60));
+    // The sidecar ends while no server looks.
+    docker(&["kill", &egress]);
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        stage.engine.cut().unwrap();
+        stage.engine.up().unwrap();
+        let server = stage.server_with(vec![sidecar()]).await;
+        ready(&server).await;
+        let (_, shown) = get(&server, &id).await;
+        assert_eq!(shown["status"]["reason"], "EGRESS_LOST", "{shown}");
+        delete(&server, &id).await;
+        assert_eq!(stage.containers(), [""; 0]);
+        // And while one does.
+        let id = create(&server, &body()).await;
+        let egress = containers_with("opensandbox.io/role=egress");
+        docker(&["kill", &egress[0]]);
+        let failed = |seen: &(StatusCode, Value)| seen.1["status"]["reason"] == "EGRESS_LOST";
+        wait_until("the loss", || get(&server, &id), failed).await;
+        delete(&server, &id).await;
+        server.stop().await;
+    });
+    assert_eq!(stage.containers(), [""; 0]);
 }

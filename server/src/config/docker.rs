@@ -172,6 +172,7 @@ impl DockerSection {
             publish_host: self.publish_address().unwrap_or(Ipv4Addr::UNSPECIFIED),
             sandbox_env: self.sandbox_env.clone(),
             sandbox_binds: self.sandbox_binds.clone(),
+            sidecars: Vec::new(),
             oci_runtime: secure.oci_runtime(),
         }
     }

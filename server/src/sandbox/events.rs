@@ -136,7 +136,7 @@ impl Service {
                 if role == Role::Main {
                     info!(sandbox = %id, code, "the entry point ended");
                     self.alter(&id, |facts| facts.end(code, at));
-                } else {
+                } else if self.is_wanted(&id) {
                     error!(sandbox = %id, %role, code, "a container that the sandbox needs ended");
                     self.alter(&id, |facts| facts.lose(role, at));
                 }
@@ -154,6 +154,12 @@ impl Service {
             }
             RuntimeEvent::Removed { id, at } => self.gone(&id, at).await,
         }
+    }
+
+    /// Whether a sandbox exists and is not being removed.
+    fn is_wanted(&self, id: &SandboxId) -> bool {
+        let record = self.inner.registry.get(id);
+        record.is_some_and(|record| !record.facts.is_deleted())
     }
 
     fn alter(&self, id: &SandboxId, change: impl FnOnce(&mut Facts)) {

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
+use crate::Role;
+
 /// Where sandboxes are attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkMode {
@@ -20,6 +22,19 @@ pub struct LogLimit {
     pub max_size: String,
     /// Number of files.
     pub max_files: u32,
+}
+
+/// A sidecar of every sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SidecarConfig {
+    /// What it is for.
+    pub role: Role,
+    /// Image to start.
+    pub image: String,
+    /// Command; the image's own when empty.
+    pub entrypoint: Vec<String>,
+    /// Capabilities that it needs beyond the engine's own.
+    pub add_capabilities: Vec<String>,
 }
 
 /// Settings of the Docker back end.
@@ -58,6 +73,9 @@ pub struct DockerConfig {
     pub sandbox_env: BTreeMap<String, String>,
     /// Binds of every sandbox.
     pub sandbox_binds: Vec<String>,
+    /// Sidecars of every sandbox. The first of them owns the network, which the others and the main
+    /// container join.
+    pub sidecars: Vec<SidecarConfig>,
     /// OCI runtime such as `runsc`; the engine's default when absent.
     pub oci_runtime: Option<String>,
 }

@@ -210,6 +210,7 @@ mod tests {
             publish_host: Ipv4Addr::LOCALHOST,
             sandbox_env: BTreeMap::new(),
             sandbox_binds: Vec::new(),
+            sidecars: Vec::new(),
             oci_runtime: None,
         }
     }

@@ -19,8 +19,11 @@ use bollard::{
 use osb_protocol::SandboxId;
 use tracing::{debug, warn};
 
-use super::{DockerRuntime, KIND, container, error, image, names, network, ports, ports::Reserved};
-use crate::{CreateSpec, Observed, Ports, Progress, RuntimeError, Stage};
+use super::{
+    DockerRuntime, KIND, container, error, group, group::Member, image, names, network, ports,
+    ports::Reserved,
+};
+use crate::{CreateSpec, Observed, Ports, Progress, Role, RuntimeError, Stage};
 
 /// How often a start is tried when another process takes the port in between, or removes execd's
 /// volume.
@@ -84,20 +87,32 @@ impl DockerRuntime {
         let (ports, _reserved) = self.reserve_ports()?;
         let bind = self.execd.bind();
         let log = self.log_config().await?;
-        let body = container::body(
+        let main = container::body(
             spec,
             staged.image,
             &self.config,
             &self.network,
             bind,
-            log,
+            log.clone(),
             ports,
         );
-        let container = self.create_container(spec, body, staged).await?;
-        self.originals.record_created(spec.id(), &container);
+        let members = group::plan(spec.id(), main, &self.config, log.as_ref());
+        let mut made: Vec<String> = Vec::with_capacity(members.len());
+        for Member { role, mut body } in members {
+            if let Some(owner) = made.first() {
+                group::join_network(&mut body, owner);
+            }
+            let container = self.create_container(spec, role, body, staged).await?;
+            self.originals.record_created(spec.id(), role, &container);
+            made.push(container);
+        }
         staged.progress.reached(Stage::Created);
-        self.start_container(&container).await?;
-        let observed = self.observe(&container).await?;
+        for container in &made {
+            self.start_container(container).await?;
+        }
+        // The plan ends with the main container.
+        let main = made.last().map_or("", String::as_str);
+        let observed = self.observe(main).await?;
         staged.progress.reached(Stage::Network);
         Ok(observed)
     }
@@ -130,6 +145,17 @@ impl DockerRuntime {
         .await
     }
 
+    /// Sidecars are ours: they are pulled without the request's credentials and platform.
+    async fn pull_sidecar(
+        &self,
+        body: &ContainerCreateBody,
+        staged: &Staged<'_>,
+    ) -> Result<(), RuntimeError> {
+        let image = body.image.as_deref().unwrap_or_default();
+        let patience = self.config.api_timeout;
+        image::pull(self.docker()?, image, None, None, staged.progress, patience).await
+    }
+
     fn reserve_ports(&self) -> Result<(Ports, Option<(Reserved, Reserved)>), RuntimeError> {
         if self.network.is_host() {
             return Ok((Ports::default(), None));
@@ -142,17 +168,18 @@ impl DockerRuntime {
         Ok((ports, Some((execd, http))))
     }
 
-    /// Makes the container and answers its id; pulls the image when the engine says that it is
+    /// Makes a container and returns its id; pulls the image when the engine says that it is
     /// missing.
     async fn create_container(
         &self,
         spec: &CreateSpec,
+        role: Role,
         body: ContainerCreateBody,
         staged: &Staged<'_>,
     ) -> Result<String, Failure> {
         let name = names::random();
         let mut options = CreateContainerOptionsBuilder::default().name(&name);
-        let platform = spec.origin.platform.as_ref();
+        let platform = spec.origin.platform.as_ref().filter(|_| role == Role::Main);
         let wanted = platform.map(|platform| format!("{}/{}", platform.os, platform.arch));
         if let Some(wanted) = &wanted {
             options = options.platform(wanted);
@@ -162,16 +189,19 @@ impl DockerRuntime {
         let create = || docker.create_container(Some(options.clone()), body.clone());
         match create().await {
             Ok(made) => {
-                staged.image_is_here();
+                staged.image_is_here(role);
                 return Ok(made.id);
             }
             Err(error) if lacks_network(&error) => {
                 self.network.remake(self.docker()?).await?;
             }
-            Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
+            Err(error) if error::is_missing(&error) => match role {
+                Role::Main => self.pull(spec, staged).await?,
+                Role::Egress => self.pull_sidecar(&body, staged).await?,
+            },
             Err(error) => return Err(Failure::from_create(error)),
         }
-        staged.image_is_here();
+        staged.image_is_here(role);
         let made = create().await.map_err(Failure::from_create)?;
         Ok(made.id)
     }
@@ -246,8 +276,8 @@ struct Staged<'a> {
 }
 
 impl Staged<'_> {
-    fn image_is_here(&self) {
-        if !self.image_seen.swap(true, Ordering::Relaxed) {
+    fn image_is_here(&self, role: Role) {
+        if role == Role::Main && !self.image_seen.swap(true, Ordering::Relaxed) {
             self.progress.reached(Stage::Image);
         }
     }

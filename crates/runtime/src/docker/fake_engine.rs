@@ -96,29 +96,11 @@ impl FakeEngine {
 
     /// The back end over this engine, as installation `us`.
     pub(super) fn runtime(&self) -> DockerRuntime {
-        let config = DockerConfig {
-            instance: "us".to_owned(),
-            // Any file will do: nothing is run.
-            execd: concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into(),
-            network: NetworkMode::Host,
-            has_route: true,
-            api_timeout: Duration::from_secs(TIMEOUT),
-            drop_capabilities: Vec::new(),
-            apparmor_profile: None,
-            seccomp_profile: None,
-            no_new_privileges: true,
-            log_limit: Some(LogLimit {
-                max_size: "10m".to_owned(),
-                max_files: 2,
-            }),
-            pids_limit: 256,
-            port_min: 40000,
-            port_max: 60000,
-            publish_host: Ipv4Addr::LOCALHOST,
-            sandbox_env: [].into(),
-            sandbox_binds: Vec::new(),
-            oci_runtime: None,
-        };
+        self.runtime_with(config())
+    }
+
+    /// The same with other settings.
+    pub(super) fn runtime_with(&self, config: DockerConfig) -> DockerRuntime {
         let docker = self.docker();
         DockerRuntime::over(config, move || Ok(docker.clone())).unwrap()
     }
@@ -128,6 +110,34 @@ impl FakeEngine {
         let all = self.requests.lock().unwrap();
         let matching = all.iter().filter(|request| request.starts_with(start));
         matching.cloned().collect()
+    }
+}
+
+/// Settings of installation `us`.
+pub(super) fn config() -> DockerConfig {
+    DockerConfig {
+        instance: "us".to_owned(),
+        // Any file will do: nothing is run.
+        execd: concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into(),
+        network: NetworkMode::Host,
+        has_route: true,
+        api_timeout: Duration::from_secs(TIMEOUT),
+        drop_capabilities: Vec::new(),
+        apparmor_profile: None,
+        seccomp_profile: None,
+        no_new_privileges: true,
+        log_limit: Some(LogLimit {
+            max_size: "10m".to_owned(),
+            max_files: 2,
+        }),
+        pids_limit: 256,
+        port_min: 40000,
+        port_max: 60000,
+        publish_host: Ipv4Addr::LOCALHOST,
+        sandbox_env: [].into(),
+        sandbox_binds: Vec::new(),
+        sidecars: Vec::new(),
+        oci_runtime: None,
     }
 }
 

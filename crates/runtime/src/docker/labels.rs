@@ -12,7 +12,7 @@ use osb_protocol::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{Expiry, Origin, Ports, Source};
+use crate::{Expiry, Origin, Ports, Role, Source};
 
 pub(super) const ID: &str = "opensandbox.io/id";
 pub(super) const EXPIRES_AT: &str = "opensandbox.io/expires-at";
@@ -41,6 +41,8 @@ pub(super) const METADATA: &str = "opensandbox.io/metadata";
 pub(super) const EXTENSIONS: &str = "opensandbox.io/extensions";
 /// Ours: token of the sandbox's execd. Who can read labels can also enter the container.
 pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";
+/// Ours: what the container is for within the sandbox; absent on a main container.
+pub(super) const ROLE: &str = "opensandbox.io/role";
 /// Ours, on helper containers: which installation made it.
 pub(super) const HELPER: &str = "opensandbox.io/helper-of";
 /// Ours, on volumes: hash of the execd in it.
@@ -73,6 +75,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         HTTP_PORT,
         RENEW_EXTEND,
         EXECD_TOKEN,
+        ROLE,
         HELPER,
     ] {
         put(inherited, String::new());
@@ -113,6 +116,18 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         put(EXECD_TOKEN, token.expose_secret().to_owned());
     }
     labels
+}
+
+/// All labels of a sandbox's sidecar. What is known of the sandbox stands on its main container.
+pub(super) fn of_sidecar(id: &SandboxId, role: Role, instance: &str) -> HashMap<String, String> {
+    let labels = [
+        (ID, id.to_string()),
+        (SERVER, instance.to_owned()),
+        (ROLE, role.as_str().to_owned()),
+        (HELPER, String::new()),
+    ];
+    let labels = labels.into_iter();
+    labels.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn without_prefix<'a>((key, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
@@ -168,6 +183,14 @@ impl Read<'_> {
 
     pub(super) fn id(&self) -> Option<SandboxId> {
         self.get(ID).map(SandboxId::new)
+    }
+
+    /// The container's role; a name of a later release is none that this one knows.
+    pub(super) fn role(&self) -> Option<Role> {
+        match self.get(ROLE) {
+            None => Some(Role::Main),
+            Some(name) => Role::ALL.into_iter().find(|role| role.as_str() == name),
+        }
     }
 
     pub(super) fn server(&self) -> Option<&str> {

@@ -19,6 +19,7 @@ mod event_windows;
 mod execd_volume;
 #[cfg(test)]
 mod fake_engine;
+mod group;
 mod image;
 mod labels;
 mod log_driver;
@@ -30,7 +31,7 @@ mod ports;
 mod remove;
 mod watch;
 
-pub use config::{DockerConfig, LogLimit, NetworkMode};
+pub use config::{DockerConfig, LogLimit, NetworkMode, SidecarConfig};
 
 use std::sync::Arc;
 

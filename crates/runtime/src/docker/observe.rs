@@ -11,8 +11,8 @@ use bollard::{
 use futures::StreamExt;
 use osb_protocol::{SandboxId, WireTime};
 
-use super::{DockerRuntime, error, labels};
-use crate::{Address, Observed, Phase, RuntimeError, Status};
+use super::{DockerRuntime, error, group, labels};
+use crate::{Address, Observed, Phase, Role, RuntimeError, Status};
 
 /// Longest line of a log tail, in bytes.
 const LOG_LINE: usize = 4096;
@@ -21,8 +21,26 @@ impl DockerRuntime {
     /// Reads the container of a sandbox.
     pub(super) async fn observe(&self, container: &str) -> Result<Observed, RuntimeError> {
         let inspected = self.inspect(container).await?;
-        self.read_inspect(inspected)
+        let owner = self.inspect_owner(&inspected).await?;
+        self.read_inspect(inspected, owner)
             .ok_or_else(|| no_labels(container))
+    }
+
+    /// Looks at the container in whose network a container is; `None` when it has its own.
+    async fn inspect_owner(
+        &self,
+        container: &ContainerInspectResponse,
+    ) -> Result<Option<Owner>, RuntimeError> {
+        let host = container.host_config.as_ref();
+        let mode = host.and_then(|host| host.network_mode.as_deref());
+        let Some(owner) = group::network_owner(mode) else {
+            return Ok(None);
+        };
+        match self.inspect(owner).await {
+            Ok(owner) => Ok(Some(Owner::of_inspect(owner))),
+            Err(RuntimeError::NotFound(_)) => Ok(Some(Owner::default())),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads a container with a sandbox's id that this process does not know; `None` when it is a
@@ -33,11 +51,13 @@ impl DockerRuntime {
     ) -> Result<Option<Observed>, RuntimeError> {
         let inspected = self.inspect(container).await?;
         let image = inspected.image.clone();
+        let owner = self.inspect_owner(&inspected).await?;
         let observed = self
-            .read_inspect(inspected)
+            .read_inspect(inspected, owner)
             .ok_or_else(|| no_labels(container))?;
         let id = &observed.origin.id;
-        if self.is_original(id, container, image.as_deref()).await? {
+        let image = image.as_deref();
+        if self.is_original(id, Role::Main, container, image).await? {
             return Ok(Some(observed));
         }
         self.originals.report_copy(id, container);
@@ -58,10 +78,19 @@ impl DockerRuntime {
     /// installation label.
     pub(super) async fn observe_all(&self) -> Result<Vec<Observed>, RuntimeError> {
         let list = self.list_originals().await?;
+        let by_id: HashMap<&str, &ContainerSummary> = list
+            .iter()
+            .filter_map(|container| Some((container.id.as_deref()?, container)))
+            .collect();
         let mut all = Vec::with_capacity(list.len());
-        for container in list {
+        for container in &list {
             let running = container.state == Some(ContainerSummaryStateEnum::RUNNING);
-            match self.read_summary(&container) {
+            let mode = network_mode(container);
+            let owner = group::network_owner(mode).map(|owner| {
+                let owner = by_id.get(owner).copied();
+                owner.map(Owner::of_summary).unwrap_or_default()
+            });
+            match self.read_summary(container, owner) {
                 // The list knows neither when a container ended nor the reference's command line.
                 Some(observed) if running && !observed.origin.entrypoint.is_empty() => {
                     all.push(observed)
@@ -85,17 +114,23 @@ impl DockerRuntime {
         Ok(all)
     }
 
-    /// The sandbox that a container's labels name, unless another installation made it.
-    pub(super) fn id_if_ours(&self, labels: &HashMap<String, String>) -> Option<SandboxId> {
+    /// The sandbox that a container's labels name and the role in it, unless another installation
+    /// made the container.
+    pub(super) fn place_if_ours(
+        &self,
+        labels: &HashMap<String, String>,
+    ) -> Option<(SandboxId, Role)> {
         let read = labels::Read(labels);
         let server = read.server();
         let ours = server.is_none_or(|server| server == self.config.instance);
-        read.id().filter(|_| ours)
+        Some((read.id()?, read.role()?)).filter(|_| ours)
     }
 
-    fn read_summary(&self, container: &ContainerSummary) -> Option<Observed> {
+    /// Reads a main container; sidecars are read with it.
+    fn read_summary(&self, container: &ContainerSummary, owner: Option<Owner>) -> Option<Observed> {
         let labels = container.labels.as_ref()?;
-        self.id_if_ours(labels)?;
+        self.place_if_ours(labels)
+            .filter(|(_, role)| *role == Role::Main)?;
         let read = labels::Read(labels);
         let made = WireTime::from_unix_us(container.created.unwrap_or_default() * 1_000_000)?;
         let phase = match container.state {
@@ -105,14 +140,7 @@ impl DockerRuntime {
             Some(ContainerSummaryStateEnum::RESTARTING) => Phase::Restarting,
             _ => Phase::Unknown,
         };
-        let networks = container
-            .network_settings
-            .as_ref()
-            .and_then(|all| all.networks.as_ref());
-        let mode = container
-            .host_config
-            .as_ref()
-            .and_then(|host| host.network_mode.as_deref());
+        let own = Owner::of_summary(container);
         // The list shows the command joined and cut, and not whether memory ran out.
         let fallback = labels::Fallback {
             created_at: made,
@@ -122,23 +150,29 @@ impl DockerRuntime {
         Some(Observed {
             origin: read.origin(fallback)?,
             status: Status {
-                address: address(&read, mode, networks),
+                lost: lost(owner.as_ref()),
+                address: address(&read, &owner.unwrap_or(own)),
                 ..Status::new(phase, made)
             },
         })
     }
 
-    fn read_inspect(&self, container: ContainerInspectResponse) -> Option<Observed> {
-        let config = container.config?;
+    fn read_inspect(
+        &self,
+        mut container: ContainerInspectResponse,
+        owner: Option<Owner>,
+    ) -> Option<Observed> {
+        let config = container.config.take()?;
         let labels = config.labels?;
-        self.id_if_ours(&labels)?;
+        self.place_if_ours(&labels)
+            .filter(|(_, role)| *role == Role::Main)?;
         let read = labels::Read(&labels);
         let time = |text: Option<&str>| WireTime::parse(text?).ok().filter(|at| at.unix_us() > 0);
         let made = container
             .created
             .as_ref()
             .and_then(|at| time(Some(&at.to_string())))?;
-        let state = container.state.unwrap_or_default();
+        let state = container.state.clone().unwrap_or_default();
         let (started, finished) = (
             time(state.started_at.as_deref()),
             time(state.finished_at.as_deref()),
@@ -160,14 +194,6 @@ impl DockerRuntime {
             Phase::Exited(_) => finished,
             _ => started,
         };
-        let networks = container
-            .network_settings
-            .as_ref()
-            .and_then(|settings| settings.networks.as_ref());
-        let mode = container
-            .host_config
-            .as_ref()
-            .and_then(|host| host.network_mode.as_deref());
         let fallback = labels::Fallback {
             created_at: made,
             image: config.image.unwrap_or_default(),
@@ -177,7 +203,11 @@ impl DockerRuntime {
             origin: read.origin(fallback)?,
             status: Status {
                 out_of_memory: state.oom_killed == Some(true),
-                address: address(&read, mode, networks),
+                lost: lost(owner.as_ref()),
+                address: address(
+                    &read,
+                    &owner.unwrap_or_else(|| Owner::of_inspect(container)),
+                ),
                 ..Status::new(phase, since.unwrap_or(made))
             },
         })
@@ -188,9 +218,12 @@ impl DockerRuntime {
         id: &SandboxId,
         lines: usize,
     ) -> Result<Vec<String>, RuntimeError> {
-        let container = match self.originals.of(id) {
+        let container = match self.originals.main(id) {
             Some(known) => Some(known),
-            None => self.find_original(id).await?,
+            None => {
+                self.find_group(id).await?;
+                self.originals.main(id)
+            }
         };
         let tail = match container {
             Some(container) => self.log_tail_of(&container, lines).await?,
@@ -239,13 +272,50 @@ fn no_labels(container: &str) -> RuntimeError {
     }
 }
 
-/// The address on the network the container was attached to; else the first one there is
+/// The container that owns a network namespace, as far as that matters to its users.
+#[derive(Debug, Default)]
+struct Owner {
+    runs: bool,
+    mode: Option<String>,
+    networks: HashMap<String, EndpointSettings>,
+}
+
+impl Owner {
+    fn of_summary(container: &ContainerSummary) -> Self {
+        use ContainerSummaryStateEnum::{PAUSED, RUNNING};
+        let networks = container.network_settings.as_ref();
+        Self {
+            runs: matches!(container.state, Some(RUNNING | PAUSED)),
+            mode: network_mode(container).map(str::to_owned),
+            networks: networks
+                .and_then(|settings| settings.networks.clone())
+                .unwrap_or_default(),
+        }
+    }
+
+    fn of_inspect(container: ContainerInspectResponse) -> Self {
+        let state = container.state.unwrap_or_default();
+        let settings = container.network_settings.unwrap_or_default();
+        Self {
+            runs: state.running == Some(true),
+            mode: container.host_config.and_then(|host| host.network_mode),
+            networks: settings.networks.unwrap_or_default(),
+        }
+    }
+}
+
+fn network_mode(container: &ContainerSummary) -> Option<&str> {
+    container.host_config.as_ref()?.network_mode.as_deref()
+}
+
+/// The role that a sandbox lost whose network belongs to another container.
+fn lost(owner: Option<&Owner>) -> Option<Role> {
+    owner.filter(|owner| !owner.runs).map(|_| Role::Egress)
+}
+
+/// The address on the network that the owner was attached to; else on the first one there is
 /// (contract: lifecycle §6.3).
-fn address(
-    read: &labels::Read<'_>,
-    mode: Option<&str>,
-    networks: Option<&HashMap<String, EndpointSettings>>,
-) -> Address {
+fn address(read: &labels::Read<'_>, owner: &Owner) -> Address {
     let ip_of = |endpoint: &EndpointSettings| {
         endpoint
             .ip_address
@@ -254,11 +324,12 @@ fn address(
             .parse()
             .ok()
     };
-    let named = mode.and_then(|mode| networks?.get(mode)).and_then(ip_of);
-    let any = || networks?.values().find_map(ip_of);
+    let mode = owner.mode.as_deref();
+    let named = mode.and_then(|mode| owner.networks.get(mode));
+    let any = || owner.networks.values().find_map(ip_of);
     Address {
         host_network: mode == Some("host"),
-        ip: named.or_else(any),
+        ip: named.and_then(ip_of).or_else(any),
         ports: read.ports(),
     }
 }
@@ -314,5 +385,58 @@ mod tests {
         .await;
         let none = engine.runtime().log_tail(&"a".into(), 1).await;
         assert!(matches!(none, Err(RuntimeError::NotFound(_))), "{none:?}");
+    }
+
+    /// A main container behind a sidecar.
+    fn joined() -> serde_json::Value {
+        json!({
+            "Id": "main", "Created": 1_935_396_000, "State": "running", "Image": "debian:12",
+            "Labels": {labels::ID: "a", labels::SERVER: "us", labels::ENTRYPOINT: r#"["x"]"#},
+            "HostConfig": {"NetworkMode": "container:side"},
+        })
+    }
+
+    fn sidecar(state: &str) -> serde_json::Value {
+        json!({
+            "Id": "side", "Created": 1_935_396_000, "State": state, "Image": "egress",
+            "Labels": {labels::ID: "a", labels::SERVER: "us", labels::ROLE: "egress"},
+            "HostConfig": {"NetworkMode": "opensandbox"},
+            "NetworkSettings": {"Networks": {"opensandbox": {"IPAddress": "172.20.0.9"}}},
+        })
+    }
+
+    #[tokio::test]
+    async fn a_group_is_one_sandbox_with_the_owners_address() {
+        for (state, lost) in [("running", None), ("exited", Some(Role::Egress))] {
+            let engine = FakeEngine::start(move |request| match request {
+                _ if request.starts_with("GET /containers/json") => {
+                    (200, json!([sidecar(state), joined()]).to_string())
+                }
+                _ => (200, json!({}).to_string()),
+            })
+            .await;
+            let all = engine.runtime().observe_all().await.unwrap();
+            let [sandbox] = all.as_slice() else {
+                panic!("{all:?}");
+            };
+            assert_eq!(sandbox.origin.id.as_str(), "a");
+            assert_eq!(sandbox.status.lost, lost);
+            let ip = sandbox.status.address.ip.unwrap();
+            assert_eq!(ip.to_string(), "172.20.0.9");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_without_its_sidecar_has_lost_it() {
+        let engine = FakeEngine::start(|request| match request {
+            _ if request.starts_with("GET /containers/json") => {
+                (200, json!([joined()]).to_string())
+            }
+            _ => (200, json!({}).to_string()),
+        })
+        .await;
+        let all = engine.runtime().observe_all().await.unwrap();
+        assert_eq!(all[0].status.lost, Some(Role::Egress));
+        assert_eq!(all[0].status.address.ip, None);
     }
 }

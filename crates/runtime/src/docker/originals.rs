@@ -1,4 +1,4 @@
-//! The one container of each sandbox.
+//! The containers of each sandbox: one for each of its roles.
 //!
 //! A sandbox's id is a label, and labels are inherited: `docker commit` writes them into the image,
 //! and every container of that image carries them. Such a copy is not the sandbox. It is never
@@ -24,16 +24,19 @@ use osb_protocol::SandboxId;
 use tracing::warn;
 
 use super::{DockerRuntime, error, labels, names};
-use crate::RuntimeError;
+use crate::{Role, RuntimeError};
 
 /// Which container each sandbox is.
 #[derive(Debug, Default)]
 pub(super) struct Originals(Mutex<State>);
 
+/// What a container is to which sandbox.
+type Place = (SandboxId, Role);
+
 #[derive(Debug, Default)]
 struct State {
-    /// Ids of containers.
-    known: HashMap<SandboxId, String>,
+    /// Ids of containers, by sandbox and role.
+    known: HashMap<Place, String>,
     /// Ids of containers that were reported as copies.
     copies: HashSet<String>,
     /// The sandbox whose id an image carries, by the image's id. An image never changes.
@@ -45,16 +48,28 @@ struct State {
 }
 
 impl Originals {
-    /// The sandbox's container, as far as this process knows.
-    pub(super) fn of(&self, id: &SandboxId) -> Option<String> {
-        self.locked().known.get(id).cloned()
+    /// The sandbox's main container, as far as this process knows.
+    pub(super) fn main(&self, id: &SandboxId) -> Option<String> {
+        self.of(id, Role::Main)
+    }
+
+    /// The sandbox's container with a role, as far as this process knows.
+    pub(super) fn of(&self, id: &SandboxId, role: Role) -> Option<String> {
+        self.locked().known.get(&(id.clone(), role)).cloned()
+    }
+
+    /// The sandbox's containers, as far as this process knows; the main container first.
+    pub(super) fn group(&self, id: &SandboxId) -> Vec<String> {
+        let roles = Role::ALL.into_iter();
+        roles.filter_map(|role| self.of(id, role)).collect()
     }
 
     /// Takes a container that was made just now for the sandbox, which had another one or none.
-    pub(super) fn record_created(&self, id: &SandboxId, container: &str) {
+    pub(super) fn record_created(&self, id: &SandboxId, role: Role, container: &str) {
         let mut state = self.locked();
         state.created.insert(container.to_owned());
-        if let Some(earlier) = state.known.insert(id.clone(), container.to_owned()) {
+        let place = (id.clone(), role);
+        if let Some(earlier) = state.known.insert(place, container.to_owned()) {
             state.created.remove(&earlier);
         }
     }
@@ -65,10 +80,12 @@ impl Originals {
     }
 
     /// Forgets a container that is gone.
-    pub(super) fn forget(&self, id: &SandboxId, container: &str) {
+    pub(super) fn forget(&self, id: &SandboxId, role: Role, container: &str) {
         let mut state = self.locked();
-        if state.known.get(id).is_some_and(|known| known == container) {
-            state.known.remove(id);
+        let place = (id.clone(), role);
+        let known = state.known.get(&place);
+        if known.is_some_and(|known| known == container) {
+            state.known.remove(&place);
             state.created.remove(container);
         }
     }
@@ -93,7 +110,7 @@ impl Originals {
 
     /// Forgets containers and images that a full list does not show. What was recorded while the
     /// list was read stays.
-    fn keep_listed(&self, before: &HashMap<SandboxId, String>, list: &[ContainerSummary]) {
+    fn keep_listed(&self, before: &HashMap<Place, String>, list: &[ContainerSummary]) {
         let containers: HashSet<_> = list.iter().filter_map(|it| it.id.as_deref()).collect();
         let images: HashSet<_> = list
             .iter()
@@ -101,9 +118,9 @@ impl Originals {
             .collect();
         let mut state = self.locked();
         let State { known, created, .. } = &mut *state;
-        known.retain(|id, container| {
+        known.retain(|place, container| {
             let stays =
-                containers.contains(container.as_str()) || before.get(id) != Some(container);
+                containers.contains(container.as_str()) || before.get(place) != Some(container);
             if !stays {
                 created.remove(container);
             }
@@ -130,7 +147,7 @@ impl DockerRuntime {
         self.originals.keep_listed(&before, &list);
         let originals = self.select_originals(list).await?;
         let revealing = originals.iter().filter_map(|container| {
-            let id = self.id_if_ours(container.labels.as_ref()?)?;
+            let (id, _) = self.place_if_ours(container.labels.as_ref()?)?;
             let reveals = names::reveals(container, &id);
             Some((id, container.id.clone()?)).filter(|_| reveals)
         });
@@ -138,15 +155,15 @@ impl DockerRuntime {
         Ok(originals)
     }
 
-    /// The container of one sandbox.
-    pub(super) async fn find_original(
-        &self,
-        id: &SandboxId,
-    ) -> Result<Option<String>, RuntimeError> {
+    /// Looks for the containers of one sandbox; the main container is the first that is known then.
+    pub(super) async fn find_group(&self, id: &SandboxId) -> Result<Vec<String>, RuntimeError> {
         let label = format!("{}={id}", labels::ID);
         let list = self.list_labelled(&label, "look for the sandbox").await?;
         let found = self.select_originals(list).await?;
-        Ok(found.into_iter().find_map(|container| container.id))
+        Ok(found
+            .into_iter()
+            .filter_map(|container| container.id)
+            .collect())
     }
 
     async fn list_labelled(
@@ -168,15 +185,18 @@ impl DockerRuntime {
         &self,
         list: Vec<ContainerSummary>,
     ) -> Result<Vec<ContainerSummary>, RuntimeError> {
-        let mut by_sandbox = BTreeMap::<SandboxId, Vec<ContainerSummary>>::new();
+        let mut by_place = BTreeMap::<Place, Vec<ContainerSummary>>::new();
         for container in list {
-            let id = container.labels.as_ref().and_then(|it| self.id_if_ours(it));
-            if let Some(id) = id {
-                by_sandbox.entry(id).or_default().push(container);
+            let place = container
+                .labels
+                .as_ref()
+                .and_then(|it| self.place_if_ours(it));
+            if let Some(place) = place {
+                by_place.entry(place).or_default().push(container);
             }
         }
-        let mut originals = Vec::with_capacity(by_sandbox.len());
-        for (id, mut containers) in by_sandbox {
+        let mut originals = Vec::with_capacity(by_place.len());
+        for ((id, role), mut containers) in by_place {
             // Oldest last.
             containers.sort_by_key(|it| (Reverse(it.created), it.id.clone()));
             let mut original = None;
@@ -185,7 +205,7 @@ impl DockerRuntime {
                     continue;
                 };
                 let image = container.image_id.as_deref();
-                if self.is_original(&id, &name, image).await? {
+                if self.is_original(&id, role, &name, image).await? {
                     original = Some(container);
                 } else {
                     self.originals.report_copy(&id, &name);
@@ -201,10 +221,11 @@ impl DockerRuntime {
     pub(super) async fn is_original(
         &self,
         id: &SandboxId,
+        role: Role,
         container: &str,
         image: Option<&str>,
     ) -> Result<bool, RuntimeError> {
-        if let Some(known) = self.originals.of(id) {
+        if let Some(known) = self.originals.of(id, role) {
             return Ok(known == container);
         }
         if let Some(image) = image
@@ -213,7 +234,7 @@ impl DockerRuntime {
             return Ok(false);
         }
         let mut state = self.originals.locked();
-        let known = state.known.entry(id.clone());
+        let known = state.known.entry((id.clone(), role));
         Ok(known.or_insert_with(|| container.to_owned()) == container)
     }
 
@@ -309,7 +330,9 @@ mod tests {
         let (older, made) = (container("older", "plain", 1), container("made", "gone", 2));
         let engine = engine(json!([older, made])).await;
         let runtime = engine.runtime();
-        runtime.originals.record_created(&"a".into(), "made");
+        runtime
+            .originals
+            .record_created(&"a".into(), Role::Main, "made");
         assert_eq!(listed(&runtime).await, ["made"]);
     }
 
@@ -317,8 +340,10 @@ mod tests {
     async fn a_container_that_is_gone_is_forgotten() {
         let engine = engine(json!([])).await;
         let runtime = engine.runtime();
-        runtime.originals.record_created(&"a".into(), "made");
+        runtime
+            .originals
+            .record_created(&"a".into(), Role::Main, "made");
         assert_eq!(listed(&runtime).await, [""; 0]);
-        assert_eq!(runtime.originals.of(&"a".into()), None);
+        assert_eq!(runtime.originals.main(&"a".into()), None);
     }
 }

@@ -30,16 +30,18 @@ impl DockerRuntime {
                 reason: error::reason(&error),
             })
         };
-        if let Some(known) = self.originals.of(id)
-            && remove_container(docker, &known, Force::Yes)
-                .await
-                .map_err(failed)?
-        {
+        // The main container first: it must not run without its sidecars.
+        let mut was_known = false;
+        for container in self.originals.group(id) {
+            let removed = remove_container(docker, &container, Force::Yes).await;
+            was_known |= removed.map_err(failed)?;
+        }
+        if was_known {
             return Ok(());
         }
         // An earlier process made it, or the engine's answer to its create was lost.
-        if let Some(found) = self.find_original(id).await? {
-            remove_container(docker, &found, Force::Yes)
+        for container in self.find_group(id).await? {
+            remove_container(docker, &container, Force::Yes)
                 .await
                 .map_err(failed)?;
         }
@@ -67,7 +69,8 @@ impl DockerRuntime {
                 .map_err(|error| error::other("look for left-over containers", &error))?;
             for container in list {
                 let labels = container.labels.unwrap_or_default();
-                let id = labels::Read(&labels).id();
+                let read = labels::Read(&labels);
+                let (id, role) = (read.id(), read.role());
                 // Asked after the list was read: a create that is in the list has entered by now.
                 let busy = match &id {
                     Some(id) => self.creating.contains(id),
@@ -77,9 +80,9 @@ impl DockerRuntime {
                 let Some(name) = container.id.filter(|_| !busy) else {
                     continue;
                 };
-                if let Some(id) = &id {
+                if let (Some(id), Some(role)) = (&id, role) {
                     let image = container.image_id.as_deref();
-                    if !self.is_original(id, &name, image).await? {
+                    if !self.is_original(id, role, &name, image).await? {
                         self.originals.report_copy(id, &name);
                         continue;
                     }

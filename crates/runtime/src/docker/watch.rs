@@ -209,15 +209,19 @@ async fn translate(
     let Some(event) = Ours::of(runtime, event) else {
         return Ok(None);
     };
+    if event.role != Role::Main {
+        return translate_sidecar(runtime, event).await;
+    }
     let Ours {
         id,
+        role,
         container,
         action,
         attributes,
         at,
     } = event;
     let is_start = action == "start";
-    let seen = match runtime.originals.of(&id) {
+    let seen = match runtime.originals.main(&id) {
         Some(known) if known != container => {
             // A create that tries again has another container by now.
             if is_start && !runtime.creating.contains(&id) {
@@ -252,17 +256,12 @@ async fn translate(
             Some(observed) => RuntimeEvent::Changed(Box::new(observed)),
             None => return Ok(None),
         },
-        "die" => {
-            let code = attributes
-                .get("exitCode")
-                .and_then(|code| code.parse().ok());
-            RuntimeEvent::Exited {
-                id,
-                role: Role::Main,
-                code: code.unwrap_or(-1),
-                at,
-            }
-        }
+        "die" => RuntimeEvent::Exited {
+            code: exit_code(&attributes),
+            id,
+            role,
+            at,
+        },
         "oom" => RuntimeEvent::OutOfMemory { id },
         "pause" => RuntimeEvent::Paused {
             id,
@@ -275,7 +274,7 @@ async fn translate(
             at,
         },
         "destroy" => {
-            runtime.originals.forget(&id, &container);
+            runtime.originals.forget(&id, role, &container);
             RuntimeEvent::Removed { id, at }
         }
         _ => return Ok(None),
@@ -283,9 +282,55 @@ async fn translate(
     Ok(Some(event))
 }
 
+/// An event of a sidecar. Its end is the sandbox's affair, its start only when the sandbox had lost
+/// it; freezing and thawing are reported for the main container.
+async fn translate_sidecar(
+    runtime: &DockerRuntime,
+    event: Ours,
+) -> Result<Option<RuntimeEvent>, RuntimeError> {
+    let Ours {
+        id,
+        role,
+        container,
+        action,
+        attributes,
+        at,
+    } = event;
+    if runtime.originals.of(&id, role).as_ref() != Some(&container) {
+        return Ok(None);
+    }
+    match action.as_str() {
+        "die" | "destroy" => {
+            let code = exit_code(&attributes);
+            if action == "destroy" {
+                runtime.originals.forget(&id, role, &container);
+            }
+            Ok(Some(RuntimeEvent::Exited { id, role, code, at }))
+        }
+        "start" if !runtime.originals.take_created(&container) => {
+            let Some(main) = runtime.originals.main(&id) else {
+                return Ok(None);
+            };
+            match runtime.observe(&main).await {
+                Ok(observed) => Ok(Some(RuntimeEvent::Changed(Box::new(observed)))),
+                Err(RuntimeError::NotFound(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Exit status in an event; -1 when the engine does not say.
+fn exit_code(attributes: &HashMap<String, String>) -> i64 {
+    let code = attributes.get("exitCode");
+    code.and_then(|code| code.parse().ok()).unwrap_or(-1)
+}
+
 /// An event about a container of this installation.
 struct Ours {
     id: SandboxId,
+    role: Role,
     container: String,
     action: String,
     attributes: HashMap<String, String>,
@@ -299,12 +344,13 @@ impl Ours {
         }
         let actor = event.actor?;
         let attributes = actor.attributes?;
-        let id = runtime.id_if_ours(&attributes)?;
+        let (id, role) = runtime.place_if_ours(&attributes)?;
         let at = event
             .time_nano
             .and_then(|nanos| WireTime::from_unix_us(nanos / 1000));
         Some(Self {
             id,
+            role,
             container: actor.id?,
             action: event.action?,
             at: at.unwrap_or_else(|| WireTime::new(jiff::Timestamp::now())),
