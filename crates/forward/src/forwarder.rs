@@ -51,6 +51,11 @@ impl Forwarder {
             // Repeats only what hyper hands back untouched because the pooled connection was
             // gone before a byte was written, so no backend sees a request twice.
             .retry_canceled_requests(true)
+            .http1_max_headers(limits.headers)
+            // What browsers accept from old backends. Both are written anew for the client: a name
+            // without blanks, a folded value on one line.
+            .http1_allow_spaces_after_header_name_in_responses(true)
+            .http1_allow_obsolete_multiline_headers_in_responses(true)
             .build(connector);
         Self {
             client,

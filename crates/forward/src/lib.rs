@@ -33,6 +33,6 @@ mod tunnel;
 pub use body::BodyError;
 pub use error::{Awaited, ForwardError, Origin};
 pub use forwarder::Forwarder;
-pub use limits::Limits;
+pub use limits::{Limits, MAX_HEADERS};
 pub use rules::{Forwarded, HeaderRules, Host, Peer};
 pub use target::{Target, after_segments};

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// Header lines of one message: ten times what common servers send, and less than Node's servers
+/// accept. A server in front of a forwarder must accept as many, or requests never reach it.
+pub const MAX_HEADERS: usize = 1024;
+
 /// Bounds of one [`Forwarder`](crate::Forwarder).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -15,6 +19,8 @@ pub struct Limits {
     /// Unused connections kept for each backend. Those in use are not limited here: a limit on
     /// them would let slow streams starve everybody else.
     pub keep_per_backend: usize,
+    /// Header lines of a response. One with more is [`ForwardError::Response`](crate::ForwardError).
+    pub headers: usize,
 }
 
 impl Default for Limits {
@@ -27,6 +33,7 @@ impl Default for Limits {
             // that a request seldom meets a connection that is just being closed.
             keep: Duration::from_secs(4),
             keep_per_backend: 32,
+            headers: MAX_HEADERS,
         }
     }
 }

@@ -159,6 +159,52 @@ async fn responses_keep_what_is_end_to_end() {
 }
 
 #[tokio::test]
+async fn many_headers_pass() {
+    let many: String = (0..1000).map(|n| format!("x-{n}: {n}\r\n")).collect();
+    let response = format!("HTTP/1.1 200 OK\r\n{many}content-length: 0\r\n\r\n");
+    let head = seen_by_client(HeaderRules::default(), &response).await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(lines(&head, "x-999"), ["999"]);
+}
+
+#[tokio::test]
+async fn old_spellings_of_headers_are_normalised() {
+    let head = seen_by_client(
+        HeaderRules::default(),
+        "HTTP/1.1 200 OK\r\nX-Space : a\r\nX-Tab\t: b\r\nX-Folded: one,\r\n  two\r\n\tthree\r\n\
+         content-length: 0\r\n\r\n",
+    )
+    .await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(lines(&head, "x-space"), ["a"]);
+    assert_eq!(lines(&head, "x-tab"), ["b"]);
+    assert_eq!(lines(&head, "x-folded"), ["one, two three"]);
+}
+
+#[tokio::test]
+async fn a_blank_before_the_colon_hides_no_framing() {
+    let fixture = Fixture::new(HeaderRules::default()).await;
+    let mut client = fixture
+        .send("GET /p/ HTTP/1.1\r\nhost: a\r\n\r\nGET /p/second HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend
+        .write(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\nContent-Length : 3\r\n\r\n\
+             5\r\nwhole\r\n0\r\n\r\n",
+        )
+        .await;
+    let head = client.head().await;
+    assert!(lines(&head, "content-length").is_empty(), "{head}");
+    assert_eq!(lines(&head, "transfer-encoding"), ["chunked"]);
+    assert_eq!(client.read_to("0\r\n\r\n").await, "5\r\nwhole\r\n0\r\n\r\n");
+    assert!(backend.head().await.starts_with("GET /second "));
+    backend.write(OK).await;
+    assert!(client.head().await.starts_with("HTTP/1.1 200 OK"));
+}
+
+#[tokio::test]
 async fn only_rooted_locations_get_the_prefix() {
     for (location, expected) in [
         ("/next?a", "/v1/sandboxes/b/proxy/80/next?a"),
