@@ -62,15 +62,21 @@ pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
 
 /// HTTP/2 clients may send one cookie per line; HTTP/1.1 has a single line (RFC 9113 §8.2.3).
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
-    let crumbs: Vec<&[u8]> = headers
-        .get_all(COOKIE)
+    join(headers, &COOKIE, b"; ");
+}
+
+/// Makes one line of all lines of a header, in their order. Empty ones say nothing and are left out.
+pub(crate) fn join(headers: &mut HeaderMap, name: &HeaderName, separator: &[u8]) {
+    let lines: Vec<&[u8]> = headers
+        .get_all(name)
         .into_iter()
         .map(HeaderValue::as_bytes)
+        .filter(|line| !line.is_empty())
         .collect();
-    if crumbs.len() > 1
-        && let Ok(whole) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
+    if !lines.is_empty()
+        && let Ok(whole) = HeaderValue::from_bytes(&lines.join(separator))
     {
-        headers.insert(COOKIE, whole);
+        headers.insert(name, whole);
     }
 }
 

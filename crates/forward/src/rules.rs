@@ -45,8 +45,8 @@ pub enum Forwarded {
     /// What the client wrote is thrown away; `X-Forwarded-For`, `-Proto` and, from the client's
     /// `Host`, `-Host` are made anew. For a proxy that faces clients.
     Rebuild(Peer),
-    /// The peer is appended to `X-Forwarded-For`; `-Proto` is set where it is absent. For a proxy
-    /// behind another one.
+    /// The peer is appended to `X-Forwarded-For`, which becomes a single line; `-Proto` is set where
+    /// it is absent. For a proxy behind another one.
     Append(Peer),
 }
 
@@ -131,6 +131,8 @@ impl Forwarded {
             }
             Self::Append(peer) => {
                 headers.append(X_FORWARDED_FOR, ascii(&peer.address.to_string()));
+                // Many servers read the first line of several.
+                headers::join(headers, &X_FORWARDED_FOR, b", ");
                 headers
                     .entry(X_FORWARDED_PROTO)
                     .or_insert_with(|| ascii(peer.scheme.as_str()));

@@ -130,10 +130,15 @@ async fn forwarded_headers_are_appended() {
             forwarded: Forwarded::Append(peer()),
             ..HeaderRules::default()
         },
-        "GET /p/ HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 10.0.0.1\r\nx-forwarded-proto: http\r\n\r\n",
+        "GET /p/ HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 10.0.0.1, 10.0.0.2\r\n\
+         x-forwarded-proto: http\r\nx-forwarded-for:\r\nx-forwarded-for: 10.0.0.3\r\n\r\n",
     )
     .await;
-    assert_eq!(lines(&head, "x-forwarded-for"), ["10.0.0.1", "192.0.2.7"]);
+    assert_eq!(
+        lines(&head, "x-forwarded-for"),
+        ["10.0.0.1, 10.0.0.2, 10.0.0.3, 192.0.2.7"],
+        "one line: many servers read no second"
+    );
     assert_eq!(lines(&head, "x-forwarded-proto"), ["http"]);
 }
 
