@@ -4,6 +4,7 @@
 //! * [`config`]: TOML files with errors that name the key and the rule, and never the value.
 //! * [`telemetry`]: the log.
 //! * [`signal`]: when to stop.
+//! * [`request_body`] and [`linger`]: answers that come before the request was read.
 //! * [`build_info`]: which build this is.
 //! * [`ErrorChain`]: an error with its causes on one line.
 #![warn(missing_docs)]
@@ -12,6 +13,8 @@
 pub mod build_info;
 pub mod config;
 mod error_chain;
+pub mod linger;
+pub mod request_body;
 pub mod signal;
 pub mod supervise;
 pub mod telemetry;

@@ -8,11 +8,11 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use osb_service::Supervisor;
+use osb_service::{Supervisor, linger::LingeringStream};
 use rustix::net::sockopt;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tower::Service;
 use tracing::{debug, warn};
@@ -42,11 +42,8 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
         match accepted {
             Ok((stream, peer)) => {
                 let router = router.clone();
-                let connection = connection(stream, peer, router, tasks.clone());
-                tasks.spawn("connection", async move {
-                    connection.await;
-                    drop(slot);
-                });
+                let connection = connection(stream, peer, slot, router, tasks.clone());
+                tasks.spawn("connection", connection);
             }
             Err(error) if is_the_client_s(&error) => {}
             Err(error) => {
@@ -66,7 +63,14 @@ fn is_the_client_s(error: &io::Error) -> bool {
     )
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: Supervisor) {
+/// Serves one connection. It keeps its slot as a WebSocket or tunnel, too, until it is closed.
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    slot: OwnedSemaphorePermit,
+    router: Router,
+    tasks: Supervisor,
+) {
     let own_port = stream.local_addr().map_or(0, |address| address.port());
     if let Err(error) = prepare(&stream) {
         debug!(%error, "connection is gone");
@@ -80,6 +84,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, tasks: 
         request.extensions_mut().insert(ConnectInfo(peer));
         router.clone().call(request)
     });
+    let stream = LingeringStream::new(stream, slot, &tasks);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::IDLE_CONNECTION)

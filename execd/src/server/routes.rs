@@ -2,9 +2,13 @@
 
 use axum::{
     Router,
-    middleware::from_fn_with_state,
+    body::Body,
+    extract::Request,
+    middleware::{Next, from_fn, from_fn_with_state},
+    response::Response,
     routing::{delete, get, post},
 };
+use osb_service::request_body;
 
 use super::{
     Token,
@@ -40,7 +44,13 @@ pub fn router(app: App, token: Token) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .layer(from_fn_with_state(rules, guard))
+        .layer(from_fn(read_or_close))
         .with_state(app)
+}
+
+/// No request stands behind a body that nothing read.
+async fn read_or_close(request: Request, next: Next) -> Response {
+    request_body::read_or_close(request, Body::new, |request| next.run(request)).await
 }
 
 /// `GET /ping`: 200 without a body.

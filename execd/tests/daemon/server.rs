@@ -7,7 +7,12 @@ use http_body_util::BodyExt;
 use osb_protocol::execd::event::EventKind;
 use serde_json::{Value, json};
 
-use crate::support::{Daemon, daemon, texts};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::{Daemon, LONG, daemon, texts};
 
 const TOKEN: &str = "a-token-of-this-test";
 
@@ -155,4 +160,46 @@ fn wrong_flags_and_taken_ports_end_the_daemon() {
         told.contains(&format!("cannot listen on port {port}")),
         "{told}"
     );
+}
+
+/// A connection that has sent this.
+async fn sent(daemon: &Daemon, text: &str) -> TcpStream {
+    let mut client = TcpStream::connect(("127.0.0.1", daemon.port()))
+        .await
+        .unwrap();
+    client.write_all(text.as_bytes()).await.unwrap();
+    client
+}
+
+/// Everything up to the end of a connection, in lower case.
+async fn rest(mut client: TcpStream) -> String {
+    let mut answers = String::new();
+    let read = tokio::time::timeout(LONG, client.read_to_string(&mut answers)).await;
+    read.unwrap().expect("no reset");
+    answers.to_ascii_lowercase()
+}
+
+#[tokio::test]
+async fn a_connection_whose_request_was_not_read_says_that_it_closes() {
+    let daemon = guarded();
+    for route in ["POST /files/upload", "POST /nowhere", "GET /ping"] {
+        // The body does not come.
+        let head = format!("{route} HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n");
+        let answer = rest(sent(&daemon, &head).await).await;
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+    // One that is there is read, and the next request is served.
+    let ping = "GET /ping HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let both = format!("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody{ping}");
+    let answers = rest(sent(&daemon, &both).await).await;
+    assert!(answers.starts_with("http/1.1 401 "), "{answers}");
+    assert!(answers.contains("http/1.1 200 ok"), "{answers}");
+    // A long one is not, but its client gets the answer before it is done sending.
+    const LEN: usize = 8 << 20;
+    let head = format!("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: {LEN}\r\n\r\n");
+    let mut client = sent(&daemon, &head).await;
+    client.write_all(&vec![b'x'; LEN]).await.unwrap();
+    let answer = rest(client).await;
+    assert!(answer.starts_with("http/1.1 401 "), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
 }
