@@ -23,6 +23,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use osb_forward::MAX_HEADERS;
 use osb_protocol::headers::{API_KEY, EXECD_ACCESS_TOKEN};
 use osb_service::Supervisor;
 use tokio::{
@@ -125,6 +126,7 @@ async fn serve_one(socket: Pair, environment: Environment) -> io::Result<()> {
     });
     let connection = server::Builder::new()
         .keep_alive(false)
+        .max_headers(MAX_HEADERS)
         .serve_connection(socket, service);
     let ended = connection.without_shutdown().await;
     let mut socket = ended.map_err(io::Error::other)?.io.into_inner();

@@ -8,6 +8,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use osb_forward::MAX_HEADERS;
 use osb_service::{Supervisor, linger::LingeringStream};
 use rustix::net::sockopt;
 use tokio::{
@@ -87,6 +88,7 @@ async fn connection(
     let stream = LingeringStream::new(stream, slot, &tasks);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        .max_headers(MAX_HEADERS)
         .header_read_timeout(limits::IDLE_CONNECTION)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();

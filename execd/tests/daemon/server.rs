@@ -203,3 +203,24 @@ async fn a_connection_whose_request_was_not_read_says_that_it_closes() {
     assert!(answer.starts_with("http/1.1 401 "), "{answer}");
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
 }
+
+#[tokio::test]
+async fn many_headers_and_a_long_address_are_read() {
+    let daemon = daemon();
+    let me = rustix::process::getuid().as_raw();
+    let group = rustix::process::getgid().as_raw();
+    let names: Vec<String> = (0..1000).map(|n| format!("x-{n}")).collect();
+    let headers: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    for path in [
+        "/ping".to_owned(),
+        format!("/v1/filesystem/{me}/{group}/files/info"),
+        format!("/ping?{}", "x".repeat(60 << 10)),
+    ] {
+        let answer = daemon.get_with(&path, &headers).await;
+        assert_eq!(answer.status, 200, "{path:.40}: {}", answer.text());
+    }
+    let longer = format!("/ping?{}", "x".repeat(64 << 10));
+    let head = format!("GET {longer} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let answer = rest(sent(&daemon, &head).await).await;
+    assert!(answer.starts_with("http/1.1 414 "), "{answer}");
+}

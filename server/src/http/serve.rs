@@ -116,6 +116,7 @@ async fn connection(
     server
         .http1()
         .timer(TokioTimer::new())
+        .max_headers(osb_forward::MAX_HEADERS)
         // Also ends connections that idle between requests.
         .header_read_timeout(timeouts.keep_alive + GRACE_OVER_CLIENTS);
     server
