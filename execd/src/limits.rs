@@ -194,8 +194,8 @@ pub const PTY_READ: usize = 16 << 10;
 pub const PTY_FRAME: usize = 32 << 10;
 /// How long a process waits for a holder that is half a ring behind.
 pub const PTY_PATIENCE: Duration = Duration::from_millis(250);
-/// One message of a client.
-pub const PTY_MESSAGE: usize = 1 << 20;
+/// One message of a client: what is pasted at once. A longer one is refused with close code 1009.
+pub const PTY_MESSAGE: usize = 16 << 20;
 /// Input that waits for the process; then its client waits.
 pub const PTY_INPUT: usize = 1 << 20;
 /// The same in messages, which may be small.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     input::Input,
     session::{Hold, Run, Session},
-    socket::{Gone, Received, Receiver, Sender, split},
+    socket::{CloseReason, Gone, Received, Receiver, Sender, split},
 };
 use crate::{base::Base, limits};
 
@@ -31,7 +31,7 @@ pub(super) struct Attach {
 }
 
 /// How a connection ended, and with what close frame.
-type Ended = Option<(u16, &'static str)>;
+type Ended = Option<CloseReason>;
 
 impl Attach {
     /// Serves the client that may write. Without a hold it takes the session over.
@@ -48,7 +48,7 @@ impl Attach {
             );
             let _gone = sender.error(code::ALREADY_CONNECTED, text).await;
             sender
-                .close(close_code::INTERNAL_ERROR, "ALREADY_CONNECTED")
+                .close((close_code::INTERNAL_ERROR, "ALREADY_CONNECTED"))
                 .await;
             return;
         };
@@ -58,13 +58,13 @@ impl Attach {
                 // The next holder need not wait until this client was told.
                 drop(hold);
                 if self.session.deleted.is_cancelled() {
-                    sender.close(close_code::NORMAL, DELETED).await;
+                    sender.close((close_code::NORMAL, DELETED)).await;
                     return;
                 }
                 let text = format!("error starting pty session: {error}");
                 let _gone = sender.error(code::START_FAILED, text).await;
                 sender
-                    .close(close_code::INTERNAL_ERROR, "START_FAILED")
+                    .close((close_code::INTERNAL_ERROR, "START_FAILED"))
                     .await;
                 return;
             }
@@ -82,7 +82,7 @@ impl Attach {
         let (mut sender, receiver) = split(socket);
         let Some(run) = self.session.run() else {
             // It ended between the handshake and here.
-            sender.close(close_code::NORMAL, "process exited").await;
+            sender.close((close_code::NORMAL, "process exited")).await;
             return;
         };
         let connection = Connection::new(self, run, PtyRole::Viewer);
@@ -93,8 +93,8 @@ impl Attach {
 }
 
 async fn finish(sender: Sender, ended: Result<Ended, Gone>) {
-    if let Ok(Some((code, reason))) = ended {
-        sender.close(code, reason).await;
+    if let Ok(Some(reason)) = ended {
+        sender.close(reason).await;
     }
 }
 
@@ -255,6 +255,11 @@ impl Connection {
     async fn receive(&mut self, received: Received, sender: &mut Sender) -> Result<Ended, Gone> {
         let frame = match received {
             Received::Alive => return Ok(None),
+            Received::Closing => {
+                sender.answer_close().await;
+                return Err(Gone);
+            }
+            Received::Unreadable(reason) => return Ok(Some(reason)),
             Received::Binary(message) => match BinaryFrame::decode(&message) {
                 Some(BinaryFrame::Stdin(data)) => {
                     return self.input(message.slice_ref(data), sender).await;

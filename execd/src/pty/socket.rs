@@ -6,8 +6,9 @@ use futures::{
     SinkExt, StreamExt,
     stream::{SplitSink, SplitStream},
 };
-use osb_protocol::execd::pty::{BinaryFrame, ServerFrame};
+use osb_protocol::execd::pty::{BinaryFrame, ServerFrame, close_code};
 use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::{Error as SocketError, error::ProtocolError};
 
 use super::screen::{Slice, Stream};
 use crate::limits;
@@ -23,7 +24,14 @@ pub(super) enum Received {
     Binary(Bytes),
     /// Something that only shows that the client lives.
     Alive,
+    /// The client closes the connection; its close frame is to be answered.
+    Closing,
+    /// What the client sent cannot be read; the connection is to be closed for this reason.
+    Unreadable(CloseReason),
 }
+
+/// Code and text of a close frame of ours.
+pub(super) type CloseReason = (u16, &'static str);
 
 /// The sending side.
 pub(super) struct Sender(SplitSink<WebSocket, Message>);
@@ -43,8 +51,21 @@ impl Receiver {
             Some(Ok(Message::Text(text))) => Ok(Received::Text(text)),
             Some(Ok(Message::Binary(bytes))) => Ok(Received::Binary(bytes)),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(Received::Alive),
-            Some(Ok(Message::Close(_)) | Err(_)) | None => Err(Gone),
+            Some(Ok(Message::Close(_))) => Ok(Received::Closing),
+            Some(Err(error)) => unreadable(error).map(Received::Unreadable).ok_or(Gone),
+            None => Err(Gone),
         }
+    }
+}
+
+/// The close that an unreadable frame calls for (RFC 6455 §7.4.1). `None` when the connection broke.
+fn unreadable(error: axum::Error) -> Option<CloseReason> {
+    match *error.into_inner().downcast::<SocketError>().ok()? {
+        SocketError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        SocketError::Protocol(_) => Some((close_code::PROTOCOL_ERROR, "protocol error")),
+        SocketError::Utf8(_) => Some((close_code::INVALID_TEXT, "text is not UTF-8")),
+        SocketError::Capacity(_) => Some((close_code::TOO_LONG, "message too long")),
+        _ => None,
     }
 }
 
@@ -96,8 +117,14 @@ impl Sender {
         self.send(Message::Ping(Bytes::new())).await
     }
 
+    /// Answers the client's close frame with the same code.
+    pub(super) async fn answer_close(&mut self) {
+        // The answer was queued when the close frame was read.
+        let _late = timeout(limits::PTY_CLOSE, self.0.close()).await;
+    }
+
     /// Ends the connection. A client that does not read gets no reason.
-    pub(super) async fn close(mut self, code: u16, reason: &'static str) {
+    pub(super) async fn close(mut self, (code, reason): CloseReason) {
         let frame = CloseFrame {
             code,
             reason: Utf8Bytes::from_static(reason),

@@ -3,10 +3,16 @@
 use futures::{SinkExt, StreamExt};
 use osb_protocol::execd::pty::{PtyMode, PtyRole, REPLAY, STDERR, STDIN, STDOUT, ServerFrame};
 use serde_json::json;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, client_async, connect_async,
-    tungstenite::{Error, Message},
+    tungstenite::{
+        Error, Message,
+        protocol::{CloseFrame, frame::coding::CloseCode},
+    },
 };
 
 use crate::support::{Daemon, LONG, daemon, eventually};
@@ -426,4 +432,88 @@ async fn deleting_ends_everything() {
             .status,
         500
     );
+}
+
+#[tokio::test]
+async fn a_close_is_answered_with_its_code() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({ "command": "cat" })).await;
+    for code in [1000, 1001, 4444] {
+        let mut terminal = Terminal::attach(&daemon, &id, "takeover=1").await;
+        let close = CloseFrame {
+            code: CloseCode::from(code),
+            reason: "".into(),
+        };
+        terminal.socket.close(Some(close)).await.unwrap();
+        assert_eq!(terminal.answer().await, Told::Closed(code));
+    }
+}
+
+/// Opens a WebSocket to a session of its own and sends these bytes; the code of the close frame that
+/// comes back, before the end of the connection.
+async fn close_code_after(daemon: &Daemon, bytes: &[u8]) -> u16 {
+    let id = session(daemon, json!({ "command": "cat" })).await;
+    let mut socket = TcpStream::connect(("127.0.0.1", daemon.port()))
+        .await
+        .unwrap();
+    let handshake = format!(
+        "GET /pty/{id}/ws?pty=0 HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    let mut head = Vec::new();
+    let talk = async {
+        socket.write_all(handshake.as_bytes()).await.unwrap();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(socket.read_u8().await.unwrap());
+        }
+        socket.write_all(bytes).await.unwrap();
+        loop {
+            let [first, len] = [
+                socket.read_u8().await.unwrap(),
+                socket.read_u8().await.unwrap(),
+            ];
+            let mut payload = vec![0; usize::from(len)];
+            socket.read_exact(&mut payload).await.unwrap();
+            if first == 0x88 {
+                assert_eq!(socket.read(&mut [0]).await.unwrap(), 0, "no reset");
+                return u16::from_be_bytes(payload[..2].try_into().unwrap());
+            }
+        }
+    };
+    tokio::time::timeout(LONG, talk).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_breaks_the_protocol_is_answered_with_a_close() {
+    const MASK: [u8; 4] = [0; 4];
+    let daemon = daemon();
+    let masked = |head: [u8; 2], payload: &[u8]| [&head[..], &MASK, payload].concat();
+    for (name, bytes, code) in [
+        ("an unmasked frame", vec![0x82, 2, STDIN, b'x'], 1002),
+        ("a reserved bit", masked([0xc2, 0x80], b""), 1002),
+        ("an unknown data frame", masked([0x83, 0x80], b""), 1002),
+        ("an unknown control frame", masked([0x8b, 0x80], b""), 1002),
+        ("a ping in pieces", masked([0x09, 0x80], b""), 1002),
+        ("half a close code", masked([0x88, 0x81], b"\x03"), 1002),
+        ("text that is no UTF-8", masked([0x81, 0x81], b"\xff"), 1007),
+    ] {
+        assert_eq!(close_code_after(&daemon, &bytes).await, code, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_message_is_delivered_and_a_larger_one_refused() {
+    const LARGE: usize = 1_500_000;
+    const LIMIT: usize = 16 << 20;
+    let daemon = daemon();
+    let command = format!("head -c {LARGE} | wc -c; cat > /dev/null");
+    let id = session(&daemon, json!({ "command": command })).await;
+    let mut terminal = Terminal::attach(&daemon, &id, "pty=0").await;
+    terminal.type_in(&"x".repeat(LARGE)).await;
+    terminal.until(&LARGE.to_string()).await;
+    let mut frame = vec![0x82, 0xff];
+    frame.extend_from_slice(&(LIMIT as u64 + 1).to_be_bytes());
+    // All of it: the answer comes while it is still being sent.
+    frame.resize(frame.len() + 4 + LIMIT + 1, STDIN);
+    assert_eq!(close_code_after(&daemon, &frame).await, 1009);
 }

@@ -5,7 +5,10 @@
 //! |---|---|---|
 //! | 1000 | execd | the process ended, or the session was deleted |
 //! | 1001 | execd | execd stops |
+//! | 1002 | execd | a frame breaks the protocol |
+//! | 1007 | execd | a text frame is not UTF-8 |
 //! | 1008 | execd | the client keeps breaking the rules |
+//! | 1009 | execd | a message is longer than execd takes |
 //! | 1011 | execd | the session could not start or continue |
 //! | 4001 | execd | another client took the session over |
 //! | 4400 | bridge | the terminal cannot be opened; the reason says why |
@@ -17,10 +20,16 @@
 pub const NORMAL: u16 = 1000;
 /// Execd stops.
 pub const GOING_AWAY: u16 = 1001;
+/// A frame breaks the protocol.
+pub const PROTOCOL_ERROR: u16 = 1002;
 /// Stands for a close frame without a code; never sent (RFC 6455 §7.4.1).
 pub const NO_STATUS: u16 = 1005;
+/// A text frame is not UTF-8.
+pub const INVALID_TEXT: u16 = 1007;
 /// The client keeps breaking the rules: a viewer that writes.
 pub const POLICY_VIOLATION: u16 = 1008;
+/// A message is longer than execd takes.
+pub const TOO_LONG: u16 = 1009;
 /// The session could not start or continue.
 pub const INTERNAL_ERROR: u16 = 1011;
 /// Another client took the session over.
