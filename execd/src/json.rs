@@ -1,5 +1,8 @@
-//! Reading JSON bodies as leniently as clients rely on (contract: execd §2.3): any content type,
-//! bytes after the first value, member names in any case, `null` for every optional member.
+//! Reading JSON as leniently as clients rely on (contract: execd §2.3): any content type, bytes after
+//! the first value, member names in any case, `null` for every optional member, U+FFFD for half of
+//! a surrogate pair.
+
+mod surrogate;
 
 use axum::body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -65,13 +68,21 @@ pub fn list<T: DeserializeOwned>(text: &[u8]) -> ApiResult<Vec<T>> {
     list.into_iter().map(typed).collect()
 }
 
+/// A text with U+FFFD for halves of surrogate pairs; `None` without one.
+pub(crate) fn repaired(text: &str) -> Option<String> {
+    let repaired = surrogate::repaired(text.as_bytes())?;
+    Some(String::from_utf8(repaired).expect("ASCII took the place of ASCII"))
+}
+
 /// The first value of a text; whatever follows is ignored.
 fn first_value(text: &[u8]) -> ApiResult<Value> {
-    serde_json::Deserializer::from_slice(text)
-        .into_iter()
-        .next()
-        .unwrap_or(Ok(Value::Null))
-        .map_err(refuse)
+    let first = |text: &[u8]| {
+        serde_json::Deserializer::from_slice(text)
+            .into_iter()
+            .next()
+            .unwrap_or(Ok(Value::Null))
+    };
+    surrogate::repairing(text, first).map_err(refuse)
 }
 
 fn typed<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
@@ -152,6 +163,17 @@ mod tests {
             object(br#"{"ENVS":{"Aa":null},"Lifecycle":{"preStart":1}}"#).unwrap();
         let want = serde_json::json!({ "envs": { "Aa": null }, "lifecycle": { "preStart": 1 } });
         assert_eq!(Value::Object(free), want);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_becomes_a_replacement_character() {
+        let run: RunCommand =
+            object(br#"{"command":"a\ud83d","envs":{"A":"\ude00b","\uD83D":"\ud83d\ude00"}}"#)
+                .unwrap();
+        assert_eq!(run.command.as_deref(), Some("a\u{fffd}"));
+        assert_eq!(run.envs["A"], "\u{fffd}b");
+        assert_eq!(run.envs["\u{fffd}"], "\u{1f600}", "whole pairs stay");
+        assert!(object::<RunCommand>(br#"{"command":"\ud83d"#).is_err());
     }
 
     #[test]

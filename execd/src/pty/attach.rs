@@ -17,7 +17,7 @@ use super::{
     session::{Hold, Run, Session},
     socket::{CloseReason, Gone, Received, Receiver, Sender, split},
 };
-use crate::{base::Base, limits};
+use crate::{base::Base, json, limits};
 
 /// Reason of a close.
 const DELETED: &str = "session deleted";
@@ -266,7 +266,7 @@ impl Connection {
                 }
                 _ => return Ok(None),
             },
-            Received::Text(text) => match ClientFrame::decode(&text) {
+            Received::Text(text) => match client_frame(&text) {
                 Some(frame) => frame,
                 None => return Ok(None),
             },
@@ -314,6 +314,19 @@ impl Connection {
     }
 }
 
+/// Decodes a text frame, also one with half a surrogate pair in it.
+fn client_frame(text: &str) -> Option<ClientFrame> {
+    match ClientFrame::decode(text)? {
+        ClientFrame::Unknown => {
+            let repaired = json::repaired(text);
+            repaired.map_or(Some(ClientFrame::Unknown), |text| {
+                ClientFrame::decode(&text)
+            })
+        }
+        frame => Some(frame),
+    }
+}
+
 fn known(signal: &str) -> Option<Signal> {
     Some(match signal {
         "SIGINT" => Signal::INT,
@@ -323,4 +336,19 @@ fn known(signal: &str) -> Option<Signal> {
         "SIGHUP" => Signal::HUP,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_was_cut_inside_a_pair_is_typed_in() {
+        let frame = client_frame(r#"{"type":"stdin","data":"cut \ud83d"}"#);
+        let data = "cut \u{fffd}".to_owned();
+        assert_eq!(frame, Some(ClientFrame::Stdin { data }));
+        let unknown = client_frame(r#"{"type":"\ud83d"}"#);
+        assert_eq!(unknown, Some(ClientFrame::Unknown));
+        assert_eq!(client_frame(r"\ud83d"), None);
+    }
 }

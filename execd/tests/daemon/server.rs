@@ -12,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::support::{Daemon, LONG, daemon, texts};
+use crate::support::{Answer, Daemon, LONG, daemon, events, texts};
 
 const TOKEN: &str = "a-token-of-this-test";
 
@@ -223,4 +223,15 @@ async fn many_headers_and_a_long_address_are_read() {
     let head = format!("GET {longer} HTTP/1.1\r\nhost: x\r\n\r\n");
     let answer = rest(sent(&daemon, &head).await).await;
     assert!(answer.starts_with("http/1.1 414 "), "{answer}");
+}
+
+#[tokio::test]
+async fn half_a_surrogate_pair_in_json_is_a_replacement_character() {
+    let daemon = daemon();
+    let body = r#"{"command":"printf %s 'cut \ud83d'"}"#;
+    let answer = daemon.send(Method::POST, "/command", &[], body).await;
+    let answer = Answer::of(answer).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let events = events(&answer.body);
+    assert_eq!(texts(&events, EventKind::Stdout), ["cut \u{fffd}"]);
 }
