@@ -40,6 +40,7 @@
 //! | | **Leaves** |
 //! | [`config`], [`log`] | the isolation file; where the log goes |
 //! | [`http`], [`json`], [`error`] | queries, bodies, and what a request can fail with |
+//! | [`kernel_path`] | absolute paths, `..` behind links |
 //! | [`blocking`], [`scratch`] | work that blocks; files without a name |
 //! | `duration`, [`limits`] | durations in Go's form; every bound |
 #![warn(missing_docs)]
@@ -67,6 +68,7 @@ pub mod identity;
 pub mod init;
 pub mod isolated;
 pub mod json;
+pub mod kernel_path;
 pub mod limits;
 mod links;
 pub mod log;

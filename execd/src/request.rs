@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, time::Duration};
 use crate::{
     env::{Environment, Variables, expand},
     error::{ApiError, ApiResult},
-    path,
+    kernel_path,
 };
 
 /// A time limit in milliseconds; 0 is none.
@@ -70,5 +70,5 @@ pub fn expanded(
     let home = environment.home();
     let expanded = expand(text, |name| variables.text(name), home.as_deref());
     let expanded = expanded.map_err(|error| error.to_string())?;
-    path::absolute(expanded.as_ref()).map_err(|error| error.to_string())
+    kernel_path::absolute(expanded.as_ref()).map_err(|error| error.to_string())
 }

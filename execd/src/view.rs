@@ -2,13 +2,18 @@
 //! what the session's user may do; this decides what the request is about.
 
 use std::{
+    ffi::OsStr,
     io,
+    os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{ApiError, ApiResult};
+use crate::{
+    error::{ApiError, ApiResult},
+    kernel_path,
+};
 
 /// The overlays of a session, for one kind of request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,23 +38,28 @@ impl View {
     ///
     /// # Errors
     /// 400 when it belongs to none.
-    pub(crate) fn locate(&self, text: &str) -> ApiResult<(usize, PathBuf)> {
-        if text.is_empty() {
-            return Err(ApiError::invalid("path must not be empty"));
-        }
-        if text.contains('\0') {
-            return Err(ApiError::invalid("path must not contain NUL"));
-        }
+    pub(crate) fn locate(&self, given: &OsStr) -> ApiResult<(usize, PathBuf)> {
+        self.locate_by(given, |directory| directory.parent().map(Path::to_owned))
+    }
+
+    /// The same with `..` as `above` has it; by its name where that knows nothing.
+    fn locate_by(
+        &self,
+        given: &OsStr,
+        above: impl Fn(&Path) -> Option<PathBuf>,
+    ) -> ApiResult<(usize, PathBuf)> {
+        kernel_path::must_name_something(given)?;
         let mut clean = match self.overlays.first() {
-            Some(first) if !text.starts_with('/') => first.path.clone(),
+            Some(first) if !given.as_bytes().starts_with(b"/") => first.path.clone(),
             _ => PathBuf::from("/"),
         };
-        for component in Path::new(text).components() {
+        for component in Path::new(given).components() {
             match component {
                 Component::Normal(name) => clean.push(name),
-                Component::ParentDir => {
-                    clean.pop();
-                }
+                Component::ParentDir => match above(&clean) {
+                    Some(above) => clean = above,
+                    None => _ = clean.pop(),
+                },
                 _ => {}
             }
         }
@@ -61,7 +71,7 @@ impl View {
             .enumerate()
             .filter(within)
             .max_by_key(deepest);
-        let (index, _) = found.ok_or_else(|| outside(text))?;
+        let (index, _) = found.ok_or_else(|| outside(given))?;
         Ok((index, clean))
     }
 
@@ -70,8 +80,8 @@ impl View {
     /// # Errors
     /// 400 when it leads out of the overlays, also by way of a link; 403 when it shall be changed
     /// and must not be.
-    pub(crate) fn resolve(&self, text: &str) -> ApiResult<PathBuf> {
-        let (index, path) = self.locate(text)?;
+    pub(crate) fn resolve(&self, given: &OsStr) -> ApiResult<PathBuf> {
+        let (index, path) = self.locate_by(given, kernel_path::above)?;
         let part = &self.overlays[index];
         if self.writes && part.readonly {
             let overlay = part.path.display().to_string();
@@ -93,18 +103,19 @@ impl View {
             .map_err(unreadable)?
             .is_some_and(|real| inside(&real))
         {
-            return Err(outside(text));
+            return Err(outside(given));
         }
         let link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
         if self.follows && link && !path.canonicalize().is_ok_and(|real| inside(&real)) {
-            return Err(outside(text));
+            return Err(outside(given));
         }
         Ok(path)
     }
 }
 
-fn outside(text: &str) -> ApiError {
-    ApiError::invalid(format!("path is outside all overlay mounts: {text}"))
+fn outside(given: &OsStr) -> ApiError {
+    let given = given.display();
+    ApiError::invalid(format!("path is outside all overlay mounts: {given}"))
 }
 
 #[cfg(test)]
@@ -132,7 +143,7 @@ mod tests {
             &[(Path::new("/w"), false), (Path::new("/w/data"), true)],
             false,
         );
-        let locate = |text: &str| view.locate(text);
+        let locate = |text: &str| view.locate(text.as_ref());
         assert_eq!(locate("/w/a"), Ok((0, "/w/a".into())));
         assert_eq!(locate("a/../b"), Ok((0, "/w/b".into())));
         assert_eq!(locate("/w/data/x"), Ok((1, "/w/data/x".into())));
@@ -153,8 +164,10 @@ mod tests {
         symlink("../secret", at("w/out")).unwrap();
         symlink("..", at("w/up")).unwrap();
         symlink("file", at("w/in")).unwrap();
+        fs::create_dir_all(at("w/one/two")).unwrap();
+        symlink("one/two", at("w/deep")).unwrap();
         let root = at("w");
-        let status = |view: &View, text: &str| match view.resolve(text) {
+        let status = |view: &View, text: &str| match view.resolve(text.as_ref()) {
             Ok(_) => 200,
             Err(error) => status_and_code(&error).0.as_u16(),
         };
@@ -166,10 +179,17 @@ mod tests {
             ("out", 400),
             ("up/secret", 400),
             ("up/w/file", 200),
+            ("deep/../file", 200),
+            ("deep/../../file", 200),
+            ("deep/../../../secret", 400),
+            ("new/../file", 200),
             (".", 200),
         ] {
             assert_eq!(status(&writable, path), want, "{path}");
         }
+        let real = at("w").canonicalize().unwrap();
+        let parent = writable.resolve("deep/../x".as_ref()).unwrap();
+        assert_eq!(parent, real.join("one/x"), "as the kernel has it");
         writable.follows = false;
         assert_eq!(status(&writable, "out"), 200, "the link itself is inside");
         let readonly = view(&[(&root, true)], true);

@@ -20,7 +20,7 @@ use std::{
 use rustix::{fs::OFlags, io::Errno};
 use tracing::warn;
 
-pub use expand::{expand, substitute};
+pub use expand::{Undefined, expand, substitute};
 
 use self::names::{CONFIGURATION, ENVIRONMENT_FILE, NEVER_INHERITED};
 use crate::{error::ApiResult, limits, links::Links, view::View};
@@ -113,7 +113,7 @@ impl Environment {
     }
 
     /// What a path means where paths are confined.
-    pub(crate) fn confine(&self, path: &str) -> Option<ApiResult<PathBuf>> {
+    pub(crate) fn confine(&self, path: &OsStr) -> Option<ApiResult<PathBuf>> {
         self.view.as_ref().map(|view| view.resolve(path))
     }
 

@@ -24,6 +24,7 @@ use super::{
     lines::Lines,
     range::{Wanted, wanted},
 };
+    routes::path_of,
 use crate::{
     base::Base,
     blocking::{blocking, thread},
@@ -38,10 +39,7 @@ pub(super) async fn download(
     query: Query,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let given = query.get("path").filter(|path| !path.is_empty());
-    let given = given
-        .ok_or_else(|| ApiError::missing_query("path"))?
-        .to_owned();
+    let given = path_of(&query)?;
     let lines = selected_lines(&query)?;
     if lines.is_some() && headers.contains_key(header::RANGE) {
         return Err(ApiError::invalid(

@@ -1,5 +1,7 @@
 //! The routes of files and directories.
 
+use std::ffi::{OsStr, OsString};
+
 use axum::{
     Json, Router,
     extract::{FromRef, Request, State},
@@ -41,14 +43,15 @@ where
 }
 
 /// The paths of a query, as they were sent.
-fn paths(query: &Query) -> Vec<String> {
-    query.all("path").map(str::to_owned).collect()
+fn paths(query: &Query) -> Vec<OsString> {
+    query.all_bytes("path").map(OsStr::to_owned).collect()
 }
 
 /// The one path of a query.
-fn path_of(query: &Query) -> ApiResult<String> {
-    let path = query.get("path").filter(|path| !path.is_empty());
-    path.map(str::to_owned)
+pub(super) fn path_of(query: &Query) -> ApiResult<OsString> {
+    let path = query.all_bytes("path").next();
+    path.filter(|path| !path.is_empty())
+        .map(OsStr::to_owned)
         .ok_or_else(|| ApiError::missing_query("path"))
 }
 
@@ -61,7 +64,7 @@ async fn info_of(State(base): State<Base>, query: Query) -> ApiResult<Response> 
             let path = path::resolve(&given, &base.environment)?;
             let info = info::of(&path, &names).map_err(|error| ApiError::file(&path, &error))?;
             let info = serde_json::to_value(info).expect("file infos are JSON");
-            infos.insert(given, info);
+            infos.insert(given.to_string_lossy().into_owned(), info);
         }
         Ok(Json(Value::Object(infos)).into_response())
     })

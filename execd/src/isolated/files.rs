@@ -61,7 +61,7 @@ async fn within_one_overlay(request: Request, view: &View) -> ApiResult<Request>
     let (head, body) = request.into_parts();
     let body = json::bytes(body).await?;
     for Move { src, dest } in json::list::<Move>(&body)? {
-        let ((from, _), (to, _)) = (view.locate(&src)?, view.locate(&dest)?);
+        let ((from, _), (to, _)) = (view.locate(src.as_ref())?, view.locate(dest.as_ref())?);
         if from != to {
             let message = format!("{src} and {dest} are in different overlays");
             return Err(ApiError::invalid(message));

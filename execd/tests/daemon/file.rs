@@ -1,8 +1,12 @@
 //! Files and directories over HTTP (contract: execd §10, A3).
 
 use std::{
+    ffi::OsStr,
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt, symlink},
+    },
     path::Path,
 };
 
@@ -445,4 +449,77 @@ async fn queries_that_are_wrong() {
         );
     }
     assert_eq!(daemon.get("/files/info").await.json(), json!({}));
+}
+
+#[tokio::test]
+async fn a_parent_behind_a_link_is_the_kernel_s() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let at = |path: &str| place.path().join(path);
+    fs::create_dir_all(at("releases/7")).unwrap();
+    symlink("releases/7", at("current")).unwrap();
+    fs::write(at("conf"), "wrong").unwrap();
+    fs::write(at("releases/conf"), "right").unwrap();
+    let root = place.path().display();
+    let download = format!("/files/download?path={root}/current/../conf");
+    assert_eq!(daemon.get(&download).await.text(), "right");
+    let listing = daemon
+        .get(&format!("/directories/list?path={root}/current/.."))
+        .await
+        .json();
+    assert_eq!(listing.as_array().unwrap().len(), 2, "{listing}");
+    let search = format!("/files/search?path={root}/current/..&pattern=conf");
+    assert_eq!(
+        daemon.get(&search).await.json().as_array().unwrap().len(),
+        1
+    );
+    let through = metadata(&at("current/../uploaded"));
+    let sent = upload(&daemon, &[("metadata", &through), ("file", b"x")]).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    assert!(at("releases/uploaded").exists());
+    let made = at("current/../made");
+    daemon
+        .post("/directories", json!({ made.to_str().unwrap(): {} }))
+        .await;
+    assert!(at("releases/made").is_dir());
+    let moves = json!([{ "src": at("current/../uploaded"), "dest": at("current/../moved") }]);
+    assert_eq!(daemon.post("/files/mv", moves).await.status, 200);
+    assert_eq!(
+        daemon
+            .delete(&format!("/files?path={root}/current/../moved"))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(fs::read_dir(at("releases")).unwrap().count(), 3);
+    let command = json!({ "command": "cat conf", "cwd": at("current/..") });
+    let events = daemon.run(command).await;
+    assert_eq!(
+        crate::support::texts(&events, osb_protocol::execd::event::EventKind::Stdout),
+        ["right"]
+    );
+    assert_eq!(fs::read(at("conf")).unwrap(), b"wrong");
+}
+
+#[tokio::test]
+async fn names_need_not_be_text() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let odd = |name: &[u8]| place.path().join(OsStr::from_bytes(name));
+    fs::write(odd(b"a\xff"), "bytes").unwrap();
+    fs::create_dir(odd(b"d\xfe")).unwrap();
+    fs::write(odd(b"d\xfe").join("f"), "").unwrap();
+    let root = place.path().display();
+    let at = |route: &str, name: &str| format!("{route}?path={root}/{name}");
+    assert_eq!(
+        daemon.get(&at("/files/download", "a%FF")).await.text(),
+        "bytes"
+    );
+    assert_eq!(daemon.get(&at("/files/info", "a%ff")).await.status, 200);
+    assert_eq!(daemon.get(&at("/files/info", "a%fe")).await.status, 404);
+    let list = daemon.get(&at("/directories/list", "d%FE")).await;
+    assert_eq!(list.json().as_array().unwrap().len(), 1);
+    assert_eq!(daemon.delete(&at("/files", "a%FF")).await.status, 200);
+    assert_eq!(daemon.delete(&at("/directories", "d%FE")).await.status, 200);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }

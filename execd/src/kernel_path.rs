@@ -1,0 +1,95 @@
+//! Paths as the kernel reads them.
+
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Component, Path, PathBuf},
+};
+
+use crate::error::{ApiError, ApiResult};
+
+/// Refuses what no path can be.
+///
+/// # Errors
+/// 400 when it is empty or holds a NUL.
+pub(crate) fn must_name_something(given: &OsStr) -> ApiResult<()> {
+    if given.is_empty() {
+        return Err(ApiError::invalid("path must not be empty"));
+    }
+    if given.as_bytes().contains(&0) {
+        return Err(ApiError::invalid("path must not contain NUL"));
+    }
+    Ok(())
+}
+
+/// Makes a path absolute against the working directory, and cleans it without changing what it
+/// means to the kernel: `..` leads to the directory above the one that a link before it leads to.
+///
+/// Where the kernel cannot follow such a path, it stays in, for the kernel to say why.
+///
+/// # Errors
+/// When the working directory is gone.
+pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    let joined = std::path::absolute(path)?;
+    let mut clean = PathBuf::new();
+    for component in joined.components() {
+        match component {
+            Component::ParentDir => match above(&clean) {
+                Some(above) => clean = above,
+                None => return Ok(joined.components().collect()),
+            },
+            other => clean.push(other),
+        }
+    }
+    Ok(clean)
+}
+
+/// What `..` in a directory means to the kernel. `None` when the path leads to no directory.
+pub(crate) fn above(directory: &Path) -> Option<PathBuf> {
+    let is_link = directory.symlink_metadata().ok()?.is_symlink();
+    let mut above = if is_link {
+        directory.canonicalize().ok()?
+    } else {
+        directory.to_owned()
+    };
+    if !above.is_dir() {
+        return None;
+    }
+    // There is nothing above the root.
+    above.pop();
+    Some(above)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn absolute_paths_are_clean() {
+        let absolute = |path| absolute(Path::new(path)).unwrap();
+        assert_eq!(absolute("/usr/./bin/../lib//x/"), Path::new("/usr/lib/x"));
+        assert_eq!(absolute("/../.."), Path::new("/"));
+        assert_eq!(absolute("x"), std::env::current_dir().unwrap().join("x"));
+    }
+
+    #[test]
+    fn the_parent_is_the_kernel_s() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| place.path().join(path);
+        fs::create_dir_all(at("releases/7")).unwrap();
+        fs::write(at("releases/conf"), "").unwrap();
+        symlink("releases/7", at("current")).unwrap();
+        symlink(place.path(), at("here")).unwrap();
+        let real = place.path().canonicalize().unwrap();
+        let clean = |path: &str| absolute(&at(path)).unwrap();
+        assert_eq!(clean("current/../conf"), real.join("releases/conf"));
+        assert_eq!(clean("releases/7/.././conf/"), at("releases/conf"));
+        assert_eq!(clean("here/releases/../x"), at("here/x"));
+        for stays in ["absent/../x", "releases/conf/../x"] {
+            assert_eq!(clean(stays), at(stays), "the kernel refuses it");
+        }
+    }
+}
