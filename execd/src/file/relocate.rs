@@ -1,8 +1,12 @@
 //! Moving and deleting (contract: execd §10.2, §10.3, §10.8).
 
 use std::{
+    ffi::OsStr,
     fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, symlink},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{DirBuilderExt, MetadataExt, symlink},
+    },
     path::Path,
 };
 
@@ -26,18 +30,47 @@ pub(super) fn delete_file(path: &Path) -> ApiResult<()> {
     }
 }
 
+/// Refuses `.` and `..` at the end of a path, as `rm` does: what they mean depends on where execd
+/// runs, and few clients mean that.
+pub(super) fn must_be_deletable_by_name(given: &OsStr) -> ApiResult<()> {
+    let mut names = given.as_bytes().rsplit(|byte| *byte == b'/');
+    if matches!(names.find(|name| !name.is_empty()), Some(b"." | b"..")) {
+        let given = given.display();
+        let message = format!("error deleting directory: path must not end in . or ..: {given}");
+        return Err(ApiError::invalid(message));
+    }
+    Ok(())
+}
+
 /// Deletes a directory with all that is in it; what is absent is fine.
+///
+/// The root and the directory that execd works in, with those above it, stay: relative paths would
+/// mean nothing afterwards.
 pub(super) fn delete_tree(path: &Path) -> ApiResult<()> {
+    let refuse = |why| {
+        let message = format!("error deleting directory: {} {why}", path.display());
+        Err(ApiError::invalid(message))
+    };
     if path == Path::new("/") {
-        return Err(ApiError::runtime(
-            "error deleting directory: / is not deleted",
-        ));
+        return refuse("is the root");
+    }
+    if holds_working_directory(path) {
+        return refuse("holds execd's working directory");
     }
     match path.symlink_metadata() {
         Ok(meta) if meta.is_dir() => gone(path, fs::remove_dir_all(path)),
         Ok(_) => gone(path, fs::remove_file(path)),
         Err(error) => gone(path, Err(error)),
     }
+}
+
+/// Whether deleting an entry would take the working directory along. A link to it would not.
+fn holds_working_directory(path: &Path) -> bool {
+    let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let real = path.canonicalize().ok().filter(|_| is_directory);
+    let current = std::env::current_dir().ok();
+    real.zip(current)
+        .is_some_and(|(real, current)| current.starts_with(real))
 }
 
 fn gone(path: &Path, deleted: io::Result<()>) -> ApiResult<()> {
@@ -247,6 +280,38 @@ mod tests {
         delete_file(&absent).unwrap();
         delete_tree(&absent).unwrap();
         assert!(delete_file(place.path()).is_err());
-        assert!(delete_tree(Path::new("/")).is_err());
+    }
+
+    #[test]
+    fn the_working_directory_and_what_is_above_it_stay() {
+        let here = std::env::current_dir().unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("link");
+        symlink(&here, &link).unwrap();
+        for (path, holds) in [
+            (Path::new("/"), true),
+            (&here, true),
+            (here.parent().unwrap(), true),
+            (&here.join("src"), false),
+            (place.path(), false),
+            (&link, false),
+        ] {
+            assert_eq!(holds_working_directory(path), holds, "{path:?}");
+        }
+        let root = delete_tree(Path::new("/"));
+        assert!(matches!(root, Err(ApiError::Invalid(_))), "{root:?}");
+        for (given, fine) in [
+            (".", false),
+            ("..", false),
+            ("x/.", false),
+            ("x/..//", false),
+            ("x/", true),
+            ("a/../x", true),
+            ("..x", true),
+            ("/", true),
+        ] {
+            let allowed = must_be_deletable_by_name(given.as_ref()).is_ok();
+            assert_eq!(allowed, fine, "{given}");
+        }
     }
 }

@@ -181,6 +181,7 @@ async fn delete_directories(State(base): State<Base>, query: Query) -> ApiResult
     let paths = paths(&query);
     blocking(move || {
         for given in paths.iter().filter(|path| !path.is_empty()) {
+            relocate::must_be_deletable_by_name(given)?;
             relocate::delete_tree(&path::resolve(given, &base.environment)?)?;
         }
         Ok(())

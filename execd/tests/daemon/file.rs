@@ -502,6 +502,37 @@ async fn a_parent_behind_a_link_is_the_kernel_s() {
 }
 
 #[tokio::test]
+async fn the_working_directory_is_not_deleted() {
+    let place = tempfile::tempdir().unwrap();
+    let work = place.path().join("work");
+    fs::create_dir_all(work.join("x/y")).unwrap();
+    let daemon = Daemon::start(&["--port", "0"], |command| {
+        command.current_dir(&work);
+    });
+    let (work_text, above) = (work.display().to_string(), place.path().display());
+    for given in [
+        ".",
+        "..",
+        "x/.",
+        "x/..",
+        "./",
+        &work_text,
+        &above.to_string(),
+        "/",
+    ] {
+        let refused = daemon.delete(&format!("/directories?path={given}")).await;
+        assert_eq!(refused.status, 400, "{given}: {}", refused.text());
+        assert_eq!(refused.code(), "INVALID_REQUEST_BODY");
+    }
+    assert!(work.join("x/y").is_dir());
+    for given in ["x/y", "x/../x"] {
+        let deleted = daemon.delete(&format!("/directories?path={given}")).await;
+        assert_eq!(deleted.status, 200, "{given}: {}", deleted.text());
+    }
+    assert_eq!(fs::read_dir(&work).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn names_need_not_be_text() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
