@@ -61,6 +61,28 @@ pub(crate) fn above(directory: &Path) -> Option<PathBuf> {
     Some(above)
 }
 
+/// Makes a directory and those above it, where they are absent.
+///
+/// # Errors
+/// What the kernel said; when something else is in the way, which path that is.
+pub fn create_directories(path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{AlreadyExists, NotADirectory};
+    std::fs::create_dir_all(path).map_err(|error| {
+        let mut existing = path
+            .ancestors()
+            .filter(|path| path.symlink_metadata().is_ok());
+        match existing.next() {
+            Some(obstacle)
+                if matches!(error.kind(), AlreadyExists | NotADirectory) && !obstacle.is_dir() =>
+            {
+                let why = format!("{} is not a directory", obstacle.display());
+                io::Error::new(NotADirectory, why)
+            }
+            _ => error,
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
@@ -91,5 +113,21 @@ mod tests {
         for stays in ["absent/../x", "releases/conf/../x"] {
             assert_eq!(clean(stays), at(stays), "the kernel refuses it");
         }
+    }
+
+    #[test]
+    fn what_is_in_the_way_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        for path in [file.clone(), file.join("a"), file.join("a/b")] {
+            let error = create_directories(&path).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("{} is not a directory", file.display())
+            );
+        }
+        create_directories(&place.path().join("a/b/../c")).unwrap();
+        assert!(place.path().join("a/c").is_dir());
     }
 }

@@ -40,7 +40,7 @@
 //! | | **Leaves** |
 //! | [`config`], [`log`] | the isolation file; where the log goes |
 //! | [`http`], [`json`], [`error`] | queries, bodies, and what a request can fail with |
-//! | [`kernel_path`] | absolute paths, `..` behind links |
+//! | [`kernel_path`] | absolute paths, `..` behind links, directories that are made |
 //! | [`blocking`], [`scratch`] | work that blocks; files without a name |
 //! | `duration`, [`limits`] | durations in Go's form; every bound |
 #![warn(missing_docs)]

@@ -16,7 +16,10 @@ use rustix::{
 };
 
 use super::permission::Change;
-use crate::error::{ApiError, ApiResult, told};
+use crate::{
+    error::{ApiError, ApiResult, told},
+    kernel_path,
+};
 
 /// Deletes a file or a link; what is absent is fine.
 pub(super) fn delete_file(path: &Path) -> ApiResult<()> {
@@ -103,7 +106,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> ApiResult<()> {
         return Err(exists());
     }
     if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
+        kernel_path::create_directories(parent).map_err(failed)?;
     }
     match rename_new(from, to) {
         Err(Errno::XDEV) => across(from, to).map_err(failed),

@@ -17,7 +17,7 @@ use crate::{
     blocking::{blocking, blocking_while_wanted},
     error::{ApiError, ApiResult, told},
     http::Query,
-    json, path,
+    json, kernel_path, path,
 };
 
 /// All of them, relative to nothing.
@@ -162,7 +162,7 @@ async fn make_directories(State(base): State<Base>, request: Request) -> ApiResu
             let path = path::resolve(given, &base.environment)?;
             // A directory that exists keeps mode and owner (contract: execd A3.2).
             if !path.is_dir() {
-                std::fs::create_dir_all(&path).map_err(|error| {
+                kernel_path::create_directories(&path).map_err(|error| {
                     ApiError::runtime(format!(
                         "error creating directory: {}: {}",
                         path.display(),

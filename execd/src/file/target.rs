@@ -21,6 +21,7 @@ use super::permission::Change;
 
 /// Mode of what is not finished.
 const PRIVATE: u32 = 0o600;
+use crate::kernel_path;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Target {
     /// Opens a target; missing parents are made.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
+            kernel_path::create_directories(parent)?;
         }
         let existing = match path.symlink_metadata() {
             Ok(meta) => Some(meta),

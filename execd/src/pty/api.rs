@@ -21,7 +21,7 @@ use crate::{
     blocking::blocking,
     error::{ApiError, ApiResult},
     http::Query,
-    json, limits, path,
+    json, kernel_path, limits, path,
 };
 
 /// All of them.
@@ -56,7 +56,7 @@ async fn create(
             ApiError::runtime(format!("error creating working directory {cwd}: {error}"))
         };
         let path = path::resolve(&cwd, &environment).map_err(|error| failed(&error))?;
-        std::fs::create_dir_all(&path).map_err(|error| failed(&error))?;
+        kernel_path::create_directories(&path).map_err(|error| failed(&error))?;
         Ok(Some(path))
     });
     let command = wanted.command.filter(|command| !command.is_empty());

@@ -554,3 +554,24 @@ async fn names_need_not_be_text() {
     assert_eq!(daemon.delete(&at("/directories", "d%FE")).await.status, 200);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
+
+#[tokio::test]
+async fn what_is_in_the_way_of_a_directory_is_named() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "").unwrap();
+    let why = format!("{} is not a directory", file.display());
+    for below in [file.join("a"), file.join("a/b")] {
+        let made = daemon
+            .post("/directories", json!({ below.to_str().unwrap(): {} }))
+            .await;
+        let sent = upload(&daemon, &[("metadata", &metadata(&below)), ("file", b"x")]).await;
+        let moves = json!([{ "src": file, "dest": below.join("c") }]);
+        let moved = daemon.post("/files/mv", moves).await;
+        for answer in [made, sent, moved] {
+            assert_eq!(answer.status, 500);
+            assert!(answer.text().contains(&why), "{}", answer.text());
+        }
+    }
+}
