@@ -3,7 +3,8 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    ops::Range,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -23,12 +24,12 @@ use super::{
     disposition::attachment,
     lines::Lines,
     range::{Wanted, wanted},
-};
     routes::path_of,
+};
 use crate::{
     base::Base,
     blocking::{blocking, thread},
-    error::{ApiError, ApiResult},
+    error::{ApiError, ApiResult, told},
     http::Query,
     limits, path,
 };
@@ -49,8 +50,8 @@ pub(super) async fn download(
     let content =
         blocking(move || Content::open(&path::resolve(&given, &base.environment)?)).await?;
     match lines {
-        Some(lines) => Ok(content.lines(lines)),
-        None => content.answer(&headers),
+        Some(lines) => content.lines(lines).await,
+        None => content.answer(&headers).await,
     }
 }
 
@@ -109,7 +110,7 @@ impl Content {
         })
     }
 
-    fn answer(self, request: &HeaderMap) -> ApiResult<Response> {
+    async fn answer(self, request: &HeaderMap) -> ApiResult<Response> {
         if let Some(status) = self.precondition(request) {
             let mut response = status.into_response();
             self.validators(response.headers_mut());
@@ -133,29 +134,35 @@ impl Content {
             }
         };
         let mut headers = HeaderMap::new();
-        self.validators(&mut headers);
         headers.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/octet-stream"),
         );
+        headers.insert(header::CONTENT_DISPOSITION, text(&self.disposition));
+        let mut validators = HeaderMap::new();
+        self.validators(&mut validators);
+        let (first, is_as_told) = first_piece(self.file, self.size, part.clone()).await?;
+        let body = body(first, |bytes| Some(Bytes::from(bytes)));
+        if !is_as_told {
+            // The whole, of whatever length, and nothing to recognise it by.
+            return Ok((headers, body).into_response());
+        }
+        headers.extend(validators);
         headers.insert(
             header::CONTENT_LENGTH,
             HeaderValue::from(part.end - part.start),
         );
-        headers.insert(header::CONTENT_DISPOSITION, text(&self.disposition));
         if status == StatusCode::PARTIAL_CONTENT {
             let range = format!("bytes {}-{}/{}", part.start, part.end - 1, self.size);
             headers.insert(header::CONTENT_RANGE, text(&range));
         }
-        let body = read(self.file, part.start, part.end - part.start, |bytes| {
-            Some(Bytes::from(bytes))
-        });
         Ok((status, headers, body).into_response())
     }
 
-    fn lines(self, mut lines: Lines) -> Response {
+    async fn lines(self, mut lines: Lines) -> ApiResult<Response> {
         let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
-        let body = read(self.file, 0, u64::MAX, move |bytes| {
+        let first = blocking(move || Piece::read(self.file, u64::MAX).map_err(unreadable));
+        let body = body(first.await?, move |bytes| {
             if lines.done() {
                 return None;
             }
@@ -163,7 +170,7 @@ impl Content {
             lines.feed(&bytes, &mut out);
             Some(Bytes::from(out))
         });
-        (kind, body).into_response()
+        Ok((kind, body).into_response())
     }
 
     fn validators(&self, headers: &mut HeaderMap) {
@@ -235,34 +242,51 @@ fn text(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("visible ASCII")
 }
 
-/// Reads a part of a file in large pieces, one piece ahead of the client. No thread is held while
-/// the client is slow. `map` changes each piece, or ends the body.
-fn read(
-    mut file: File,
-    start: u64,
-    len: u64,
-    map: impl FnMut(Vec<u8>) -> Option<Bytes> + Send + 'static,
-) -> Body {
-    let first = Step::First(move || {
-        file.seek(SeekFrom::Start(start))?;
-        Piece::read(file, len)
-    });
-    let pieces = stream::try_unfold((first, map), |(step, mut map)| async move {
-        let reading = match step {
-            Step::First(work) => reading_of(work).await,
-            Step::Ahead(reading) => reading,
+/// Reads the first piece of a part, and says whether the file is as long as it told. If not, as with
+/// files that the kernel makes when they are read (in `/proc` they tell 0 bytes, in `/sys` a page),
+/// the piece is the first of the whole file.
+async fn first_piece(mut file: File, size: u64, part: Range<u64>) -> ApiResult<(Piece, bool)> {
+    let read = move || -> io::Result<_> {
+        let len = part.end - part.start;
+        file.seek(SeekFrom::Start(part.start))?;
+        let piece = Piece::read(file, if size == 0 { u64::MAX } else { len })?;
+        let is_long_enough = piece.bytes.len() as u64 == len.min(limits::DOWNLOAD_READ as u64);
+        // A part from its middle says nothing about the length. Files of the kernel are short.
+        let is_whole = || part.end == size || size > limits::DOWNLOAD_READ as u64;
+        let has_last = |file: &File| Ok::<_, io::Error>(file.read_at(&mut [0], size - 1)? == 1);
+        if is_long_enough && (is_whole() || has_last(&piece.file)?) {
+            return Ok((piece, true));
+        }
+        let mut file = piece.file;
+        file.rewind()?;
+        Ok((Piece::read(file, u64::MAX)?, false))
+    };
+    blocking(move || read().map_err(unreadable)).await
+}
+
+fn unreadable(error: io::Error) -> ApiError {
+    ApiError::runtime(format!("error reading file: {}", told(&error)))
+}
+
+/// The body of an answer: a file in large pieces, one piece ahead of the client. No thread is held
+/// while the client is slow. `map` changes each piece, or ends the body.
+fn body(first: Piece, map: impl FnMut(Vec<u8>) -> Option<Bytes> + Send + 'static) -> Body {
+    let pieces = stream::try_unfold((Step::Read(first), map), |(step, mut map)| async move {
+        let Piece { file, bytes, left } = match step {
+            Step::Read(piece) => piece,
+            Step::Ahead(reading) => reading.await??,
             Step::End => return Ok(None),
         };
-        let Piece { file, bytes, left } = reading.await??;
         let Some(bytes) = Some(bytes)
             .filter(|bytes| !bytes.is_empty())
             .and_then(&mut map)
         else {
             return Ok::<_, io::Error>(None);
         };
-        let next = match left {
-            0 => Step::End,
-            _ => Step::Ahead(reading_of(move || Piece::read(file, left)).await),
+        let next = if left == 0 {
+            Step::End
+        } else {
+            Step::Ahead(reading_of(move || Piece::read(file, left)).await)
         };
         Ok(Some((bytes, (next, map))))
     });
@@ -270,8 +294,8 @@ fn read(
 }
 
 /// Where a download is.
-enum Step<F> {
-    First(F),
+enum Step {
+    Read(Piece),
     Ahead(JoinHandle<io::Result<Piece>>),
     End,
 }

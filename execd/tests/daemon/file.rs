@@ -575,3 +575,41 @@ async fn what_is_in_the_way_of_a_directory_is_named() {
         }
     }
 }
+
+#[tokio::test]
+async fn files_of_the_kernel_are_sent_whole_without_a_length() {
+    let daemon = daemon();
+    // They tell 0 bytes, and a page.
+    let of_a_page = [
+        "/sys/kernel/uevent_seqnum",
+        "/sys/kernel/mm/transparent_hugepage/enabled",
+        "/sys/devices/system/cpu/online",
+    ];
+    let of_a_page = of_a_page.iter().find(|path| Path::new(path).exists());
+    for path in ["/proc/version", of_a_page.expect("sysfs is mounted")] {
+        let want = fs::read_to_string(path).unwrap();
+        assert_ne!(
+            fs::metadata(path).unwrap().len(),
+            want.len() as u64,
+            "{path}"
+        );
+        let whole = format!("/files/download?path={path}");
+        for headers in [
+            [].as_slice(),
+            &[("range", "bytes=0-1")],
+            &[("range", "bytes=2-")],
+        ] {
+            let answer = daemon.get_with(&whole, headers).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.text()),
+                (200, &*want),
+                "{path}"
+            );
+            for absent in ["content-length", "etag", "accept-ranges"] {
+                assert!(!answer.headers.contains_key(absent), "{absent} of {path}");
+            }
+        }
+        let lines = daemon.get(&format!("{whole}&limit=1")).await;
+        assert_eq!(lines.text(), want.lines().next().unwrap());
+    }
+}
