@@ -44,7 +44,7 @@ pub(super) fn replace(path: &Path, wanted: &Replacement) -> ApiResult<usize> {
             changed.rewind()?;
             let mut target = Target::open(path)?;
             io::copy(&mut changed, &mut target)?;
-            target.finish(&Change::default(), false)?;
+            target.finish(Change::default(), false)?;
         }
         Ok(count)
     };

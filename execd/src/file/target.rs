@@ -4,12 +4,15 @@
 //! beside it, so that nobody sees half of it. Anything else (a link, a file with several names, a
 //! mount point, a directory that takes no new files) is written in place.
 //!
-//! Until the end only the daemon may read what is new, and owner and mode are set on what was
+//! What is written is sealed first and placed then, so that several can be placed when all of them
+//! are whole.
+//!
+//! Until it is sealed only the daemon may read what is new, and owner and mode are set on what was
 //! opened, never by name: the directory may belong to somebody who exchanges names meanwhile.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Seek, Write},
+    io::{self, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -18,10 +21,10 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::permission::Change;
+use crate::kernel_path;
 
 /// Mode of what is not finished.
 const PRIVATE: u32 = 0o600;
-use crate::kernel_path;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -84,9 +87,9 @@ impl Target {
         })
     }
 
-    /// Puts the content in its place, with the owner and mode that are wanted. `durable` waits
-    /// until it is on the disk.
-    pub(super) fn finish(mut self, wanted: &Change, durable: bool) -> io::Result<()> {
+    /// Gives the content the owner and mode that are wanted and closes it. `durable` waits until it
+    /// is on the disk.
+    pub(super) fn seal(self, wanted: Change, durable: bool) -> io::Result<Sealed> {
         wanted.apply_to(&self.file)?;
         if let Some(mode) = self.mode.filter(|_| wanted.mode.is_none()) {
             let mode = fs::Permissions::from_mode(mode);
@@ -95,27 +98,72 @@ impl Target {
         if durable {
             self.file.sync_all()?;
         }
-        if let Some(temporary) = self.temporary {
+        Ok(Sealed {
+            inode: inode(&self.file)?,
+            path: self.path,
+            temporary: self.temporary,
+            wanted,
+            durable,
+        })
+    }
+
+    /// Seals and places.
+    pub(super) fn finish(self, wanted: Change, durable: bool) -> io::Result<()> {
+        self.seal(wanted, durable)?.place()
+    }
+}
+
+/// Content that is whole and, unless it was written in place, not in its place yet. It holds no
+/// descriptor, so there may be many.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    path: PathBuf,
+    temporary: Option<Temporary>,
+    /// Device and number of the file that was written.
+    inode: (u64, u64),
+    wanted: Change,
+    durable: bool,
+}
+
+impl Sealed {
+    /// Puts the content in its place.
+    pub(super) fn place(mut self) -> io::Result<()> {
+        if let Some(temporary) = self.temporary.take() {
             match fs::rename(&temporary.0, &self.path) {
                 Ok(()) => std::mem::forget(temporary),
                 // A mount point cannot be replaced, only filled.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    let (mut file, _) = in_place(&self.path)?;
-                    self.file.rewind()?;
-                    io::copy(&mut self.file, &mut file)?;
-                    wanted.apply_to(&file)?;
-                    if durable {
-                        file.sync_all()?;
-                    }
+                    self.fill(&temporary)?;
                 }
                 Err(error) => return Err(error),
             }
         }
-        match self.path.parent().filter(|_| durable) {
+        match self.path.parent().filter(|_| self.durable) {
             Some(parent) => File::open(parent)?.sync_all(),
             None => Ok(()),
         }
     }
+
+    fn fill(&self, from: &Temporary) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(flag(OFlags::NOFOLLOW));
+        let mut content = options.open(&from.0)?;
+        if inode(&content)? != self.inode {
+            return Err(io::Error::other("the temporary file was exchanged"));
+        }
+        let (mut file, _) = in_place(&self.path)?;
+        io::copy(&mut content, &mut file)?;
+        self.wanted.apply_to(&file)?;
+        if self.durable {
+            file.sync_all()?;
+        }
+        Ok(())
+    }
+}
+
+fn inode(file: &File) -> io::Result<(u64, u64)> {
+    let meta = file.metadata()?;
+    Ok((meta.dev(), meta.ino()))
 }
 
 impl Write for Target {
@@ -184,7 +232,7 @@ mod tests {
     fn write(path: &Path, text: &str) -> io::Result<()> {
         let mut target = Target::open(path)?;
         target.write_all(text.as_bytes())?;
-        target.finish(&Change::default(), true)
+        target.finish(Change::default(), true)
     }
 
     #[test]
@@ -214,14 +262,14 @@ mod tests {
         let only = || fs::read_dir(place.path()).unwrap().next().unwrap().unwrap();
         let target = Target::open(&path).unwrap();
         assert_eq!(mode(&only().path()), 0o600);
-        target.finish(&Change::default(), false).unwrap();
+        target.finish(Change::default(), false).unwrap();
         assert_eq!(mode(&path), *DEFAULT_MODE);
         let wanted = Change {
             mode: Some(0o4750),
             ..Change::default()
         };
         let target = Target::open(&path).unwrap();
-        target.finish(&wanted, false).unwrap();
+        target.finish(wanted, false).unwrap();
         assert_eq!(mode(&path), 0o4750);
         // The name may be exchanged meanwhile: what is set is never set there.
         let other = place.path().join("other");
@@ -232,7 +280,7 @@ mod tests {
         fs::remove_file(&temporary).unwrap();
         symlink(&other, &temporary).unwrap();
         target.write_all(b"text").unwrap();
-        target.finish(&wanted, false).unwrap();
+        target.finish(wanted, false).unwrap();
         assert_eq!((mode(&other), fs::read(&other).unwrap()), (before, vec![]));
     }
 

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::{
     multipart::{Multipart, MultipartError},
     permission::Change,
-    target::Target,
+    target::{Sealed, Target},
 };
 use crate::{
     base::Base,
@@ -59,12 +59,15 @@ fn no_form(error: &MultipartError) -> ApiError {
 }
 
 /// The pairs of one request. The i-th metadata belongs to the i-th file, whichever comes first; a
-/// file that comes first waits on the disk.
+/// file that comes first waits on the disk. None is placed before the whole form was read, so that a
+/// refused one changes no file; what can only be written in place is the exception.
 struct Upload {
     base: Base,
     durable: bool,
     metadata: VecDeque<UploadMetadata>,
     waiting: VecDeque<File>,
+    /// Path as it was sent, and its content.
+    sealed: Vec<(String, Sealed)>,
     metadata_count: usize,
     file_count: usize,
 }
@@ -76,6 +79,7 @@ impl Upload {
             durable: headers.get(DURABLE).is_some_and(|value| value == "1"),
             metadata: VecDeque::new(),
             waiting: VecDeque::new(),
+            sealed: Vec::new(),
             metadata_count: 0,
             file_count: 0,
         }
@@ -112,7 +116,7 @@ impl Upload {
                 let message = format!("metadata and file count mismatch: {metadata} vs {files}");
                 Err(ApiError::UploadForm(message))
             }
-            _ => Ok(()),
+            _ => self.place().await,
         }
     }
 
@@ -133,7 +137,7 @@ impl Upload {
             ));
         }
         match self.waiting.pop_front() {
-            Some(file) => self.store_waiting(metadata, file).await,
+            Some(file) => self.take_waiting(metadata, file).await,
             None => {
                 self.metadata.push_back(metadata);
                 Ok(())
@@ -155,10 +159,10 @@ impl Upload {
             Target::open(&path).map_err(|error| not_written(&given, &error))
         });
         let target = write_all(form, opened.await?).await?;
-        self.finish(metadata, target).await
+        self.seal(metadata, target).await
     }
 
-    async fn store_waiting(&self, metadata: UploadMetadata, mut file: File) -> ApiResult<()> {
+    async fn take_waiting(&mut self, metadata: UploadMetadata, mut file: File) -> ApiResult<()> {
         let base = self.base.clone();
         let given = metadata.path.clone();
         let copied = blocking(move || {
@@ -171,17 +175,29 @@ impl Upload {
             };
             copy().map_err(|error| not_written(&given, &error))
         });
-        self.finish(metadata, copied.await?).await
+        self.seal(metadata, copied.await?).await
     }
 
-    async fn finish(&self, metadata: UploadMetadata, target: Target) -> ApiResult<()> {
+    async fn seal(&mut self, metadata: UploadMetadata, target: Target) -> ApiResult<()> {
         let names = self.base.accounts.names();
         let durable = self.durable;
-        blocking(move || {
+        let sealed = blocking(move || {
             let wanted = Change::new(&metadata.permission, &names)?;
-            target
-                .finish(&wanted, durable)
-                .map_err(|error| not_written(&metadata.path, &error))
+            let sealed = target
+                .seal(wanted, durable)
+                .map_err(|error| not_written(&metadata.path, &error))?;
+            Ok((metadata.path, sealed))
+        });
+        self.sealed.push(sealed.await?);
+        Ok(())
+    }
+
+    async fn place(self) -> ApiResult<()> {
+        let sealed = self.sealed;
+        blocking(move || {
+            sealed.into_iter().try_for_each(|(given, sealed)| {
+                sealed.place().map_err(|error| not_written(&given, &error))
+            })
         })
         .await
     }

@@ -613,3 +613,40 @@ async fn files_of_the_kernel_are_sent_whole_without_a_length() {
         assert_eq!(lines.text(), want.lines().next().unwrap());
     }
 }
+
+#[tokio::test]
+async fn a_refused_form_changes_no_file() {
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let (kept, fresh) = (place.path().join("kept"), place.path().join("fresh"));
+    fs::write(&kept, "old").unwrap();
+    let pair = |path: &Path| [("metadata", metadata(path)), ("file", b"new".to_vec())];
+    let onto_directory = pair(place.path());
+    let unknown_owner = json!({ "path": fresh, "owner": "no-such-user" });
+    let unknown_owner = [
+        ("metadata", unknown_owner.to_string().into_bytes()),
+        ("file", b"new".to_vec()),
+    ];
+    let no_file = [("metadata", metadata(&fresh))];
+    for refused in [&onto_directory[..], &unknown_owner, &no_file] {
+        let parts = [&pair(&kept)[..], &pair(&fresh), refused].concat();
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|(name, part)| (*name, &part[..]))
+            .collect();
+        let answer = upload(&daemon, &parts).await;
+        assert!(answer.status.as_u16() >= 400, "{}", answer.text());
+        assert_eq!(fs::read(&kept).unwrap(), b"old");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+    let parts = [pair(&kept), pair(&fresh)].concat();
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|(name, part)| (*name, &part[..]))
+        .collect();
+    assert_eq!(upload(&daemon, &parts).await.status, 200);
+    assert_eq!(
+        (fs::read(&kept).unwrap(), fs::read(&fresh).unwrap()),
+        (b"new".to_vec(), b"new".to_vec())
+    );
+}
