@@ -1,5 +1,10 @@
 //! Reading `multipart/form-data` as it arrives (contract: execd §10.10, A1.7). Nothing is held but
 //! the piece at hand and what may be the beginning of a boundary.
+//!
+//! The `multer` library (3.1) does not serve. It appends to its buffer for as long as the connection
+//! has something, so a client that is faster than the disk fills the memory; the headers of a part
+//! have no limit in bytes; each byte is copied once more; and a part that only has `filename*`,
+//! which counts as a file here, looks as if it had no file name.
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::{Stream, StreamExt};
