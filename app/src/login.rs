@@ -20,6 +20,7 @@ pub fn LoginPage() -> impl IntoView {
         version,
         runtime,
         key_required,
+        ..
     } = info;
     view! {
         <Title text="Sign in" />

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use leptos::prelude::use_context;
 use osb_protocol::{
-    FieldError, SandboxId, WireTime,
+    FeatureSet, FieldError, SandboxId, WireTime,
     lifecycle::{Sandbox, SandboxState},
 };
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,9 @@ pub struct ServerInfo {
     pub version: String,
     /// Where sandboxes run: `docker`, `sim`, …
     pub runtime: String,
+    /// What this runtime can do that not every runtime can: pages and fields follow from it.
+    #[serde(default)]
+    pub features: FeatureSet,
     /// Whether the API wants a key. Without one, the console lets everybody in.
     pub key_required: bool,
 }

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     config::{Config, ENV_EXECD, NO_SUCH_STORE, RuntimeType},
+    hosts,
     http::{
         self, AppState,
         auth::ApiKeys,
@@ -66,7 +67,7 @@ impl App {
             Arc::clone(&store),
             tasks.clone(),
             limits,
-            config.hosts(),
+            hosts::find(config),
         )
         .await?;
         let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));

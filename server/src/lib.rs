@@ -8,5 +8,6 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod guard;
+mod hosts;
 pub mod http;
 pub mod sandbox;

@@ -4,7 +4,6 @@
 //! and rule. `docs/configuration.md` lists the keys for people.
 
 mod docker;
-mod hosts;
 mod init;
 mod known;
 mod rules;

@@ -53,6 +53,7 @@ impl ConsoleBackend for Domain {
         ServerInfo {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             runtime: self.service.runtime_kind().to_owned(),
+            features: self.service.features(),
             key_required: self.keys.required(),
         }
     }

@@ -6,24 +6,21 @@ use std::{
     path::Path,
 };
 
-use super::Config;
-use crate::sandbox::Hosts;
+use crate::{config::Config, sandbox::Hosts};
 
-impl Config {
-    /// Decides the hosts from the configuration and from where this process runs.
-    #[must_use]
-    pub fn hosts(&self) -> Hosts {
-        let place = Place {
-            in_container: in_container(),
-            outward_address: &outward_address,
-        };
-        decide(
-            self.server.eip.as_deref(),
-            &self.server.host,
-            self.docker.host_ip.as_deref(),
-            &place,
-        )
-    }
+/// Decides the hosts from the configuration and from where this process runs.
+#[must_use]
+pub(crate) fn find(config: &Config) -> Hosts {
+    let place = Place {
+        in_container: in_container(),
+        outward_address: &outward_address,
+    };
+    decide(
+        config.server.eip.as_deref(),
+        &config.server.host,
+        config.docker.host_ip.as_deref(),
+        &place,
+    )
 }
 
 /// Where this process runs.
