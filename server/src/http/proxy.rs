@@ -91,6 +91,7 @@ pub(crate) fn limits() -> Limits {
         idle: Some(IDLE),
         keep: KEEP,
         keep_per_backend: KEEP_PER_BACKEND,
+        ..Limits::default()
     }
 }
 
