@@ -12,6 +12,7 @@ mod http;
 mod lifecycle;
 mod load;
 mod nginx;
+mod overload;
 mod plain;
 mod reads;
 mod report;
@@ -41,6 +42,8 @@ use crate::{
 pub(crate) enum Bench {
     /// Create, ready, delete, reads, proxied requests, commands, footprint
     Lifecycle(Options),
+    /// A keyed request while clients without a key hold connections
+    Overload(Options),
     /// The daemon alone: commands, streams, files, terminals, footprint
     Execd(Options),
 }
@@ -69,6 +72,12 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
     let options = match bench {
         Bench::Lifecycle(options) => {
             lifecycle(repo, options, &runtime, &mut report)?;
+            options
+        }
+        Bench::Overload(options) => {
+            let installer = Installer::new(true);
+            build::all(repo, &installer, Profile::Release, &repo.dist())?;
+            runtime.block_on(overload::measure(repo, options, &mut report))?;
             options
         }
         Bench::Execd(options) => {

@@ -53,6 +53,19 @@ impl Report {
         self.push(name, samples.summary(), String::new(), json!({}));
     }
 
+    /// Durations of the requests that succeeded, and how many did not.
+    pub(super) fn outcomes(&mut self, name: &str, samples: &Samples, refused: usize) {
+        let note = format!("{refused} of {} refused", samples.len() + refused);
+        let max = samples.quantile(1.0);
+        let more = json!({ "refused": refused, "max_ms": millis(max) });
+        self.push(
+            name,
+            samples.summary(),
+            format!("{note}, slowest {}", show(max)),
+            more,
+        );
+    }
+
     /// Durations beside those of a floor; the ratio is of the medians.
     pub(super) fn compare(&mut self, name: &str, ours: Summary, floor: &str, theirs: Summary) {
         let ratio = rounded(ours.median.as_secs_f64() / theirs.median.as_secs_f64().max(1e-9));
