@@ -28,8 +28,8 @@ pub struct App {
     pub ptys: Ptys,
     /// All shell sessions.
     pub sessions: Sessions,
-    /// All isolated sessions.
-    pub isolated: IsolatedSessions,
+    /// All isolated sessions, with what they work with.
+    pub isolation: Isolation,
     /// Whether it is known yet for whom all of this is.
     pub runtime_init: RuntimeInit,
     /// Reaches the user's own servers.
@@ -44,26 +44,14 @@ impl App {
             commands: Commands::new(base.outputs.memory_of_ended()),
             ptys: Ptys::default(),
             sessions: Sessions::default(),
-            isolated: IsolatedSessions::default(),
+            isolation: Isolation {
+                base: base.clone(),
+                sessions: IsolatedSessions::default(),
+            },
             runtime_init,
             forwarder: proxy::forwarder(&base.tasks),
             base,
         }
-    }
-
-    /// What isolated sessions work with.
-    #[must_use]
-    pub fn isolation(&self) -> Isolation {
-        Isolation {
-            base: self.base.clone(),
-            sessions: self.isolated.clone(),
-        }
-    }
-}
-
-impl FromRef<App> for Isolation {
-    fn from_ref(app: &App) -> Self {
-        app.isolation()
     }
 }
 

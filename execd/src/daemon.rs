@@ -102,7 +102,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     base.telemetry = telemetry(&base);
     let (runtime_init, orders) = runtime_init(&config);
     let app = App::new(base, runtime_init);
-    app.isolated.configure(isolation);
+    app.isolation.sessions.configure(isolation);
     start_upkeep(&app, child_ended);
     let router = server::router(app.clone(), Token::new(config.access_token));
     let mut serving = tasks.spawn("server", server::serve(listener, router, tasks.clone()));
@@ -164,14 +164,15 @@ fn start_upkeep(app: &App, child_ended: Signal) {
     let tasks = &base.tasks;
     tasks.spawn_abortable("reaper", base.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.commands.clone()));
-    tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.isolation()));
+    tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.isolation.clone()));
     tasks.spawn_abortable("metrics", metrics::remember(Arc::clone(&base.meter)));
 }
 
 /// Ends sessions, processes, streams and connections, and sends the last metrics.
 async fn stop(app: &App, stop: Stop) {
     let processes = stop.of_processes();
-    let closed = timeout_at(processes.part(limits::ISOLATED_END), app.isolated.close());
+    let isolated = &app.isolation.sessions;
+    let closed = timeout_at(processes.part(limits::ISOLATED_END), isolated.close());
     // Side by side, so that neither takes the other's time.
     let children = init::end_children(&app.base, &app.ptys, processes);
     let (closed, ()) = tokio::join!(closed, children);

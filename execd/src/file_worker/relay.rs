@@ -57,7 +57,7 @@ static NOT_PASSED_ON: [HeaderName; 9] = [
 /// # Errors
 /// When the worker ended without an answer.
 pub(crate) async fn relay(
-    base: &Base,
+    tasks: &Supervisor,
     socket: UnixStream,
     mut request: Request,
     task: &'static str,
@@ -70,7 +70,7 @@ pub(crate) async fn relay(
     let wanted = CancellationToken::new();
     // Dropped with this function when the client leaves, else with the body of the answer.
     let until_then = wanted.clone().drop_guard();
-    base.tasks.spawn(task, async move {
+    tasks.spawn(task, async move {
         tokio::select! {
             // What went wrong shows in the answer.
             _ended = connection => {}

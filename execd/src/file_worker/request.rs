@@ -68,7 +68,8 @@ async fn serve(
         }
     }
     *request.uri_mut() = after_segments(request.uri(), 4).into();
-    let answer = relay(&base, socket, request, "file worker", end(process, slot)).await;
+    let (tasks, end) = (&base.tasks, end(process, slot));
+    let answer = relay(tasks, socket, request, "file worker", end).await;
     answer.map_err(|error| {
         warn!(%identity, %error, "a file worker ended without an answer");
         unavailable(&"its worker ended without an answer")

@@ -86,7 +86,8 @@ async fn forward(
     let slot = slot.expect("the semaphore is never closed");
     let socket = link.files(view).map_err(|error| over(&error))?;
     let free = async move { drop(slot) };
-    let answer = relay(&isolation.base, socket, request, "isolated files", free).await;
+    let tasks = &isolation.base.tasks;
+    let answer = relay(tasks, socket, request, "isolated files", free).await;
     answer.map_err(|error| {
         warn!(id = session.id, %error, "a file worker ended without an answer");
         over(&"its worker ended without an answer")
