@@ -6,9 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod engine_proxy;
+mod sandbox;
 mod server;
 mod wait;
+mod wire;
 
 pub use engine_proxy::EngineProxy;
+pub use sandbox::{CannedProgram, running_at};
 pub use server::{API_KEY, TestServer};
 pub use wait::wait_until;
+pub use wire::{connect_from, exchange};

@@ -5,10 +5,15 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use anyhow::Context;
 use osb_client::LifecycleClient;
 use osb_runtime::{
-    Runtime,
+    Observed, Runtime,
     sim::{Options, SimRuntime},
 };
-use osb_server::{app::App, config::Config, http::serve, sandbox::Service};
+use osb_server::{
+    app::App,
+    config::Config,
+    http::serve,
+    sandbox::{RuntimeHealth, Service},
+};
 use osb_service::Supervisor;
 use osb_store::Location;
 use reqwest::RequestBuilder;
@@ -53,6 +58,23 @@ impl TestServer {
         let mut server = Self::over(Arc::clone(&sim) as _, folder.path(), "").await?;
         server._folder = Some(folder);
         Ok((server, sim))
+    }
+
+    /// A server that knows these sandboxes already, with further lines of configuration.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn around(
+        sandboxes: impl IntoIterator<Item = Observed>,
+        more: &str,
+    ) -> anyhow::Result<Self> {
+        let sim = Arc::new(SimRuntime::with(sandboxes));
+        let folder = tempfile::tempdir()?;
+        let mut server = Self::over(sim, folder.path(), more).await?;
+        let mut health = server.service.registry().watch_health();
+        health.wait_for(|health| *health == RuntimeHealth::Up).await?;
+        server._folder = Some(folder);
+        Ok(server)
     }
 
     /// A server over a runtime, with its store in `folder` and further lines of configuration.

@@ -19,7 +19,11 @@ use axum::{
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, SERVER, SET_COOKIE, UPGRADE},
+    header::{
+        AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, PUBLIC_KEY_PINS,
+        PUBLIC_KEY_PINS_REPORT_ONLY, REFRESH, SERVER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
+        UPGRADE, WWW_AUTHENTICATE,
+    },
     uri::{Authority, PathAndQuery, Scheme},
 };
 use hyper::upgrade::OnUpgrade;
@@ -73,14 +77,38 @@ static DROPPED_WITH_TOKEN: [HeaderName; 6] = [
     HeaderName::from_static(headers::ACCESS_RENEW),
     EXECD_TOKEN,
 ];
-/// Response headers that stay here: the backend's name, and what would speak for the whole origin.
-static DROPPED_FROM_ANSWER: [HeaderName; 6] = [
+/// Response headers that stay here.
+static DROPPED_FROM_ANSWER: [HeaderName; 19] = [
+    // The backend's name.
     SERVER,
+    // Asks the browser for a password in this server's name. The `Authorization` that would follow
+    // stays here too, so no program can use it.
+    WWW_AUTHENTICATE,
+    // Leads the page to an address that, unlike `Location`, has no proxy path put in front.
+    REFRESH,
+    // What browsers keep for the whole origin, the console included: where else it is served,
+    HeaderName::from_static("alt-svc"),
+    // that it needs HTTPS, with which certificates,
+    STRICT_TRANSPORT_SECURITY,
+    PUBLIC_KEY_PINS,
+    PUBLIC_KEY_PINS_REPORT_ONLY,
+    HeaderName::from_static("expect-ct"),
+    // what to forget of it,
     HeaderName::from_static("clear-site-data"),
-    HeaderName::from_static("strict-transport-security"),
+    // where to report what users do on it,
     HeaderName::from_static("nel"),
     HeaderName::from_static("report-to"),
     HeaderName::from_static("reporting-endpoints"),
+    // what to tell it with each request,
+    HeaderName::from_static("accept-ch"),
+    HeaderName::from_static("critical-ch"),
+    HeaderName::from_static("use-as-dictionary"),
+    // who is signed in,
+    HeaderName::from_static("set-login"),
+    HeaderName::from_static("sec-session-registration"),
+    HeaderName::from_static("sec-session-challenge"),
+    // and which of its paths a service worker may serve.
+    HeaderName::from_static("service-worker-allowed"),
 ];
 
 /// Limits of the server's forwarder.
@@ -256,21 +284,12 @@ fn failed(error: ForwardError) -> ApiError {
 /// Keeps what a sandbox sends from acting in this server's name.
 fn guard(headers: &mut HeaderMap) {
     headers.append(CONTENT_SECURITY_POLICY, SANDBOXED);
-    let foreign = |cookie: &HeaderValue| {
-        let cookie = cookie.as_bytes();
-        // Browsers send a cookie without a name, `=osb_console=x`, as its value alone.
-        let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
-        let start = cookie.iter().position(|byte| !blank(byte));
-        let name = cookie[start.unwrap_or(0)..].to_ascii_lowercase();
-        CONSOLE_COOKIES
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
-    };
-    if headers.get_all(SET_COOKIE).iter().any(foreign) {
+    let harmful = |cookie: &HeaderValue| is_consoles(cookie) || has_domain(cookie);
+    if headers.get_all(SET_COOKIE).iter().any(harmful) {
         let kept: Vec<HeaderValue> = headers
             .get_all(SET_COOKIE)
             .iter()
-            .filter(|cookie| !foreign(cookie))
+            .filter(|cookie| !harmful(cookie))
             .cloned()
             .collect();
         headers.remove(SET_COOKIE);
@@ -278,6 +297,27 @@ fn guard(headers: &mut HeaderMap) {
             headers.append(SET_COOKIE, cookie);
         }
     }
+}
+
+/// Whether a cookie has a name of the console's.
+fn is_consoles(cookie: &HeaderValue) -> bool {
+    let cookie = cookie.as_bytes();
+    // Browsers send a cookie without a name, `=osb_console=x`, as its value alone.
+    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
+    let start = cookie.iter().position(|byte| !blank(byte));
+    let name = cookie[start.unwrap_or(0)..].to_ascii_lowercase();
+    CONSOLE_COOKIES
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a cookie would be sent to other hosts than this one.
+fn has_domain(cookie: &HeaderValue) -> bool {
+    let mut attributes = cookie.as_bytes().split(|byte| *byte == b';').skip(1);
+    attributes.any(|attribute| {
+        let name = attribute.split(|byte| *byte == b'=').next();
+        name.is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case(b"domain"))
+    })
 }
 
 /// The path of an address like `host:port/path`.
@@ -348,14 +388,16 @@ mod tests {
             "=osb_console=x; Path=/console",
             " = \t__Secure-osb_console=x",
             "osb_console",
-            "b=2",
+            "wide=1; Path=/; domain=example.org",
+            "wide=1;Domain = .example.org ;Secure",
+            "b=domain; Path=/domain",
         ] {
             headers.append(SET_COOKIE, cookie.parse().unwrap());
         }
         headers.insert(CONTENT_SECURITY_POLICY, "default-src *".parse().unwrap());
         guard(&mut headers);
         let cookies: Vec<_> = headers.get_all(SET_COOKIE).iter().collect();
-        assert_eq!(cookies, ["a=1", "b=2"]);
+        assert_eq!(cookies, ["a=1", "b=domain; Path=/domain"]);
         let policies: Vec<_> = headers.get_all(CONTENT_SECURITY_POLICY).iter().collect();
         assert_eq!(policies.len(), 2);
         assert!(!policies[1].to_str().unwrap().contains("allow-same-origin"));

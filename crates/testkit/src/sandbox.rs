@@ -1,0 +1,78 @@
+//! Sandboxes whose programs a test plays itself.
+
+use std::net::{IpAddr, SocketAddr};
+
+use jiff::Timestamp;
+use osb_protocol::WireTime;
+use osb_runtime::{Address, Observed, Origin, Phase, Source, Status};
+use osb_service::Supervisor;
+use secrecy::SecretString;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+/// A running sandbox with this address and execd token. Any address of the loopback network will do:
+/// a test can listen there, and connect from there.
+#[must_use]
+pub fn running_at(id: &str, ip: IpAddr, token: Option<&str>) -> Observed {
+    let now = WireTime::new(Timestamp::now());
+    let origin = Origin {
+        token: token.map(SecretString::from),
+        ..Origin::new(id, Source::Image("debian:12".into()), now)
+    };
+    let address = Address {
+        ip: Some(ip),
+        ..Address::default()
+    };
+    let status = Status {
+        address,
+        ..Status::new(Phase::Running, now)
+    };
+    Observed { origin, status }
+}
+
+/// A program in a sandbox that answers every connection with the same bytes, once it has read a
+/// request head, and closes it.
+#[derive(Debug)]
+pub struct CannedProgram {
+    /// Where it listens.
+    pub address: SocketAddr,
+    tasks: Supervisor,
+}
+
+impl CannedProgram {
+    /// Listens on a port of its own.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn start(ip: IpAddr, answer: impl Into<Vec<u8>>) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((ip, 0)).await?;
+        let (address, answer) = (listener.local_addr()?, answer.into());
+        let tasks = Supervisor::new();
+        let each = tasks.clone();
+        tasks.spawn_abortable("program", async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let answer = answer.clone();
+                each.spawn_abortable("exchange", async move {
+                    let mut head = Vec::new();
+                    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+                        match stream.read_buf(&mut head).await {
+                            Ok(1..) => {}
+                            Ok(0) | Err(_) => return,
+                        }
+                    }
+                    // The server may have hung up, which its own side of the test sees.
+                    let _ = stream.write_all(&answer).await;
+                });
+            }
+        });
+        Ok(Self { address, tasks })
+    }
+}
+
+impl Drop for CannedProgram {
+    fn drop(&mut self) {
+        self.tasks.stop();
+    }
+}

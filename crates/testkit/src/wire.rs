@@ -1,0 +1,38 @@
+//! HTTP as bytes, for requests that no client library would send.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
+
+/// Guards against hanging.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Connects from an address of the loopback network.
+///
+/// # Errors
+/// When the address is not one of this machine or the server does not listen.
+pub async fn connect_from(source: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(source, 0))?;
+    socket.connect(server).await
+}
+
+/// Sends these bytes and returns everything that comes back until the server closes, which the
+/// request has to ask for.
+///
+/// # Errors
+/// When the connection breaks, or stays open for a minute.
+pub async fn exchange(mut stream: TcpStream, request: &str) -> io::Result<String> {
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    timeout(LIMIT, stream.read_to_end(&mut answer)).await??;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
