@@ -10,10 +10,10 @@ use osb_store::Store;
 use tokio::net::TcpListener;
 
 use crate::{
-    config::{Config, ENV_EXECD, NO_SUCH_STORE, RuntimeType},
+    config::{Config, ENV_EXECD, NO_SUCH_STORE, RuntimeType, ServerSection},
     hosts,
     http::{
-        self, AppState,
+        self, AllowedHosts, AppState, Edge,
         auth::ApiKeys,
         console::{self, ConsoleParts},
         serve::{self, Timeouts},
@@ -87,8 +87,14 @@ impl App {
             keys,
             forwarder: Forwarder::new(http::proxy_limits(), tasks),
             eip: eip.filter(|eip| !eip.is_empty()),
+            keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,
         };
-        let router = http::router(state, console, server.limit_concurrency);
+        let edge = Edge {
+            proxies: server.proxies(),
+            hosts: hosts_of(server),
+            limit_concurrency: server.limit_concurrency,
+        };
+        let router = http::router(state, console, edge);
         let timeouts = Timeouts {
             keep_alive: Duration::from_secs(server.timeout_keep_alive),
             graceful: Duration::from_secs(server.timeout_graceful_shutdown),
@@ -122,6 +128,14 @@ impl App {
     /// Closes what outlives the tasks.
     pub async fn close(self) {
         self.store.close().await;
+    }
+}
+
+/// Only the API key keeps a page under a foreign name from using the server.
+fn hosts_of(server: &ServerSection) -> AllowedHosts {
+    match server.usable_key() {
+        Some(_) => AllowedHosts::any(),
+        None => AllowedHosts::own([server.eip.as_deref().unwrap_or_default(), &server.host]),
     }
 }
 

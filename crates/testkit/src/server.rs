@@ -72,7 +72,9 @@ impl TestServer {
         let folder = tempfile::tempdir()?;
         let mut server = Self::over(sim, folder.path(), more).await?;
         let mut health = server.service.registry().watch_health();
-        health.wait_for(|health| *health == RuntimeHealth::Up).await?;
+        health
+            .wait_for(|health| *health == RuntimeHealth::Up)
+            .await?;
         server._folder = Some(folder);
         Ok(server)
     }

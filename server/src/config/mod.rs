@@ -219,6 +219,10 @@ mod tests {
                 "a.toml: server.max_sandbox_timeout_seconds: ",
             ),
             (
+                "[server]\ntrusted_proxies=['10.0.0.1','10/8']\n[runtime]\ntype='docker'",
+                "a.toml: server.trusted_proxies: ",
+            ),
+            (
                 "[docker]\nport_range_min=50000\nport_range_max=50050\n[runtime]\ntype='docker'",
                 "a.toml: docker.port_range_max: ",
             ),

@@ -28,6 +28,10 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
             "must be at least 60 seconds",
         );
     }
+    if server.proxy_networks().is_none() {
+        let text = "must be a list of addresses and networks such as \"10.0.0.0/8\"";
+        return rule("server.trusted_proxies", text);
+    }
     if server.timeout_keep_alive == 0 {
         return rule("server.timeout_keep_alive", "must be at least 1 second");
     }

@@ -1,10 +1,16 @@
 //! Sections that every runtime reads.
 
-use std::{net::Ipv6Addr, path::PathBuf};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    path::PathBuf,
+};
 
+use ipnet::IpNet;
 use osb_store::Location;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+
+use crate::http::TrustedProxies;
 
 /// `[server]` (contract: lifecycle §14.1).
 #[derive(Debug, Deserialize)]
@@ -20,6 +26,8 @@ pub struct ServerSection {
     pub eip: Option<String>,
     /// Longest `timeout` of a create, in seconds.
     pub max_sandbox_timeout_seconds: Option<i64>,
+    /// Networks of proxies whose word about the client counts, such as `10.0.0.0/8`.
+    pub trusted_proxies: Vec<String>,
     /// Seconds a connection may idle.
     pub timeout_keep_alive: u64,
     /// Requests served at once; more get 503. 0 means no limit.
@@ -45,6 +53,7 @@ impl Default for ServerSection {
             api_key: None,
             eip: None,
             max_sandbox_timeout_seconds: None,
+            trusted_proxies: Vec::new(),
             timeout_keep_alive: 30,
             limit_concurrency: 1024,
             timeout_graceful_shutdown: 5,
@@ -63,6 +72,21 @@ impl ServerSection {
         self.api_key
             .as_ref()
             .filter(|key| !key.expose_secret().trim().is_empty())
+    }
+
+    /// The networks of `trusted_proxies`; `None` when one cannot be read.
+    pub(super) fn proxy_networks(&self) -> Option<Vec<IpNet>> {
+        let networks = self.trusted_proxies.iter().map(|text| {
+            let address = text.parse::<IpAddr>().map(IpNet::from);
+            address.or_else(|_| text.parse()).ok()
+        });
+        networks.collect()
+    }
+
+    /// The proxies whose word about the client counts.
+    #[must_use]
+    pub fn proxies(&self) -> TrustedProxies {
+        TrustedProxies::new(self.proxy_networks().unwrap_or_default())
     }
 
     /// Whether clients and browsers reach this server over HTTPS: its public address says so.
@@ -164,12 +188,15 @@ pub struct RuntimeSection {
 pub struct ProxySection {
     /// Whether sandboxes are reached at their own addresses rather than at published ports.
     pub resolve_internal: bool,
+    /// Whether sandboxes may use the proxy without a key, as other clients may.
+    pub keyless_from_sandboxes: bool,
 }
 
 impl Default for ProxySection {
     fn default() -> Self {
         Self {
             resolve_internal: true,
+            keyless_from_sandboxes: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! HTTP: extract, call the domain, map the error. No rule about sandboxes lives here.
 //!
 //! ```text
-//!             ┌ request id ─ overload ─ panic guard ┐
+//!             ┌ request id ─ client ─ host ─ overload ─ panic guard ┐
 //!  connection ┤  /console/…      session, no CORS   ├─▶ console
 //!   (serve)   │  /…/proxy/…      CORS, no key       ├─▶ proxy ─▶ sandbox
 //!             │  /v1/… and /…    CORS, API key      ├─▶ lifecycle
@@ -9,10 +9,12 @@
 //! ```
 
 pub mod auth;
+mod client;
 pub mod console;
 mod cors;
 pub mod error;
 mod extract;
+mod host;
 pub mod lifecycle;
 mod openapi;
 mod overload;
@@ -22,6 +24,8 @@ pub mod router;
 pub mod serve;
 mod system;
 
+pub use client::TrustedProxies;
+pub use host::AllowedHosts;
 pub use openapi::document;
 pub(crate) use proxy::limits as proxy_limits;
-pub use router::{AppState, router};
+pub use router::{AppState, Edge, router};

@@ -1,18 +1,19 @@
 //! `/sandboxes/{id}/proxy/{port}/…`: HTTP and upgrades to a port of a sandbox (contract: lifecycle
 //! §7, §8, §A11).
 //!
-//! No API key is needed: whoever knows the id may talk to what the sandbox serves. execd is the
-//! exception, it wants its own token, which the proxy adds only for callers with the API key.
+//! No API key is needed: who knows the id may talk to what the sandbox serves, unless it is another
+//! sandbox. execd is the exception, it wants its own token, which the proxy adds only for callers
+//! with the API key.
 //!
 //! What a sandbox sends is hostile. Pages get an origin of their own (`Content-Security-Policy:
 //! sandbox` without `allow-same-origin`), and no cookie by the name of the console's gets through.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::Body,
     extract::{
-        ConnectInfo, FromRequestParts, OriginalUri, Request, State,
+        FromRequestParts, OriginalUri, Request, State,
         ws::{CloseFrame, Message, WebSocketUpgrade},
     },
     response::{IntoResponse, Response},
@@ -24,17 +25,18 @@ use http::{
         PUBLIC_KEY_PINS_REPORT_ONLY, REFRESH, SERVER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
         UPGRADE, WWW_AUTHENTICATE,
     },
-    uri::{Authority, PathAndQuery, Scheme},
+    uri::{Authority, PathAndQuery},
 };
 use hyper::upgrade::OnUpgrade;
 use osb_forward::{ForwardError, Forwarded, HeaderRules, Limits, Peer};
-use osb_protocol::{error::code, headers};
+use osb_protocol::{SandboxId, error::code, headers};
 use osb_runtime::EXECD_PORT;
 use secrecy::ExposeSecret;
 
 use super::{
     AppState,
     auth::Verdict,
+    client::{self, Client},
     error::ApiError,
     extract::{port, sandbox_id},
 };
@@ -58,6 +60,8 @@ const CONSOLE_COOKIES: [&[u8]; 3] = [b"osb_", b"__host-", b"__secure-"];
 const SANDBOXED: HeaderValue = HeaderValue::from_static(
     "sandbox allow-scripts allow-forms allow-popups allow-downloads allow-modals",
 );
+/// Close reason of a WebSocket that needs a key.
+const MISSING_KEY: &str = "missing API key";
 const EXECD_TOKEN: HeaderName = HeaderName::from_static(headers::EXECD_ACCESS_TOKEN);
 
 /// Request headers that stay here. Names that clients use towards this server only.
@@ -126,7 +130,6 @@ pub(crate) fn limits() -> Limits {
 /// Forwards one request.
 pub(super) async fn proxy(
     State(app): State<AppState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     OriginalUri(uri): OriginalUri,
     mut request: Request,
 ) -> Response {
@@ -138,8 +141,19 @@ pub(super) async fn proxy(
         Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
     };
     let socket = WantsSocket::of(&request);
+    let client = client::of(request.extensions());
+    let id = sandbox_id(id);
+    if let Some(refusal) = refuse_sandbox(&app, &client, verdict, &id, request.headers()) {
+        return match socket {
+            None => refusal.into_response(),
+            Some(socket) => {
+                let policy = axum::extract::ws::close_code::POLICY;
+                socket.close(policy, MISSING_KEY.to_owned()).await
+            }
+        };
+    }
     let answer = async {
-        let target = app.service.proxy_target(&sandbox_id(id.clone()), port)?;
+        let target = app.service.proxy_target(&id, port)?;
         let prefixed = uri.path().starts_with("/v1/");
         let rest = osb_forward::after_segments(&uri, if prefixed { 5 } else { 4 });
         let prefix = if prefixed { "/v1" } else { "" };
@@ -147,7 +161,7 @@ pub(super) async fn proxy(
             Some(base) => format!("{base}/sandboxes/{id}/proxy/{port}"),
             None => format!("{prefix}/sandboxes/{id}/proxy/{port}"),
         };
-        let rules = rules(&target, port, verdict, request.headers(), peer, location);
+        let rules = rules(&target, port, verdict, request.headers(), client, location);
         let to = destination(&target, &rest)?;
         // The domain's path goes on; the mount's was cut off by the router.
         *request.uri_mut() = uri.clone();
@@ -183,6 +197,28 @@ pub(super) async fn proxy(
     }
 }
 
+/// The refusal of a request that a sandbox sent without a key: only the clients of a sandbox are to
+/// reach its programs. The token of its execd is a key, too: older SDKs send nothing else on these
+/// paths.
+fn refuse_sandbox(
+    app: &AppState,
+    client: &Client,
+    verdict: Verdict,
+    id: &SandboxId,
+    given: &HeaderMap,
+) -> Option<ApiError> {
+    if app.keyless_from_sandboxes || verdict == Verdict::Admitted {
+        return None;
+    }
+    let is_sandbox = |address| app.service.is_sandbox_address(address);
+    let token = given.get(EXECD_TOKEN).map(HeaderValue::as_bytes);
+    let holds_token = token.is_some_and(|token| app.service.is_execd_token(id, token));
+    if holds_token || !client.may_be(is_sandbox) {
+        return None;
+    }
+    verdict.refusal()
+}
+
 /// Sandbox id and port of a proxy path, as they were sent: the path behind them may be anything, so
 /// nothing is decoded.
 fn address(path: &str) -> (String, String) {
@@ -197,15 +233,15 @@ fn rules(
     port: u16,
     verdict: Verdict,
     given: &HeaderMap,
-    peer: SocketAddr,
+    client: Client,
     location: String,
 ) -> HeaderRules {
     let mut rules = HeaderRules {
         drop_request: (&DROPPED[..]).into(),
         drop_response: (&DROPPED_FROM_ANSWER[..]).into(),
         forwarded: Forwarded::Rebuild(Peer {
-            address: peer.ip(),
-            scheme: Scheme::HTTP,
+            address: client.address,
+            scheme: client.scheme,
         }),
         location_prefix: Some(location),
         ..HeaderRules::default()

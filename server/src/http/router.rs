@@ -18,8 +18,10 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
     auth::{self, ApiKeys},
+    client::{self, TrustedProxies},
     cors,
     error::{self, ApiError},
+    host::{self, AllowedHosts},
     lifecycle, openapi, overload, proxy, request_id,
 };
 use crate::sandbox::Service;
@@ -35,10 +37,23 @@ pub struct AppState {
     pub forwarder: Forwarder,
     /// Configured public address, without a slash at its end.
     pub eip: Option<String>,
+    /// Whether sandboxes may use the proxy without a key.
+    pub keyless_from_sandboxes: bool,
+}
+
+/// What every request passes before its route is looked for.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// Proxies in front of this server.
+    pub proxies: TrustedProxies,
+    /// Names of this server.
+    pub hosts: AllowedHosts,
+    /// Requests served at once.
+    pub limit_concurrency: usize,
 }
 
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
-pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Router {
+pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
     let vocabulary = app.service.vocabulary();
     let runtime = app.service.runtime_kind();
     let features = app.service.features();
@@ -73,9 +88,11 @@ pub fn router(app: AppState, console: Router, limit_concurrency: usize) -> Route
         .merge(console)
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(
-            overload::Limit::new(limit_concurrency),
+            overload::Limit::new(edge.limit_concurrency),
             overload::shed,
         ))
+        .layer(from_fn_with_state(edge.hosts, host::check))
+        .layer(from_fn_with_state(edge.proxies, client::identify))
         .layer(from_fn(request_id::tag))
 }
 

@@ -6,7 +6,8 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map},
+    net::IpAddr,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
@@ -63,6 +64,9 @@ struct Views {
     /// Newest first; the id breaks ties.
     by_age: BTreeMap<(Reverse<WireTime>, SandboxId), Arc<Record>>,
     by_deadline: BTreeSet<(WireTime, SandboxId)>,
+    /// How many sandboxes have an address; two may for a moment, when the engine gave the address
+    /// of one that ended to another before the end was reported.
+    by_address: HashMap<IpAddr, usize>,
     /// Those that were removed last, oldest first.
     removed: VecDeque<SandboxId>,
     seq: u64,
@@ -105,6 +109,12 @@ impl Registry {
             .by_id
             .get(id)
             .map(|entry| Arc::clone(&entry.record))
+    }
+
+    /// Whether a sandbox has this address.
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.read().by_address.contains_key(&address.to_canonical())
     }
 
     /// One sandbox's locks.
@@ -279,6 +289,9 @@ impl Views {
         if let Some(at) = deadline(&record.facts) {
             self.by_deadline.insert((at, id.clone()));
         }
+        if let Some(ip) = address(&record.facts) {
+            *self.by_address.entry(ip).or_default() += 1;
+        }
         self.by_id.insert(
             id.clone(),
             Entry {
@@ -296,7 +309,20 @@ impl Views {
         if let Some(at) = deadline(facts) {
             self.by_deadline.remove(&(at, facts.origin.id.clone()));
         }
+        if let Some(hash_map::Entry::Occupied(mut sandboxes)) =
+            address(facts).map(|ip| self.by_address.entry(ip))
+        {
+            *sandboxes.get_mut() -= 1;
+            if *sandboxes.get() == 0 {
+                sandboxes.remove();
+            }
+        }
     }
+}
+
+/// Addresses are compared in one form: the kernel shows an IPv4 peer of an IPv6 listener mapped.
+fn address(facts: &Facts) -> Option<IpAddr> {
+    facts.address.ip.map(|ip| ip.to_canonical())
 }
 
 /// A sandbox that is being removed has no deadline any more.
@@ -353,6 +379,30 @@ mod tests {
         assert_eq!(ids(0, 10), (vec!["c".into(), "a".into()], 2));
         let only_a = |record: &Record| record.facts.origin.id.as_str() == "a";
         assert_eq!(registry.page(0, 1, Some(&only_a)).1, 1);
+    }
+
+    #[test]
+    fn addresses_are_known_for_as_long_as_a_sandbox_has_them() {
+        let registry = Registry::new(&Vocabulary::CONTAINERS);
+        let (one, other): (IpAddr, IpAddr) =
+            ("172.20.0.2".parse().unwrap(), "172.20.0.3".parse().unwrap());
+        let at_address = |id, ip| {
+            let mut facts = sandbox(id, 1, None);
+            facts.address.ip = Some(ip);
+            facts
+        };
+        registry.put(at_address("a", one));
+        registry.put(at_address("b", "::ffff:172.20.0.2".parse().unwrap()));
+        assert!(registry.has_address("::ffff:172.20.0.2".parse().unwrap()));
+        registry.put(at_address("a", other));
+        assert!(registry.has_address(one) && registry.has_address(other));
+        registry.remove(&"b".into());
+        assert!(!registry.has_address(one) && registry.has_address(other));
+        registry.update::<()>(&"a".into(), |facts| {
+            facts.set_phase(osb_runtime::Phase::Exited(0), at(9));
+            Ok(())
+        });
+        assert!(!registry.has_address(other));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What the REST API and the console call.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use osb_protocol::{FeatureSet, FieldError, SandboxId, WireTime, lifecycle::Endpoint};
 use osb_runtime::{Amendment, Expiry, KeptBy, Runtime, Vocabulary};
 use osb_service::Supervisor;
 use osb_store::{HistoryEntry, Store};
+use secrecy::ExposeSecret;
 use serde_json::Value;
+use subtle::ConstantTimeEq;
 use tokio::sync::{Notify, broadcast};
 use tracing::info;
 
@@ -269,6 +271,22 @@ impl Service {
     pub fn proxy_target(&self, id: &SandboxId, port: u16) -> Result<Target, Error> {
         let (runtime, hosts) = (&*self.inner.runtime, &self.inner.hosts);
         endpoint::for_proxy(runtime, hosts, &self.known(id)?.facts, port)
+    }
+
+    /// Whether an address is that of a running sandbox.
+    #[must_use]
+    pub fn is_sandbox_address(&self, address: IpAddr) -> bool {
+        self.inner.registry.has_address(address)
+    }
+
+    /// Whether this is the token of a sandbox's execd, compared in constant time.
+    #[must_use]
+    pub fn is_execd_token(&self, id: &SandboxId, given: &[u8]) -> bool {
+        let record = self.inner.registry.get(id);
+        let token = record
+            .as_ref()
+            .and_then(|it| it.facts.origin.token.as_ref());
+        token.is_some_and(|token| given.ct_eq(token.expose_secret().as_bytes()).into())
     }
 
     /// How this server reaches a sandbox's execd.
