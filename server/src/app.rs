@@ -11,12 +11,13 @@ use tokio::net::TcpListener;
 
 use crate::{
     config::{Config, ENV_EXECD, NO_SUCH_STORE, RuntimeType, ServerSection},
+    descriptors::Room,
     hosts,
     http::{
-        self, AllowedHosts, AppState, Edge,
+        self, AllowedHosts, AppState, Capacities, Edge,
         auth::ApiKeys,
         console::{self, ConsoleParts},
-        serve::{self, Timeouts},
+        serve::{self, Bounds},
     },
     sandbox::{Limits, Service},
 };
@@ -29,7 +30,7 @@ pub struct App {
     /// Its domain.
     pub service: Service,
     tasks: Supervisor,
-    timeouts: Timeouts,
+    bounds: Bounds,
     store: Arc<dyn Store>,
 }
 
@@ -71,11 +72,19 @@ impl App {
         )
         .await?;
         let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));
+        let descriptors = Room::of_process();
+        let limits = http::Limits {
+            concurrency: server.limit_concurrency,
+            keyless_per_client: server.limit_keyless_per_client,
+            per_sandbox: config.proxy.limit_per_sandbox,
+        };
+        let room = Capacities::new(limits, &descriptors, tasks);
         let console = console::router(ConsoleParts {
             service: service.clone(),
             store: Arc::clone(&store),
             keys: Arc::clone(&keys) as Arc<dyn console::Keys>,
             tasks: tasks.clone(),
+            room: room.clone(),
             https: server.is_https(),
         })?;
         let eip = server
@@ -85,25 +94,26 @@ impl App {
         let state = AppState {
             service: service.clone(),
             keys,
-            forwarder: Forwarder::new(http::proxy_limits(), tasks),
+            forwarder: Forwarder::new(http::proxy_limits(config.proxy.tunnel_idle()), tasks),
             eip: eip.filter(|eip| !eip.is_empty()),
             keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,
+            room,
         };
         let edge = Edge {
             proxies: server.proxies(),
             hosts: hosts_of(server),
-            limit_concurrency: server.limit_concurrency,
         };
         let router = http::router(state, console, edge);
-        let timeouts = Timeouts {
+        let bounds = Bounds {
             keep_alive: Duration::from_secs(server.timeout_keep_alive),
             graceful: Duration::from_secs(server.timeout_graceful_shutdown),
+            connections: descriptors.connections,
         };
         Ok(Self {
             router,
             service,
             tasks: tasks.clone(),
-            timeouts,
+            bounds,
             store,
         })
     }
@@ -113,7 +123,7 @@ impl App {
         serve::serve(
             listener,
             self.router.clone(),
-            self.timeouts,
+            self.bounds,
             self.tasks.clone(),
         )
         .await;
@@ -122,7 +132,7 @@ impl App {
     /// How long requests under way get at shutdown.
     #[must_use]
     pub fn graceful(&self) -> Duration {
-        self.timeouts.graceful
+        self.bounds.graceful
     }
 
     /// Closes what outlives the tasks.

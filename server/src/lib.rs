@@ -7,6 +7,7 @@
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod descriptors;
 pub mod guard;
 mod hosts;
 pub mod http;

@@ -8,11 +8,11 @@ use osb_server::{
     app::App,
     cli::{Cli, Command},
     config::{self, LoadedConfig},
-    guard,
+    descriptors, guard,
     http::serve,
 };
 use osb_service::{Drained, Supervisor, build_info::BuildInfo, signal, telemetry};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Which build this is.
 const BUILD: BuildInfo = BuildInfo::of(option_env!("OSB_BUILD_COMMIT"));
@@ -85,6 +85,10 @@ async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
     let listener = serve::bind(host, port, config.server.backlog)
         .await
         .with_context(|| format!("cannot listen on {host}:{port} (server.host, server.port)"))?;
+    match descriptors::raise() {
+        Ok(descriptors) => debug!(descriptors, "file descriptors that may be open"),
+        Err(error) => warn!(%error, "the limit of open files stays as it is"),
+    }
     let tasks = Supervisor::new();
     let app = App::build(&config, &tasks).await?;
     info!(address = %listener.local_addr()?, "listening");

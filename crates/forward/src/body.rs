@@ -16,6 +16,8 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
+use crate::Lease;
+
 /// Why a response body broke off after its head was sent. The client sees a cut connection.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -125,6 +127,7 @@ pub(crate) struct ResponseBody {
     deadline: Option<Pin<Box<Sleep>>>,
     waiting: bool,
     request: Option<Arc<Progress>>,
+    _lease: Option<Lease>,
 }
 
 impl ResponseBody {
@@ -132,6 +135,7 @@ impl ResponseBody {
         inner: Incoming,
         idle: Option<Duration>,
         request: Option<Arc<Progress>>,
+        lease: Option<Lease>,
     ) -> Self {
         Self {
             inner,
@@ -139,6 +143,7 @@ impl ResponseBody {
             deadline: None,
             waiting: false,
             request,
+            _lease: lease,
         }
     }
 

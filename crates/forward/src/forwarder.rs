@@ -17,7 +17,7 @@ use osb_service::Supervisor;
 use tokio::time::Instant;
 
 use crate::{
-    Awaited, ForwardError, HeaderRules, Limits, Target,
+    Awaited, ForwardError, HeaderRules, Lease, Limits, Target,
     body::{Progress, RequestBody, ResponseBody},
     headers,
     tunnel::Upgrade,
@@ -81,6 +81,7 @@ impl Forwarder {
         if request.method() == Method::CONNECT {
             return Err(ForwardError::BadRequest("CONNECT opens no tunnel here"));
         }
+        let lease = request.extensions().get::<Lease>().cloned();
         let upgrade = Upgrade::take(&mut request);
         let outbound = outbound(request, to, rules, upgrade.as_ref());
         let progress = outbound.body().progress();
@@ -95,7 +96,8 @@ impl Forwarder {
             return Err(ForwardError::TransferCoding);
         }
         rules.apply_to_response(response.headers_mut());
-        Ok(response.map(|body| Body::new(ResponseBody::new(body, self.limits.idle, progress))))
+        Ok(response
+            .map(|body| Body::new(ResponseBody::new(body, self.limits.idle, progress, lease))))
     }
 
     /// Waits for the response head, while request or response moves.
@@ -148,7 +150,7 @@ impl Forwarder {
             response.headers_mut(),
             protocol.unwrap_or_else(|| upgrade.protocol.clone()),
         );
-        upgrade.connect(backend, &self.tasks);
+        upgrade.connect(backend, self.limits.tunnel_idle, &self.tasks);
         Ok(response.map(|_| Body::empty()))
     }
 }

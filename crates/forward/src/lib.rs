@@ -21,10 +21,12 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod activity;
 mod body;
 mod error;
 mod forwarder;
 mod headers;
+mod lease;
 mod limits;
 mod rules;
 mod target;
@@ -33,6 +35,7 @@ mod tunnel;
 pub use body::BodyError;
 pub use error::{Awaited, ForwardError, Origin};
 pub use forwarder::Forwarder;
+pub use lease::Lease;
 pub use limits::{Limits, MAX_HEADERS};
 pub use rules::{Forwarded, HeaderRules, Host, Peer};
 pub use target::{Target, after_segments};

@@ -12,8 +12,11 @@ pub struct Limits {
     /// To open a TCP connection to the backend, name resolution excluded.
     pub connect: Duration,
     /// Longest silence: nothing of the request goes out and nothing of the response comes in.
-    /// `None` waits for as long as both sides stay connected. A tunnel may be silent for ever.
+    /// `None` waits for as long as both sides stay connected. For tunnels see below.
     pub idle: Option<Duration>,
+    /// Longest silence of a tunnel, in both directions at once. `None` lets it be silent for as long
+    /// as both sides stay connected.
+    pub tunnel_idle: Option<Duration>,
     /// How long an unused connection is kept for the next request.
     pub keep: Duration,
     /// Unused connections kept for each backend. Those in use are not limited here: a limit on
@@ -29,6 +32,7 @@ impl Default for Limits {
             connect: Duration::from_secs(10),
             // contract: lifecycle §7, read timeout
             idle: Some(Duration::from_secs(180)),
+            tunnel_idle: None,
             // Shorter than the five seconds after which common application servers hang up, so
             // that a request seldom meets a connection that is just being closed.
             keep: Duration::from_secs(4),

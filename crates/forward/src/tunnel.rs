@@ -1,5 +1,7 @@
 //! After `101 Switching Protocols`: bytes, whatever they mean.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::{HeaderValue, Request, Version};
 use hyper::upgrade::OnUpgrade;
@@ -7,7 +9,11 @@ use hyper_util::rt::TokioIo;
 use osb_service::Supervisor;
 use tracing::debug;
 
-use crate::headers;
+use crate::{
+    Lease,
+    activity::{Activity, Watched},
+    headers,
+};
 
 /// Buffer for each direction of a tunnel.
 const BUFFER: usize = 16 * 1024;
@@ -17,6 +23,7 @@ pub(crate) struct Upgrade {
     /// Value of `Upgrade`, for example `websocket`.
     pub(crate) protocol: HeaderValue,
     client: OnUpgrade,
+    lease: Option<Lease>,
 }
 
 impl Upgrade {
@@ -31,13 +38,19 @@ impl Upgrade {
             return None;
         }
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
-        Some(Self { protocol, client })
+        let lease = request.extensions().get().cloned();
+        Some(Self {
+            protocol,
+            client,
+            lease,
+        })
     }
 
-    /// Carries bytes both ways, in a task of its own, until one side is done or broken or the
-    /// supervisor stops. A side that finishes sending may still receive.
-    pub(crate) fn connect(self, backend: OnUpgrade, tasks: &Supervisor) {
+    /// Carries bytes both ways, in a task of its own, until one side is done or broken, both are
+    /// silent for too long or the supervisor stops. A side that finishes sending may still receive.
+    pub(crate) fn connect(self, backend: OnUpgrade, idle: Option<Duration>, tasks: &Supervisor) {
         tasks.spawn_abortable("tunnel", async move {
+            let _held = self.lease;
             let (client, backend) = match tokio::try_join!(self.client, backend) {
                 Ok(both) => both,
                 Err(error) => {
@@ -48,10 +61,19 @@ impl Upgrade {
                     return;
                 }
             };
-            let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
+            let activity = Activity::now();
+            let watched = |upgraded| Watched {
+                stream: TokioIo::new(upgraded),
+                activity: activity.clone(),
+            };
+            let (mut client, mut backend) = (watched(client), watched(backend));
             let copied =
                 tokio::io::copy_bidirectional_with_sizes(&mut client, &mut backend, BUFFER, BUFFER);
-            match copied.await {
+            let copied = tokio::select! {
+                copied = copied => copied,
+                () = activity.silence(idle) => return debug!("tunnel was silent for too long"),
+            };
+            match copied {
                 Ok((sent, received)) => debug!(sent, received, "tunnel ended"),
                 Err(error) => {
                     debug!(error = &error as &dyn std::error::Error, "tunnel broke off");

@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, Ipv6Addr},
     path::PathBuf,
+    time::Duration,
 };
 
 use ipnet::IpNet;
@@ -30,8 +31,10 @@ pub struct ServerSection {
     pub trusted_proxies: Vec<String>,
     /// Seconds a connection may idle.
     pub timeout_keep_alive: u64,
-    /// Requests served at once; more get 503. 0 means no limit.
+    /// Requests of each kind served at once; more get 503. 0: as many as descriptors allow.
     pub limit_concurrency: usize,
+    /// Proxied requests without a key of one client served at once; more get 429. 0: no limit.
+    pub limit_keyless_per_client: usize,
     /// Seconds that requests under way get at shutdown.
     pub timeout_graceful_shutdown: u64,
     /// Connections waiting to be accepted.
@@ -56,6 +59,7 @@ impl Default for ServerSection {
             trusted_proxies: Vec::new(),
             timeout_keep_alive: 30,
             limit_concurrency: 1024,
+            limit_keyless_per_client: 128,
             timeout_graceful_shutdown: 5,
             backlog: 2048,
             thread_pool_size: 200,
@@ -190,6 +194,19 @@ pub struct ProxySection {
     pub resolve_internal: bool,
     /// Whether sandboxes may use the proxy without a key, as other clients may.
     pub keyless_from_sandboxes: bool,
+    /// Requests to one sandbox served at once; more get 503. 0: no limit.
+    pub limit_per_sandbox: usize,
+    /// Seconds that a tunnel, such as a WebSocket, may be silent. 0: no limit.
+    pub tunnel_idle_timeout: u64,
+}
+
+impl ProxySection {
+    /// Longest silence of a tunnel.
+    #[must_use]
+    pub fn tunnel_idle(&self) -> Option<Duration> {
+        let seconds = self.tunnel_idle_timeout;
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
 }
 
 impl Default for ProxySection {
@@ -197,6 +214,8 @@ impl Default for ProxySection {
         Self {
             resolve_internal: true,
             keyless_from_sandboxes: false,
+            limit_per_sandbox: 256,
+            tunnel_idle_timeout: 3600,
         }
     }
 }

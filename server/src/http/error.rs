@@ -28,6 +28,8 @@ pub struct ApiError {
     fault: Option<Fault>,
     /// For the log, not for clients.
     cause: Option<String>,
+    /// One of many: the log has their number, see `overload`.
+    shed: bool,
 }
 
 /// Left on error answers of ours for the log: why, or nothing when the message says it all.
@@ -42,6 +44,7 @@ impl ApiError {
             body: ErrorBody::new(code, message),
             fault: None,
             cause: None,
+            shed: false,
         }
     }
 
@@ -54,6 +57,13 @@ impl ApiError {
     #[must_use]
     pub(super) fn because(mut self, cause: &dyn std::error::Error) -> Self {
         self.cause = Some(ErrorChain(cause).to_string());
+        self
+    }
+
+    /// Keeps the answer out of the log.
+    #[must_use]
+    pub(super) fn shed(mut self) -> Self {
+        self.shed = true;
         self
     }
 
@@ -223,13 +233,19 @@ impl IntoResponse for ApiError {
         if let Some(worded) = worded {
             response.extensions_mut().insert(worded);
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        let later = [
+            StatusCode::SERVICE_UNAVAILABLE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        if later.contains(&self.status) {
             response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
         }
         // Marks the answer as ours, unlike one that a sandbox gave.
-        response
-            .extensions_mut()
-            .insert(Cause(self.cause.unwrap_or_default()));
+        if !self.shed {
+            response
+                .extensions_mut()
+                .insert(Cause(self.cause.unwrap_or_default()));
+        }
         response
     }
 }

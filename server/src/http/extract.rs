@@ -4,18 +4,22 @@ use std::time::Duration;
 
 use axum::{
     body::{Body, Bytes},
-    extract::{FromRequest, FromRequestParts, Path, Request, rejection::BytesRejection},
+    extract::{FromRequest, FromRequestParts, Path, Request},
 };
 use http::{StatusCode, header::CONTENT_TYPE, request::Parts};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use osb_protocol::{FieldError, SandboxId, error::code};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use super::error::ApiError;
 
 /// Largest JSON body of the lifecycle API, in bytes.
-pub(super) const JSON_BODY_MAX: usize = 1 << 20;
+const JSON_BODY_MAX: usize = 1 << 20;
 
+/// Longest time that the body of an API request may take.
+const JSON_BODY_TIME: Duration = Duration::from_secs(30);
 /// Longest time to read the rest of a refused request.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
@@ -25,7 +29,7 @@ pub(super) struct JsonBody(pub(super) Value);
 impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
             let essence = value
                 .to_str()
@@ -41,9 +45,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
             let message = "the body must be JSON with Content-Type: application/json";
             return Err(whole_body("json_invalid", message));
         }
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(unreadable)?;
+        let bytes = read(request.into_body(), JSON_BODY_MAX, JSON_BODY_TIME).await?;
         if bytes.trim_ascii().is_empty() {
             return Err(whole_body("json_invalid", "the body is empty"));
         }
@@ -76,22 +78,37 @@ impl JsonBody {
 /// Reads and forgets the rest of a request that is refused. hyper closes a connection whose request
 /// was not read, and a client that reuses it then finds it closed under its next request.
 pub(super) async fn drain(body: Body) {
+    let mut body = Limited::new(body, JSON_BODY_MAX);
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
     // Beyond either bound the connection may as well be closed.
-    let _ = tokio::time::timeout(DRAIN_TIME, axum::body::to_bytes(body, JSON_BODY_MAX)).await;
+    let _ = timeout(DRAIN_TIME, rest).await;
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+/// 413 when it has more than `most` bytes, 408 when it takes longer than `time`, 422 when it breaks
+/// off.
+pub(super) async fn read(body: Body, most: usize, time: Duration) -> Result<Bytes, ApiError> {
+    let whole = timeout(time, Limited::new(body, most).collect());
+    match whole.await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("the body is larger than {most} bytes");
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            Err(ApiError::new(status, code::BODY_TOO_LARGE, message))
+        }
+        Ok(Err(_)) => Err(whole_body("json_invalid", "the body ended early")),
+        Err(_) => {
+            let message = format!("the body took longer than {} s", time.as_secs());
+            let status = StatusCode::REQUEST_TIMEOUT;
+            Err(ApiError::new(status, code::REQUEST_TIMEOUT, message))
+        }
+    }
 }
 
 fn whole_body(kind: &str, message: impl Into<String>) -> ApiError {
     ApiError::invalid(vec![FieldError::body(kind, [""; 0], message)])
-}
-
-fn unreadable(rejection: BytesRejection) -> ApiError {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            let message = format!("the body is larger than {JSON_BODY_MAX} bytes");
-            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, code::BODY_TOO_LARGE, message)
-        }
-        _ => whole_body("json_invalid", "the body ended early"),
-    }
 }
 
 /// Parts of the path, decoded. What is not text names nothing that is there.

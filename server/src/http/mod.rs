@@ -10,10 +10,12 @@
 
 pub mod auth;
 mod client;
+mod connections;
 pub mod console;
 mod cors;
 pub mod error;
 mod extract;
+mod gate;
 mod host;
 pub mod lifecycle;
 mod openapi;
@@ -27,5 +29,6 @@ mod system;
 pub use client::TrustedProxies;
 pub use host::AllowedHosts;
 pub use openapi::document;
+pub use overload::{Capacities, Limits};
 pub(crate) use proxy::limits as proxy_limits;
 pub use router::{AppState, Edge, router};

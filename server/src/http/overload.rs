@@ -1,43 +1,240 @@
-//! Shedding: above the configured number of requests at once, answer at once that there are too
-//! many (contract: lifecycle §1.2).
+//! What is served at once (contract: lifecycle §1.2). Each kind of exchange has room of its own, so
+//! that requests without a key cannot take the place of those with one:
+//!
+//! | Kind | Counted from, to |
+//! |---|---|
+//! | API | the key was checked, the answer |
+//! | console | the session was checked, the answer or the end of the WebSocket |
+//! | sign-in | the head of a login, or of a WebSocket without a session, the answer |
+//! | proxy with a key, and without one | the sandbox is known, the end of the body or the tunnel |
+//!
+//! `/health` and whatever else waits for nobody has no bound.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::StatusCode;
-use osb_protocol::error::code;
-use tokio::sync::Semaphore;
+use osb_forward::Lease;
+use osb_service::Supervisor;
+use tokio::sync::Notify;
+use tracing::warn;
 
-use super::error::ApiError;
+use super::{
+    client,
+    connections::{Busy, Connection},
+    error::ApiError,
+    gate::{Bounds, Full, Gate, Permit, Visitor},
+};
+use crate::descriptors::Room;
 
-/// How many requests are served at once.
+/// Logins of one client at once; a form of some hundred bytes takes milliseconds.
+const SIGN_INS_PER_CLIENT: usize = 8;
+/// Least time between two lines of the log about shed requests.
+const SUMMARY_EVERY: Duration = Duration::from_secs(10);
+
+/// Configured bounds; 0 means that only file descriptors bound it.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Exchanges of each kind.
+    pub concurrency: usize,
+    /// Proxied exchanges without a key of one client.
+    pub keyless_per_client: usize,
+    /// Proxied exchanges with one sandbox, with a key and without one each.
+    pub per_sandbox: usize,
+}
+
+/// Room for each kind of exchange. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Limit(Arc<Semaphore>);
+pub struct Capacities(Arc<Kinds>);
 
-impl Limit {
-    /// 0 means no limit.
-    pub(super) fn new(requests: usize) -> Self {
-        let permits = if requests == 0 {
-            Semaphore::MAX_PERMITS
-        } else {
-            requests
+#[derive(Debug)]
+struct Kinds {
+    api: Gate,
+    console: Gate,
+    sign_in: Gate,
+    proxy_keyed: Gate,
+    proxy_keyless: Gate,
+    shed: Notify,
+}
+
+/// A kind of exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Api,
+    Console,
+    SignIn,
+    ProxyKeyed,
+    ProxyKeyless,
+}
+
+impl Capacities {
+    /// Room as configured, as far as file descriptors allow. A task of `tasks` reports what is shed.
+    #[must_use]
+    pub fn new(limits: Limits, room: &Room, tasks: &Supervisor) -> Self {
+        let bounded = |limit: usize| if limit == 0 { usize::MAX } else { limit };
+        let total = bounded(limits.concurrency).min(room.exchanges_per_kind);
+        let proxy = Bounds {
+            total,
+            per_client: usize::MAX,
+            per_sandbox: bounded(limits.per_sandbox),
         };
-        Self(Arc::new(Semaphore::new(
-            permits.min(Semaphore::MAX_PERMITS),
-        )))
+        let kinds = Kinds {
+            api: Gate::new("api", Bounds::total(total)),
+            console: Gate::new("console", Bounds::total(total)),
+            sign_in: Gate::new(
+                "sign-in",
+                Bounds {
+                    per_client: SIGN_INS_PER_CLIENT,
+                    ..Bounds::total(total)
+                },
+            ),
+            proxy_keyed: Gate::new("proxy", proxy),
+            proxy_keyless: Gate::new(
+                "proxy without a key",
+                Bounds {
+                    per_client: bounded(limits.keyless_per_client),
+                    ..proxy
+                },
+            ),
+            shed: Notify::new(),
+        };
+        let capacities = Self(Arc::new(kinds));
+        let reporter = capacities.clone();
+        tasks.spawn_abortable("shed requests", async move {
+            loop {
+                reporter.0.shed.notified().await;
+                if let Some(shed) = reporter.summary() {
+                    warn!(%shed, "requests were not served for want of room");
+                }
+                tokio::time::sleep(SUMMARY_EVERY).await;
+            }
+        });
+        capacities
+    }
+
+    /// Room for an exchange of this kind.
+    pub(super) fn enter(&self, kind: Kind, visitor: Visitor) -> Result<Permit, Full> {
+        let entered = self.gate(kind).enter(visitor);
+        if entered.is_err() {
+            self.0.shed.notify_one();
+        }
+        entered
+    }
+
+    fn gate(&self, kind: Kind) -> &Gate {
+        match kind {
+            Kind::Api => &self.0.api,
+            Kind::Console => &self.0.console,
+            Kind::SignIn => &self.0.sign_in,
+            Kind::ProxyKeyed => &self.0.proxy_keyed,
+            Kind::ProxyKeyless => &self.0.proxy_keyless,
+        }
+    }
+
+    /// How many exchanges of each kind were shed since the last summary, if any were.
+    fn summary(&self) -> Option<String> {
+        let kinds = &self.0;
+        let gates = [
+            &kinds.api,
+            &kinds.console,
+            &kinds.sign_in,
+            &kinds.proxy_keyed,
+            &kinds.proxy_keyless,
+        ];
+        let counts = gates.map(|gate| (gate.name(), gate.take_shed()));
+        let shed: Vec<String> = counts
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{name}: {count}"))
+            .collect();
+        (!shed.is_empty()).then(|| shed.join(", "))
     }
 }
 
-/// Serves the request if there is room.
-pub(super) async fn shed(State(limit): State<Limit>, request: Request, next: Next) -> Response {
-    let Ok(_room) = limit.0.try_acquire() else {
-        let message = "the server has reached server.limit_concurrency; try again shortly";
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        return ApiError::new(status, code::OVERLOADED, message).into_response();
+/// Serves API requests that passed the check of their key, if there is room.
+pub(super) async fn api(State(room): State<Capacities>, request: Request, next: Next) -> Response {
+    let visitor = Visitor {
+        connection: busy(&request, true),
+        ..Visitor::default()
     };
-    next.run(request).await
+    match room.enter(Kind::Api, visitor) {
+        Ok(_permit) => next.run(request).await,
+        Err(full) => ApiError::from(full).into_response(),
+    }
+}
+
+/// Serves console requests that have a session, if there is room. A handler that goes on with a
+/// WebSocket keeps the [`Lease`] of the request.
+pub(super) async fn console(
+    State(room): State<Capacities>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let visitor = Visitor {
+        connection: busy(&request, true),
+        ..Visitor::default()
+    };
+    match room.enter(Kind::Console, visitor) {
+        Ok(permit) => {
+            let lease = Lease::new(permit);
+            request.extensions_mut().insert(lease.clone());
+            let response = next.run(request).await;
+            drop(lease);
+            response
+        }
+        Err(full) => ApiError::from(full).into_response(),
+    }
+}
+
+/// Room for a client of the console without a session.
+pub(super) fn sign_in(room: &Capacities, request: &Request) -> Result<Permit, Full> {
+    let visitor = Visitor {
+        client: Some(client::of(request.extensions()).group()),
+        connection: busy(request, false),
+        ..Visitor::default()
+    };
+    room.enter(Kind::SignIn, visitor)
+}
+
+/// Keeps the connection of a request from being closed for want of room.
+pub(super) fn busy(request: &Request, keyed: bool) -> Option<Busy> {
+    let connection = request.extensions().get::<Arc<Connection>>()?;
+    Some(Busy::new(connection, keyed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn kinds_do_not_take_each_others_room_and_shedding_is_summed_up() {
+        let limits = Limits {
+            concurrency: 2,
+            keyless_per_client: 0,
+            per_sandbox: 0,
+        };
+        let tasks = Supervisor::new();
+        let room = Capacities::new(limits, &Room::of_descriptors(20_000), &tasks);
+        let kinds = [
+            Kind::Api,
+            Kind::Console,
+            Kind::SignIn,
+            Kind::ProxyKeyed,
+            Kind::ProxyKeyless,
+        ];
+        let mut held = Vec::new();
+        for kind in kinds {
+            for _ in 0..2 {
+                held.push(room.enter(kind, Visitor::default()).unwrap());
+            }
+            let full = room.gate(kind).enter(Visitor::default());
+            assert_eq!(full.unwrap_err(), Full::Total, "{kind:?}");
+        }
+        let want = "api: 1, console: 1, sign-in: 1, proxy: 1, proxy without a key: 1";
+        assert_eq!(room.summary().as_deref(), Some(want));
+        assert_eq!(room.summary(), None);
+    }
 }

@@ -14,7 +14,7 @@ use axum::{
     body::Body,
     extract::{
         FromRequestParts, OriginalUri, Request, State,
-        ws::{CloseFrame, Message, WebSocketUpgrade},
+        ws::{CloseFrame, Message, WebSocketUpgrade, close_code},
     },
     response::{IntoResponse, Response},
 };
@@ -28,7 +28,7 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 use hyper::upgrade::OnUpgrade;
-use osb_forward::{ForwardError, Forwarded, HeaderRules, Limits, Peer};
+use osb_forward::{ForwardError, Forwarded, HeaderRules, Lease, Limits, Peer};
 use osb_protocol::{SandboxId, error::code, headers};
 use osb_runtime::EXECD_PORT;
 use secrecy::ExposeSecret;
@@ -39,6 +39,8 @@ use super::{
     client::{self, Client},
     error::ApiError,
     extract::{port, sandbox_id},
+    gate::{Full, Visitor},
+    overload::{self, Kind},
 };
 use crate::sandbox::endpoint::Target;
 
@@ -117,10 +119,11 @@ static DROPPED_FROM_ANSWER: [HeaderName; 19] = [
 
 /// Limits of the server's forwarder.
 #[must_use]
-pub(crate) fn limits() -> Limits {
+pub(crate) fn limits(tunnel_idle: Option<Duration>) -> Limits {
     Limits {
         connect: CONNECT,
         idle: Some(IDLE),
+        tunnel_idle,
         keep: KEEP,
         keep_per_backend: KEEP_PER_BACKEND,
         ..Limits::default()
@@ -135,42 +138,27 @@ pub(super) async fn proxy(
 ) -> Response {
     let verdict = app.keys.judge(request.headers());
     let (id, port_text) = address(uri.path());
+    let id = sandbox_id(id);
     let port = match port(&port_text) {
         Ok(port) => port,
         // Only a numeric port makes it a proxy path that needs no key.
         Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
     };
     let socket = WantsSocket::of(&request);
-    let client = client::of(request.extensions());
-    let id = sandbox_id(id);
-    if let Some(refusal) = refuse_sandbox(&app, &client, verdict, &id, request.headers()) {
-        return match socket {
-            None => refusal.into_response(),
-            Some(socket) => {
-                let policy = axum::extract::ws::close_code::POLICY;
-                socket.close(policy, MISSING_KEY.to_owned()).await
-            }
-        };
-    }
-    let answer = async {
-        let target = app.service.proxy_target(&id, port)?;
-        let prefixed = uri.path().starts_with("/v1/");
-        let rest = osb_forward::after_segments(&uri, if prefixed { 5 } else { 4 });
-        let prefix = if prefixed { "/v1" } else { "" };
-        let location = match app.eip.as_deref().map(path_of) {
-            Some(base) => format!("{base}/sandboxes/{id}/proxy/{port}"),
-            None => format!("{prefix}/sandboxes/{id}/proxy/{port}"),
-        };
-        let rules = rules(&target, port, verdict, request.headers(), client, location);
-        let to = destination(&target, &rest)?;
-        // The domain's path goes on; the mount's was cut off by the router.
-        *request.uri_mut() = uri.clone();
-        app.forwarder
-            .forward(request, to, &rules)
-            .await
-            .map_err(failed)
-    }
-    .await;
+    let caller = Caller {
+        client: client::of(request.extensions()),
+        verdict,
+        has_key: verdict == Verdict::Admitted || has_token(&app, &id, request.headers()),
+    };
+    let answer = match admit(&app, caller, &id, port, &mut request) {
+        Ok(way) => {
+            // The domain's path goes on; the mount's was cut off by the router.
+            *request.uri_mut() = uri;
+            let forwarded = app.forwarder.forward(request, way.to, &way.rules).await;
+            forwarded.map_err(|error| failed(error).into())
+        }
+        Err(refused) => Err(refused),
+    };
     match (answer, socket) {
         (Ok(mut response), None) => {
             guard(response.headers_mut());
@@ -183,40 +171,102 @@ pub(super) async fn proxy(
         (Ok(response), Some(socket)) => {
             let status = response.status().as_u16();
             let reason = format!("the backend answered {status} instead of a WebSocket");
-            socket
-                .close(axum::extract::ws::close_code::POLICY, reason)
-                .await
+            socket.close(close_code::POLICY, reason).await
         }
-        (Err(error), None) => error.into_response(),
-        (Err(error), Some(socket)) => {
-            let reason = error.message().to_owned();
-            socket
-                .close(axum::extract::ws::close_code::ERROR, reason)
-                .await
-        }
+        (Err(refused), None) => refused.error.into_response(),
+        (Err(refused), Some(socket)) => socket.close(refused.close, refused.reason).await,
     }
 }
 
-/// The refusal of a request that a sandbox sent without a key: only the clients of a sandbox are to
-/// reach its programs. The token of its execd is a key, too: older SDKs send nothing else on these
-/// paths.
-fn refuse_sandbox(
-    app: &AppState,
-    client: &Client,
+/// Who asks.
+struct Caller {
+    client: Client,
     verdict: Verdict,
+    /// Whether the request has the API key, or the token of the sandbox's execd: older SDKs send
+    /// nothing else on these paths.
+    has_key: bool,
+}
+
+/// A request that is not forwarded.
+struct Refused {
+    error: ApiError,
+    /// Close code and reason for a WebSocket.
+    close: u16,
+    reason: String,
+}
+
+impl From<ApiError> for Box<Refused> {
+    fn from(error: ApiError) -> Self {
+        Self::new(Refused {
+            close: close_code::ERROR,
+            reason: error.message().to_owned(),
+            error,
+        })
+    }
+}
+
+impl From<Full> for Box<Refused> {
+    fn from(full: Full) -> Self {
+        let mut refused = Self::from(ApiError::from(full));
+        refused.close = close_code::AGAIN;
+        refused
+    }
+}
+
+/// Where an admitted request goes, and how it is changed.
+struct Way {
+    to: osb_forward::Target,
+    rules: HeaderRules,
+}
+
+/// Finds the way of a request that may go, and gives it room until its exchange is over.
+fn admit(
+    app: &AppState,
+    caller: Caller,
     id: &SandboxId,
-    given: &HeaderMap,
-) -> Option<ApiError> {
-    if app.keyless_from_sandboxes || verdict == Verdict::Admitted {
-        return None;
-    }
+    port: u16,
+    request: &mut Request,
+) -> Result<Way, Box<Refused>> {
     let is_sandbox = |address| app.service.is_sandbox_address(address);
-    let token = given.get(EXECD_TOKEN).map(HeaderValue::as_bytes);
-    let holds_token = token.is_some_and(|token| app.service.is_execd_token(id, token));
-    if holds_token || !client.may_be(is_sandbox) {
-        return None;
+    let refusal = caller.verdict.refusal();
+    if let (false, false, Some(error)) = (caller.has_key, app.keyless_from_sandboxes, refusal)
+        && caller.client.may_be(is_sandbox)
+    {
+        // Only its clients are to reach a sandbox's programs, and a neighbour is none of them.
+        return Err(Box::new(Refused {
+            error,
+            close: close_code::POLICY,
+            reason: MISSING_KEY.to_owned(),
+        }));
     }
-    verdict.refusal()
+    let target = app.service.proxy_target(id, port).map_err(ApiError::from)?;
+    let uri = request.extensions().get::<OriginalUri>();
+    let uri = uri.map_or_else(|| request.uri().clone(), |original| original.0.clone());
+    let prefixed = uri.path().starts_with("/v1/");
+    let rest = osb_forward::after_segments(&uri, if prefixed { 5 } else { 4 });
+    let prefix = if prefixed { "/v1" } else { "" };
+    let base = app.eip.as_deref().map_or(prefix, path_of);
+    let location = format!("{base}/sandboxes/{id}/proxy/{port}");
+    let to = destination(&target, &rest)?;
+    let (kind, client) = match caller.has_key {
+        true => (Kind::ProxyKeyed, None),
+        false => (Kind::ProxyKeyless, Some(caller.client.group())),
+    };
+    let visitor = Visitor {
+        client,
+        sandbox: Some(id.clone()),
+        connection: overload::busy(request, caller.has_key),
+    };
+    let permit = app.room.enter(kind, visitor)?;
+    let rules = rules(&target, port, &caller, request.headers(), location);
+    request.extensions_mut().insert(Lease::new(permit));
+    Ok(Way { to, rules })
+}
+
+/// Whether a request has the token of the sandbox's execd.
+fn has_token(app: &AppState, id: &SandboxId, given: &HeaderMap) -> bool {
+    let token = given.get(EXECD_TOKEN).map(HeaderValue::as_bytes);
+    token.is_some_and(|token| app.service.is_execd_token(id, token))
 }
 
 /// Sandbox id and port of a proxy path, as they were sent: the path behind them may be anything, so
@@ -231,17 +281,16 @@ fn address(path: &str) -> (String, String) {
 fn rules(
     target: &Target,
     port: u16,
-    verdict: Verdict,
+    caller: &Caller,
     given: &HeaderMap,
-    client: Client,
     location: String,
 ) -> HeaderRules {
     let mut rules = HeaderRules {
         drop_request: (&DROPPED[..]).into(),
         drop_response: (&DROPPED_FROM_ANSWER[..]).into(),
         forwarded: Forwarded::Rebuild(Peer {
-            address: client.address,
-            scheme: client.scheme,
+            address: caller.client.address,
+            scheme: caller.client.scheme.clone(),
         }),
         location_prefix: Some(location),
         ..HeaderRules::default()
@@ -249,7 +298,7 @@ fn rules(
     match &target.token {
         // execd is what is talked to. A caller without the key must bring the token itself.
         Some(token) => {
-            let admitted = verdict == Verdict::Admitted && !given.contains_key(EXECD_TOKEN);
+            let admitted = caller.verdict == Verdict::Admitted && !given.contains_key(EXECD_TOKEN);
             let value = HeaderValue::from_str(token.expose_secret());
             if let (true, Ok(mut value)) = (admitted, value) {
                 value.set_sensitive(true);

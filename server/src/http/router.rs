@@ -22,7 +22,9 @@ use super::{
     cors,
     error::{self, ApiError},
     host::{self, AllowedHosts},
-    lifecycle, openapi, overload, proxy, request_id,
+    lifecycle, openapi,
+    overload::{self, Capacities},
+    proxy, request_id,
 };
 use crate::sandbox::Service;
 
@@ -39,6 +41,8 @@ pub struct AppState {
     pub eip: Option<String>,
     /// Whether sandboxes may use the proxy without a key.
     pub keyless_from_sandboxes: bool,
+    /// Room for requests of each kind.
+    pub room: Capacities,
 }
 
 /// What every request passes before its route is looked for.
@@ -48,8 +52,6 @@ pub struct Edge {
     pub proxies: TrustedProxies,
     /// Names of this server.
     pub hosts: AllowedHosts,
-    /// Requests served at once.
-    pub limit_concurrency: usize,
 }
 
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
@@ -63,6 +65,7 @@ pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
         .merge(lifecycle::plain())
         .merge(lifecycle::absent(runtime, features))
         .fallback(not_found)
+        .layer(from_fn_with_state(app.room.clone(), overload::api))
         .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require));
     let root = Router::new()
         .route("/", any(not_found))
@@ -87,10 +90,6 @@ pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
     api.layer(from_fn_with_state(codes, error::use_codes))
         .merge(console)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(
-            overload::Limit::new(edge.limit_concurrency),
-            overload::shed,
-        ))
         .layer(from_fn_with_state(edge.hosts, host::check))
         .layer(from_fn_with_state(edge.proxies, client::identify))
         .layer(from_fn(request_id::tag))

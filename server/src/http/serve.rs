@@ -1,8 +1,8 @@
 //! Connections: accepted, bounded in time, closed in order.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, extract::ConnectInfo};
+use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -12,18 +12,24 @@ use osb_service::Supervisor;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::Semaphore,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
+use super::connections::{Connections, Counted, Exchange, Sent, Slot};
+
 /// SDKs keep idle connections for 30 s. Closing them first would cost a client its next request, so
 /// the server waits that much longer than configured (contract: clients §3.13).
 const GRACE_OVER_CLIENTS: Duration = Duration::from_secs(35);
-/// Connections held at once, streams and WebSockets included; each costs a descriptor or two.
-const CONNECTIONS: usize = 16_384;
+/// Largest head of a request, in bytes: the longest address that the library takes, 64 KiB, and as
+/// much for header lines. HTTP/1 also reads and writes bodies in pieces of up to this size.
+const HEAD_MAX: usize = 128 * 1024;
+/// Requests at once on one HTTP/2 connection.
+const STREAMS: u32 = 128;
+/// Longest wait for a probe to be answered.
+const PROBE_WAIT: Duration = Duration::from_secs(20);
 /// Longest time until a connection has brought its first request. The library bounds the heads of
 /// HTTP/1, but waits for ever to learn which version begins.
 const FIRST_REQUEST: Duration = Duration::from_secs(60);
@@ -34,11 +40,13 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// How connections are treated.
 #[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
+pub struct Bounds {
     /// Longest idle time of a connection, before the grace over clients is added.
     pub keep_alive: Duration,
     /// What requests under way get at shutdown.
     pub graceful: Duration,
+    /// Connections held at once, streams and WebSockets included.
+    pub connections: usize,
 }
 
 /// Takes the port. A second server on it gets a clear error.
@@ -63,29 +71,29 @@ pub async fn bind(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener
 }
 
 /// Serves until the supervisor stops; then requests under way get their time.
-pub async fn serve(listener: TcpListener, router: Router, timeouts: Timeouts, tasks: Supervisor) {
+pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, tasks: Supervisor) {
     let stop = tasks.stopping().clone();
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Connections::new(bounds.connections);
     loop {
-        // Above the bound new connections wait in the kernel's queue.
-        let Ok(room) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
+                let slot = tokio::select! {
+                    () = stop.cancelled() => return,
+                    slot = connections.room() => slot,
+                };
                 let (router, tasks_of_connection) = (router.clone(), tasks.clone());
                 tasks.spawn("connection", async move {
-                    connection(stream, peer, router, timeouts, &tasks_of_connection).await;
-                    drop(room);
+                    connection(stream, peer, slot, router, bounds, &tasks_of_connection).await;
                 });
             }
             Err(error) => {
                 // Running out of descriptors is no reason to give up, nor to spin.
                 warn!(%error, "cannot accept a connection");
+                connections.evict();
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
@@ -95,8 +103,9 @@ pub async fn serve(listener: TcpListener, router: Router, timeouts: Timeouts, ta
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
+    slot: Slot,
     router: Router,
-    timeouts: Timeouts,
+    bounds: Bounds,
     tasks: &Supervisor,
 ) {
     // Both are refinements; a connection works without them.
@@ -107,31 +116,54 @@ async fn connection(
     let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
     let begun = CancellationToken::new();
     let has_begun = begun.clone();
+    let own = Arc::clone(&slot.connection);
+    let of_requests = Arc::clone(&own);
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
         begun.cancel();
+        let exchange = Exchange::begin(&of_requests);
         request.extensions_mut().insert(ConnectInfo(peer));
-        router.clone().oneshot(request.map(axum::body::Body::new))
+        request.extensions_mut().insert(Arc::clone(&of_requests));
+        let answer = router.clone().oneshot(request.map(Body::new));
+        async move {
+            let response = answer.await?;
+            Ok::<_, Infallible>(response.map(|body| Sent::new(body, exchange)))
+        }
     });
+    let idle = bounds.keep_alive + GRACE_OVER_CLIENTS;
     let mut server = auto::Builder::new(TokioExecutor::new());
     server
         .http1()
         .timer(TokioTimer::new())
         .max_headers(osb_forward::MAX_HEADERS)
         // Also ends connections that idle between requests.
-        .header_read_timeout(timeouts.keep_alive + GRACE_OVER_CLIENTS);
+        .header_read_timeout(idle)
+        .max_buf_size(HEAD_MAX);
     server
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(PROBE_AFTER);
-    let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(HEAD_MAX).unwrap_or(u32::MAX))
+        .keep_alive_interval(PROBE_AFTER)
+        .keep_alive_timeout(PROBE_WAIT);
+    let stream = TokioIo::new(Counted::new(stream, slot));
+    let connection = server.serve_connection_with_upgrades(stream, service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        // Whoever connects and asks for nothing must not hold a descriptor for ever.
+        () = own.evicted() => return debug!(%peer, "connection closed for want of room"),
+        // HTTP/2 answers probes, but has no limit of its own on idling.
+        () = own.idle(idle) => {
+            connection.as_mut().graceful_shutdown();
+            match timeout(bounds.graceful, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return debug!(%peer, "idle connection cut"),
+            }
+        }
+        // A client that connects and asks for nothing must not hold a descriptor for ever.
         () = unless(&has_begun, FIRST_REQUEST) => return debug!(%peer, "connection without request"),
         () = tasks.stopping().cancelled() => {
             connection.as_mut().graceful_shutdown();
-            match timeout(timeouts.graceful, connection).await {
+            match timeout(bounds.graceful, connection).await {
                 Ok(ended) => ended,
                 Err(_) => return debug!(%peer, "connection cut at shutdown"),
             }
@@ -161,12 +193,13 @@ mod tests {
         let listener = bind("127.0.0.1", 0, 16).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().fallback(|| async { "here" });
-        let timeouts = Timeouts {
+        let bounds = Bounds {
             keep_alive: Duration::from_secs(30),
             graceful: Duration::from_secs(1),
+            connections: 16,
         };
         let tasks = Supervisor::new();
-        tasks.spawn("server", serve(listener, router, timeouts, tasks.clone()));
+        tasks.spawn("server", serve(listener, router, bounds, tasks.clone()));
         TcpStream::connect(address).await.unwrap()
     }
 

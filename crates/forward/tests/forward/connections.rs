@@ -1,8 +1,10 @@
 //! Connections to the backend: reused, replaced, and turned into tunnels.
 
+use std::time::Duration;
+
 use crate::support::{Fixture, PATIENCE, lines};
 use futures::{SinkExt, StreamExt};
-use osb_forward::HeaderRules;
+use osb_forward::{HeaderRules, Limits};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{
     Message,
@@ -179,6 +181,35 @@ async fn http2_by_upgrade_stays_http1() {
     for gone in ["upgrade", "connection", "http2-settings"] {
         assert!(lines(&head, gone).is_empty(), "{gone} in {head}");
     }
+}
+
+#[tokio::test]
+async fn a_tunnel_ends_when_both_sides_are_silent_for_too_long() {
+    let limits = Limits {
+        tunnel_idle: Some(Duration::from_secs(600)),
+        ..Limits::default()
+    };
+    let fixture = Fixture::with_limits(HeaderRules::default(), limits).await;
+    let mut client = fixture.send(UPGRADE).await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend
+        .write("HTTP/1.1 101 Switching\r\nconnection: Upgrade\r\nupgrade: echo/7\r\n\r\nx")
+        .await;
+    client.read_to("\r\n\r\nx").await;
+    for _ in 0..3 {
+        // The clock moves by itself once everybody waits; what moves in between counts for both.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(400)).await;
+        tokio::time::resume();
+        client.write("ping").await;
+        assert_eq!(backend.read_to("ping").await, "ping");
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(601)).await;
+    tokio::time::resume();
+    assert_eq!(client.rest().await, "");
+    assert_eq!(backend.rest().await, "");
 }
 
 #[tokio::test]

@@ -1,31 +1,50 @@
 //! Logging in and out. Both are plain forms, so that they work without script, and the key meets
 //! no script at all.
 
-use std::{
-    net::{IpAddr, Ipv6Addr, SocketAddr},
-    time::Instant,
-};
+use std::time::{Duration, Instant};
 
 use axum::{
-    Form,
-    extract::{ConnectInfo, State},
-    response::Redirect,
+    extract::{Request, State},
+    response::{IntoResponse, Redirect, Response},
 };
 use osb_app::view::Notice;
-use serde::Deserialize;
 use tower_sessions::Session;
 use url::Url;
 
-use super::{ConsoleState, session};
+use super::{
+    super::{
+        client::{self, Client},
+        error::ApiError,
+        extract, overload,
+    },
+    ConsoleState, session,
+};
+
+/// Largest form, in bytes: a key and the address of a page.
+const FORM_MAX: usize = 16 * 1024;
+/// Longest time that the form may take.
+const FORM_TIME: Duration = Duration::from_secs(10);
 
 /// The form of the login page.
-#[derive(Deserialize)]
-pub(super) struct Login {
-    #[serde(default)]
+#[derive(Debug, Default)]
+struct Login {
     key: String,
     /// Page to go to.
-    #[serde(default)]
     next: String,
+}
+
+impl Login {
+    fn of(form: &[u8]) -> Self {
+        let mut login = Self::default();
+        for (name, value) in url::form_urlencoded::parse(form) {
+            match &*name {
+                "key" => login.key = value.into_owned(),
+                "next" => login.next = value.into_owned(),
+                _ => {}
+            }
+        }
+        login
+    }
 }
 
 /// Why somebody was not let in; travels in the URL by name, so that a link cannot put words of its
@@ -75,25 +94,44 @@ impl Failure {
 pub(super) async fn log_in(
     State(state): State<ConsoleState>,
     session: Session,
-    peer: Option<axum::Extension<ConnectInfo<SocketAddr>>>,
-    Form(Login { key, next }): Form<Login>,
+    request: Request,
+) -> Response {
+    let client = client::of(request.extensions());
+    let _permit = match overload::sign_in(&state.room, &request) {
+        Ok(permit) => permit,
+        Err(full) => return ApiError::from(full).into_response(),
+    };
+    let form = match extract::read(request.into_body(), FORM_MAX, FORM_TIME).await {
+        Ok(form) => form,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let Login { key, next } = Login::of(&form);
+    log_in_with(&state, &session, &client, &key, &next)
+        .await
+        .into_response()
+}
+
+async fn log_in_with(
+    state: &ConsoleState,
+    session: &Session,
+    client: &Client,
+    key: &str,
+    next: &str,
 ) -> Redirect {
-    // Without a known peer all share one count.
-    let address = peer.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.0.ip());
-    let now = Instant::now();
+    let (address, now) = (client.group(), Instant::now());
     if !state.throttle.admits(address, now) {
-        return Failure::TooMany.redirect(&next);
+        return Failure::TooMany.redirect(next);
     }
     if state.keys.required() && !state.keys.check(key.trim()) {
         state.throttle.failed(address, now);
         tracing::warn!(%address, "a wrong key was sent to the console");
-        return Failure::WrongKey.redirect(&next);
+        return Failure::WrongKey.redirect(next);
     }
-    if let Err(error) = session::begin(&session, &*state.keys).await {
+    if let Err(error) = session::begin(session, &*state.keys).await {
         tracing::error!(%error, "a console session cannot be kept");
-        return Failure::NoSession.redirect(&next);
+        return Failure::NoSession.redirect(next);
     }
-    Redirect::to(own_page(&next).unwrap_or("/console/sandboxes"))
+    Redirect::to(own_page(next).unwrap_or("/console/sandboxes"))
 }
 
 /// Ends the session, and what is open by it in other tabs. Who is not logged in wakes nobody: every

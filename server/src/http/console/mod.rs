@@ -17,6 +17,7 @@
 
 mod assets;
 mod backend;
+mod body;
 mod execd;
 mod forms;
 mod live;
@@ -46,6 +47,7 @@ use tokio::sync::watch;
 use tower_http::csrf::CsrfLayer;
 
 use self::{backend::Domain, execd::Execds, live::Hub, throttle::Throttle};
+use super::overload::{self, Capacities};
 use crate::sandbox;
 
 /// Whoever knows the API keys.
@@ -71,6 +73,8 @@ pub struct ConsoleParts {
     pub keys: Arc<dyn Keys>,
     /// Owns the console's tasks; its end closes every WebSocket.
     pub tasks: Supervisor,
+    /// Room for requests of each kind.
+    pub room: Capacities,
     /// Whether browsers reach the console over HTTPS: cookies are `Secure` then.
     pub https: bool,
 }
@@ -83,6 +87,7 @@ struct ConsoleState {
     tasks: Supervisor,
     hub: Arc<Hub>,
     throttle: Arc<Throttle>,
+    room: Capacities,
     /// Told when somebody logs out, so that open WebSockets look at their sessions at once.
     logouts: Arc<watch::Sender<()>>,
     /// How often they look without being told.
@@ -96,6 +101,7 @@ impl ConsoleState {
         service: sandbox::Service,
         keys: Arc<dyn Keys>,
         tasks: Supervisor,
+        room: Capacities,
     ) -> Result<Self, osb_client::Error> {
         let backend: Arc<dyn ConsoleBackend> =
             Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
@@ -107,6 +113,7 @@ impl ConsoleState {
             tasks,
             hub,
             throttle: Arc::default(),
+            room,
             logouts: Arc::default(),
             watch: session::WATCH,
             assets: assets::root(),
@@ -125,12 +132,13 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         store,
         keys,
         tasks,
+        room,
         https,
     } = parts;
     tasks.spawn("console files", async {
         drop(assets::prepare().await);
     });
-    let state = ConsoleState::new(service, keys, tasks)?;
+    let state = ConsoleState::new(service, keys, tasks, room)?;
     Ok(routes(&state, store, https))
 }
 
@@ -142,6 +150,8 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         // Behind the session like the rest: what is no route may still be a page to a reader that
         // takes `.`, `..` and `%2e` out of addresses first.
         .route("/console/{*rest}", get(pages::not_found))
+        .route_layer(from_fn(body::read_whole))
+        .route_layer(from_fn_with_state(state.room.clone(), overload::console))
         .route_layer(from_fn_with_state(state.clone(), session::admit));
     Router::new()
         .route(

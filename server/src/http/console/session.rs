@@ -32,7 +32,13 @@ use tower_sessions::{
 };
 use uuid::Uuid;
 
-use super::{ConsoleState, Keys};
+use super::{
+    super::{
+        error::ApiError,
+        overload::{self, Capacities},
+    },
+    ConsoleState, Keys,
+};
 
 /// A session ends when it was not used for this long.
 const IDLE: Duration = Duration::hours(12);
@@ -222,7 +228,7 @@ pub(super) async fn admit(
 ) -> Response {
     let login = match Login::of(&session, &*state.keys).await {
         Ok(Some(login)) => login,
-        Ok(None) => return refuse(request).await,
+        Ok(None) => return refuse(request, &state.room).await,
         Err(error) => {
             tracing::error!(%error, "sessions cannot be read");
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -241,9 +247,9 @@ pub(super) async fn admit(
     next.run(request).await
 }
 
-async fn refuse(request: Request) -> Response {
+async fn refuse(request: Request, room: &Capacities) -> Response {
     if request.headers().contains_key(header::UPGRADE) {
-        return refuse_socket(request).await;
+        return refuse_socket(request, room).await;
     }
     let path = request.uri().path();
     let is_page = request.method() == Method::GET;
@@ -272,13 +278,20 @@ async fn refuse(request: Request) -> Response {
 /// neither status nor reason, and it could as well be a server that is down. Of browsers only the
 /// console's own pages get this far ([`super::origin`]), but any program can send an `Origin`: little
 /// is read of what comes, and not for long.
-async fn refuse_socket(request: Request) -> Response {
+async fn refuse_socket(request: Request, room: &Capacities) -> Response {
+    let permit = match overload::sign_in(room, &request) {
+        Ok(permit) => permit,
+        Err(full) => return ApiError::from(full).into_response(),
+    };
     let (mut parts, _) = request.into_parts();
     match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade
             .max_message_size(PARTING_MAX)
             .max_frame_size(PARTING_MAX)
-            .on_upgrade(async |mut page| say_signed_out(&mut page).await),
+            .on_upgrade(async move |mut page| {
+                let _held = permit;
+                say_signed_out(&mut page).await;
+            }),
         Err(_) => StatusCode::UNAUTHORIZED.into_response(),
     }
 }

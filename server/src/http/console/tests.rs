@@ -27,7 +27,8 @@ use tower::ServiceExt;
 
 use super::{ConsoleState, pages, routes};
 use crate::{
-    http::auth::ApiKeys,
+    descriptors::Room,
+    http::{Capacities, auth::ApiKeys},
     sandbox::{Hosts, Limits, Service},
 };
 
@@ -229,11 +230,21 @@ impl Console {
 
 fn state(service: &Service, key: &str, tasks: &Supervisor) -> ConsoleState {
     let keys = Arc::new(ApiKeys::new(Some(key.to_owned().into())));
-    let state = ConsoleState::new(service.clone(), keys, tasks.clone()).unwrap();
+    let state = ConsoleState::new(service.clone(), keys, tasks.clone(), room(tasks)).unwrap();
     ConsoleState {
         watch: NEVER,
         ..state
     }
+}
+
+/// Room for more than any test asks at once.
+fn room(tasks: &Supervisor) -> Capacities {
+    let limits = crate::http::Limits {
+        concurrency: 0,
+        keyless_per_client: 0,
+        per_sandbox: 0,
+    };
+    Capacities::new(limits, &Room::of_descriptors(20_000), tasks)
 }
 
 pub(super) struct Answer {
@@ -359,7 +370,13 @@ async fn a_page_that_was_not_let_in_has_no_way_to_the_domain() {
     let console = Console::start().await;
     let id = console.sandbox("secret").await;
     let keys = Arc::new(ApiKeys::default());
-    let state = ConsoleState::new(console.service.clone(), keys, console.tasks.clone()).unwrap();
+    let state = ConsoleState::new(
+        console.service.clone(),
+        keys,
+        console.tasks.clone(),
+        room(&console.tasks),
+    )
+    .unwrap();
     for path in [
         "/console/sandboxes".to_owned(),
         format!("/console/sandboxes/{id}"),

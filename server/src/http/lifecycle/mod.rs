@@ -5,11 +5,11 @@ mod endpoints;
 mod events;
 mod sandboxes;
 
-use axum::{Router, extract::DefaultBodyLimit};
+use axum::Router;
 use osb_protocol::FeatureSet;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{AppState, extract::JSON_BODY_MAX};
+use super::AppState;
 
 /// The routes with their documentation.
 pub(super) fn routes() -> OpenApiRouter<AppState> {
@@ -19,14 +19,11 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sandboxes::patch_metadata))
         .routes(routes!(sandboxes::renew))
         .routes(routes!(endpoints::get))
-        .layer(DefaultBodyLimit::max(JSON_BODY_MAX))
 }
 
 /// Routes that exist under `/v1` only.
 pub(super) fn v1_only() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(events::record))
-        .layer(DefaultBodyLimit::max(JSON_BODY_MAX))
+    OpenApiRouter::new().routes(routes!(events::record))
 }
 
 /// The same routes without documentation, for the root.

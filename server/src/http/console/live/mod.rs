@@ -17,9 +17,11 @@ pub(super) use hub::Hub;
 use std::sync::Arc;
 
 use axum::{
+    Extension,
     extract::{State, WebSocketUpgrade},
     response::Response,
 };
+use osb_forward::Lease;
 use tower_sessions::Session;
 
 use super::{ConsoleState, session};
@@ -31,12 +33,14 @@ const COMMAND_MAX: usize = 4 * 1024;
 pub(super) async fn upgrade(
     State(state): State<ConsoleState>,
     session: Session,
+    lease: Option<Extension<Lease>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     upgrade
         .max_message_size(COMMAND_MAX)
         .max_frame_size(COMMAND_MAX)
         .on_upgrade(move |socket| async move {
+            let _held = lease;
             let mut tab = socket::Tab::new(socket, Arc::clone(&state.hub));
             let end = session::while_open(&session, &state, tab.run()).await;
             end.tell(&mut tab.socket).await;

@@ -9,6 +9,7 @@ mod relay;
 use std::time::Duration;
 
 use axum::{
+    Extension,
     extract::{
         Path, Query, State, WebSocketUpgrade,
         ws::{CloseFrame, Message, WebSocket},
@@ -17,6 +18,7 @@ use axum::{
     response::Response,
 };
 use osb_client::execd::{Attach, PtySocket};
+use osb_forward::Lease;
 use osb_protocol::{
     SandboxId,
     execd::pty::{NewPty, close_code},
@@ -54,12 +56,14 @@ pub(super) async fn upgrade(
     session: Session,
     Path(sandbox): Path<SandboxId>,
     Query(query): Query<AttachQuery>,
+    lease: Option<Extension<Lease>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     upgrade
         .max_message_size(INPUT_MAX)
         .max_frame_size(INPUT_MAX)
         .on_upgrade(move |mut page| async move {
+            let _held = lease;
             let work = serve(&mut page, &state, &sandbox, &query);
             let end = session::while_open(&session, &state, work).await;
             end.tell(&mut page).await;
