@@ -14,7 +14,7 @@ use crate::{
     descriptors::Room,
     hosts,
     http::{
-        self, AllowedHosts, AppState, Capacities, Edge,
+        self, AllowedHosts, AppState, Capacities, Edge, Throttle,
         auth::ApiKeys,
         console::{self, ConsoleParts},
         serve::{self, Bounds},
@@ -79,12 +79,14 @@ impl App {
             per_sandbox: config.proxy.limit_per_sandbox,
         };
         let room = Capacities::new(limits, &descriptors, tasks);
+        let throttle = Arc::<Throttle>::default();
         let console = console::router(ConsoleParts {
             service: service.clone(),
             store: Arc::clone(&store),
             keys: Arc::clone(&keys) as Arc<dyn console::Keys>,
             tasks: tasks.clone(),
             room: room.clone(),
+            throttle: Arc::clone(&throttle),
             https: server.is_https(),
         })?;
         let eip = server
@@ -98,6 +100,7 @@ impl App {
             eip: eip.filter(|eip| !eip.is_empty()),
             keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,
             room,
+            throttle,
         };
         let edge = Edge {
             proxies: server.proxies(),

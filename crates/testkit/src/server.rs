@@ -68,9 +68,28 @@ impl TestServer {
         sandboxes: impl IntoIterator<Item = Observed>,
         more: &str,
     ) -> anyhow::Result<Self> {
+        Self::with_key(API_KEY, sandboxes, more).await
+    }
+
+    /// The same without an API key.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn keyless(
+        sandboxes: impl IntoIterator<Item = Observed>,
+        more: &str,
+    ) -> anyhow::Result<Self> {
+        Self::with_key("", sandboxes, more).await
+    }
+
+    async fn with_key(
+        key: &str,
+        sandboxes: impl IntoIterator<Item = Observed>,
+        more: &str,
+    ) -> anyhow::Result<Self> {
         let sim = Arc::new(SimRuntime::with(sandboxes));
         let folder = tempfile::tempdir()?;
-        let mut server = Self::over(sim, folder.path(), more).await?;
+        let mut server = Self::start(sim, folder.path(), key, more).await?;
         let mut health = server.service.registry().watch_health();
         health
             .wait_for(|health| *health == RuntimeHealth::Up)
@@ -88,8 +107,17 @@ impl TestServer {
         folder: &Path,
         more: &str,
     ) -> anyhow::Result<Self> {
+        Self::start(runtime, folder, API_KEY, more).await
+    }
+
+    async fn start(
+        runtime: Arc<dyn Runtime>,
+        folder: &Path,
+        key: &str,
+        more: &str,
+    ) -> anyhow::Result<Self> {
         let text = format!(
-            "[server]\nhost = '127.0.0.1'\nport = 1\napi_key = '{API_KEY}'\n\
+            "[server]\nhost = '127.0.0.1'\nport = 1\napi_key = '{key}'\n\
              max_sandbox_timeout_seconds = 86400\n{more}\n[runtime]\ntype = 'sim'\n"
         );
         let config: Config = toml::from_str(&text).context("test configuration")?;

@@ -7,9 +7,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use osb_testkit::{CannedProgram, TestServer, exchange, running_at};
+use osb_testkit::{API_KEY, CannedProgram, TestServer, exchange, running_at};
 use reqwest::Method;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
 
 /// Address of the sandbox.
 const BOX: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -90,5 +93,136 @@ async fn what_speaks_for_the_whole_origin_does_not_pass_the_proxy() {
         (&headers["x-own"], &headers["etag"]),
         (&"1".parse().unwrap(), &"\"a\"".parse().unwrap())
     );
+    server.stop().await;
+}
+
+/// The status that a request of a browser with these headers gets.
+async fn browses(server: &TestServer, line: &str, headers: &str) -> String {
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let request = format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+    exchange(stream, &request).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_foreign_page_cannot_use_a_server_without_a_key() {
+    let program = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\ninside";
+    let program = CannedProgram::start(BOX, program).await.unwrap();
+    let sandbox = running_at("a", BOX, None);
+    let more = "eip = 'https://box.example.org/x'";
+    let server = TestServer::keyless([sandbox], more).await.unwrap();
+    let port = server.address.port();
+    let proxied = format!("/v1/sandboxes/a/proxy/{}/", program.address.port());
+    let own = format!("Host: localhost:{port}\r\n");
+    let origin = |origin: &str| format!("{own}Origin: {origin}\r\n");
+    let preflight = format!(
+        "{}Access-Control-Request-Method: DELETE\r\n",
+        origin("https://evil.example")
+    );
+    for (line, headers, status) in [
+        ("GET /v1/sandboxes", own.clone(), 200),
+        ("GET /v1/sandboxes", "Host: 127.0.0.1\r\n".to_owned(), 200),
+        (
+            "GET /v1/sandboxes",
+            "Host: box.example.org\r\n".to_owned(),
+            200,
+        ),
+        (
+            "GET /v1/sandboxes",
+            origin(&format!("http://localhost:{port}")),
+            200,
+        ),
+        // A page that reads and writes by script, or sends a form.
+        ("GET /v1/sandboxes", origin("https://evil.example"), 403),
+        (
+            "DELETE /v1/sandboxes/a",
+            origin("https://evil.example"),
+            403,
+        ),
+        ("DELETE /v1/sandboxes/a", origin("http://localhost:1"), 403),
+        ("DELETE /v1/sandboxes/a", origin("null"), 403),
+        ("OPTIONS /v1/sandboxes/a", preflight, 403),
+        // A name whose owner made it lead here.
+        (
+            "GET /v1/sandboxes",
+            "Host: evil.example\r\n".to_owned(),
+            421,
+        ),
+        (
+            "GET /console/sandboxes",
+            "Host: evil.example\r\n".to_owned(),
+            421,
+        ),
+        ("GET http://evil.example/v1/sandboxes", own.clone(), 421),
+        (
+            &format!("GET {proxied}"),
+            "Host: evil.example\r\n".to_owned(),
+            421,
+        ),
+        // Pages that the proxy serves have no origin of their own.
+        (&format!("GET {proxied}"), origin("null"), 200),
+    ] {
+        let answer = browses(&server, line, &headers).await;
+        let start = format!("HTTP/1.1 {status}");
+        assert!(answer.starts_with(&start), "{line} {headers:?}: {answer}");
+        let opened = answer.contains("access-control-allow-origin");
+        let foreign = status != 200 && opened;
+        assert!(!foreign, "{line} {headers:?}: {answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_foreign_page_gets_no_token_added() {
+    let execd = TcpListener::bind((BOX, osb_runtime::EXECD_PORT))
+        .await
+        .unwrap();
+    let server = TestServer::keyless([running_at("a", BOX, Some("secret-token"))], "")
+        .await
+        .unwrap();
+    for (origin, token) in [("", true), ("Origin: https://evil.example\r\n", false)] {
+        let headers = format!("Host: localhost\r\n{origin}");
+        let seen = async {
+            let (mut stream, _) = execd.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                assert_ne!(stream.read_buf(&mut head).await.unwrap(), 0);
+            }
+            let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            String::from_utf8(head).unwrap()
+        };
+        let line = format!("GET /v1/sandboxes/a/proxy/{}/x", osb_runtime::EXECD_PORT);
+        let (head, _) = tokio::join!(seen, browses(&server, &line, &headers));
+        assert_eq!(head.contains("secret-token"), token, "{origin:?}: {head}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn many_wrong_keys_are_told_to_wait_and_the_right_one_is_not() {
+    let server = TestServer::around([], "trusted_proxies = ['127.0.0.0/8']")
+        .await
+        .unwrap();
+    let ask = async |key: &str, client: &str| {
+        let request = server.bare(Method::GET, "/v1/sandboxes");
+        let request = request.header("OPEN-SANDBOX-API-KEY", key);
+        let answer = request
+            .header("X-Forwarded-For", client)
+            .send()
+            .await
+            .unwrap();
+        (
+            answer.status().as_u16(),
+            answer.headers().contains_key("retry-after"),
+        )
+    };
+    let mut last = (401, false);
+    for _ in 0..200 {
+        last = ask("wrong", "192.0.2.1").await;
+    }
+    assert_eq!(last, (429, true));
+    assert_eq!(ask(API_KEY, "192.0.2.1").await.0, 200);
+    assert_eq!(ask("wrong", "192.0.2.2").await.0, 401);
+    assert_eq!(ask("", "192.0.2.1").await.0, 401, "no key is no wrong key");
     server.stop().await;
 }

@@ -16,7 +16,10 @@ pub use sections::{
     ServerSection, StoreSection, StoreType,
 };
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use osb_service::config::{ConfigError, Loaded, UnknownKey};
 use secrecy::SecretString;
@@ -79,6 +82,13 @@ impl Config {
                  serve HTTPS and say so with server.eip = \"https://...\"",
             );
         }
+        if self.server.is_https() && self.server.trusted_proxies.is_empty() {
+            notes.push(
+                "server.eip begins with https://, so there is a proxy in front of this server, but \
+                 server.trusted_proxies does not name it: all clients count as one, in limits and \
+                 in the log",
+            );
+        }
         if self.runtime.kind == RuntimeType::Docker
             && self.docker.publishes()
             && self.server.tells_ipv6_address()
@@ -120,6 +130,8 @@ pub struct LoadedConfig {
     pub path: PathBuf,
     /// Keys nobody reads.
     pub unknown: Vec<UnknownKey>,
+    /// Whether the file has the API key in it and every user of the machine may read it.
+    pub exposes_key: bool,
 }
 
 /// Environment variables, as a function so that tests need not touch the process's.
@@ -139,7 +151,16 @@ pub fn load(flag: Option<&Path>, env: Env<'_>) -> Result<LoadedConfig, ConfigErr
         file: path.clone(),
         source,
     })?;
-    parse(path, &text, env)
+    let mut loaded = parse(path, &text, env)?;
+    loaded.exposes_key &= everybody_reads(&loaded.path);
+    Ok(loaded)
+}
+
+/// A group that may read is how packages give a service its file.
+fn everybody_reads(file: &Path) -> bool {
+    const OTHERS_READ: u32 = 0o004;
+    let metadata = std::fs::metadata(file);
+    metadata.is_ok_and(|it| it.permissions().mode() & OTHERS_READ != 0)
 }
 
 fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, ConfigError> {
@@ -148,6 +169,7 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
         mut unknown,
     } = osb_service::config::parse::<Config>(&path, text, known::KEYS)?;
     unknown.extend(known::unknown_sections(&config.others));
+    let exposes_key = config.server.usable_key().is_some();
     if let Some(key) = env(ENV_API_KEY) {
         config.server.api_key = Some(SecretString::from(key));
     }
@@ -157,6 +179,7 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
         config,
         path,
         unknown,
+        exposes_key,
     })
 }
 
@@ -335,6 +358,33 @@ mod tests {
         let loaded = read(include_str!("../../../deploy/config.docker.toml")).unwrap();
         assert_eq!(loaded.unknown, []);
         assert_eq!(loaded.config.notes(), [""; 0]);
+    }
+
+    #[test]
+    fn a_proxy_in_front_that_is_not_named_is_noticed() {
+        let notes = |more: &str| {
+            let text =
+                format!("[server]\neip = 'https://e.example'\n{more}\n[runtime]\ntype = 'sim'");
+            read(&text).unwrap().config.notes().len()
+        };
+        assert_eq!(notes(""), 1);
+        assert_eq!(notes("trusted_proxies = ['127.0.0.1', 'fd00::/8']"), 0);
+    }
+
+    #[test]
+    fn a_key_that_everybody_can_read_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.toml");
+        let exposes = |text: &str, mode| {
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            load(Some(&file), &|_| None).unwrap().exposes_key
+        };
+        let with_key = "[server]\napi_key = 'k'\n[runtime]\ntype = 'sim'";
+        for (mode, exposed) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
+            assert_eq!(exposes(with_key, mode), exposed, "{mode:o}");
+        }
+        assert!(!exposes("[runtime]\ntype = 'sim'", 0o644));
     }
 
     #[test]

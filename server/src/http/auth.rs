@@ -1,6 +1,6 @@
 //! The API key (contract: lifecycle §2).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     extract::{Request, State},
@@ -12,8 +12,18 @@ use osb_protocol::{error::code, headers};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tracing::warn;
 
-use super::{console::Keys, error::ApiError, extract};
+use super::{
+    client,
+    console::Keys,
+    error::ApiError,
+    extract,
+    throttle::{Throttle, Wrong},
+};
+
+/// Wrong keys that a client may send in a row: a program with an old key tries for some minutes.
+const WRONG_KEYS: u32 = 100;
 
 /// The keys that open the API; none means that it is open to everybody.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +45,12 @@ impl ApiKeys {
     #[must_use]
     pub fn new(key: Option<SecretString>) -> Self {
         Self(key)
+    }
+
+    /// Whether a key is wanted at all.
+    #[must_use]
+    pub fn are_there(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Judges the headers of a request.
@@ -61,7 +77,7 @@ fn equal(given: &[u8], key: &SecretString) -> bool {
 
 impl Keys for ApiKeys {
     fn required(&self) -> bool {
-        self.0.is_some()
+        self.are_there()
     }
 
     fn check(&self, key: &str) -> bool {
@@ -98,19 +114,30 @@ impl Verdict {
     }
 }
 
-/// Lets only requests with the key pass.
+/// Lets only requests with the key pass. Many wrong keys of one client are answered 429.
 pub(super) async fn require(
-    State(keys): State<Arc<ApiKeys>>,
+    State((keys, throttle)): State<(Arc<ApiKeys>, Arc<Throttle>)>,
     request: Request,
     next: Next,
 ) -> Response {
-    match keys.judge(request.headers()).refusal() {
-        Some(refusal) => {
-            extract::drain(request.into_body()).await;
-            refusal.into_response()
+    let verdict = keys.judge(request.headers());
+    let Some(mut refusal) = verdict.refusal() else {
+        return next.run(request).await;
+    };
+    if verdict == Verdict::Wrong {
+        let client = client::of(request.extensions());
+        match throttle.wrong(client.group(), WRONG_KEYS, Instant::now()) {
+            Wrong::Counted => {}
+            Wrong::Last => warn!(address = %client.address, "many wrong API keys were sent"),
+            Wrong::TooMany => {
+                let message = "too many wrong API keys from this address; wait some seconds";
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                refusal = ApiError::new(status, code::TOO_MANY_REQUESTS, message);
+            }
         }
-        None => next.run(request).await,
     }
+    extract::drain(request.into_body()).await;
+    refusal.into_response()
 }
 
 #[cfg(test)]

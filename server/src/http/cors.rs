@@ -1,5 +1,6 @@
 //! Cross-origin access to the REST API: open, because it is guarded by a header that no browser
-//! sends by itself (contract: lifecycle §1.2). The console is not under this layer.
+//! sends by itself (contract: lifecycle §1.2). A server without an API key has no such guard and
+//! refuses requests that pages of other origins make. The console is under neither layer.
 
 use axum::{
     extract::Request,
@@ -14,6 +15,12 @@ use http::{
         ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD,
         ORIGIN, VARY,
     },
+};
+use osb_protocol::error::code;
+
+use super::{
+    error::ApiError,
+    origin::{self, Origin},
 };
 
 const METHODS: HeaderValue =
@@ -40,6 +47,16 @@ pub(super) async fn open(request: Request, next: Next) -> Response {
             .insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     }
     response
+}
+
+/// Refuses what a page of another origin asks for, its preflights included.
+pub(super) async fn own(request: Request, next: Next) -> Response {
+    if origin::of(&request) != Origin::Foreign {
+        return next.run(request).await;
+    }
+    let message = "this server runs without an API key and serves no pages of other origins";
+    let status = StatusCode::FORBIDDEN;
+    ApiError::new(status, code::ORIGIN_NOT_ALLOWED, message).into_response()
 }
 
 /// The answer, if the request is a preflight.

@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
     header::{
         AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, PUBLIC_KEY_PINS,
         PUBLIC_KEY_PINS_REPORT_ONLY, REFRESH, SERVER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
@@ -40,6 +40,7 @@ use super::{
     error::ApiError,
     extract::{port, sandbox_id},
     gate::{Full, Visitor},
+    origin::{self, Origin},
     overload::{self, Kind},
 };
 use crate::sandbox::endpoint::Target;
@@ -136,7 +137,13 @@ pub(super) async fn proxy(
     OriginalUri(uri): OriginalUri,
     mut request: Request,
 ) -> Response {
-    let verdict = app.keys.judge(request.headers());
+    let verdict = match app.keys.judge(request.headers()) {
+        // Where no key is wanted, a page of another origin still gets no token added.
+        Verdict::Admitted if !app.keys.are_there() && origin::of(&request) == Origin::Foreign => {
+            Verdict::Missing
+        }
+        verdict => verdict,
+    };
     let (id, port_text) = address(uri.path());
     let id = sandbox_id(id);
     let port = match port(&port_text) {
@@ -150,7 +157,7 @@ pub(super) async fn proxy(
         verdict,
         has_key: verdict == Verdict::Admitted || has_token(&app, &id, request.headers()),
     };
-    let answer = match admit(&app, caller, &id, port, &mut request) {
+    let answer = match admit(&app, caller, (&id, port), &uri, &mut request) {
         Ok(way) => {
             // The domain's path goes on; the mount's was cut off by the router.
             *request.uri_mut() = uri;
@@ -223,8 +230,8 @@ struct Way {
 fn admit(
     app: &AppState,
     caller: Caller,
-    id: &SandboxId,
-    port: u16,
+    (id, port): (&SandboxId, u16),
+    uri: &Uri,
     request: &mut Request,
 ) -> Result<Way, Box<Refused>> {
     let is_sandbox = |address| app.service.is_sandbox_address(address);
@@ -240,10 +247,8 @@ fn admit(
         }));
     }
     let target = app.service.proxy_target(id, port).map_err(ApiError::from)?;
-    let uri = request.extensions().get::<OriginalUri>();
-    let uri = uri.map_or_else(|| request.uri().clone(), |original| original.0.clone());
     let prefixed = uri.path().starts_with("/v1/");
-    let rest = osb_forward::after_segments(&uri, if prefixed { 5 } else { 4 });
+    let rest = osb_forward::after_segments(uri, if prefixed { 5 } else { 4 });
     let prefix = if prefixed { "/v1" } else { "" };
     let base = app.eip.as_deref().map_or(prefix, path_of);
     let location = format!("{base}/sandboxes/{id}/proxy/{port}");

@@ -25,6 +25,7 @@ use super::{
     lifecycle, openapi,
     overload::{self, Capacities},
     proxy, request_id,
+    throttle::Throttle,
 };
 use crate::sandbox::Service;
 
@@ -43,6 +44,8 @@ pub struct AppState {
     pub keyless_from_sandboxes: bool,
     /// Room for requests of each kind.
     pub room: Capacities,
+    /// Wrong keys, those sent to the console included.
+    pub throttle: Arc<Throttle>,
 }
 
 /// What every request passes before its route is looked for.
@@ -56,9 +59,10 @@ pub struct Edge {
 
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
 pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
-    let vocabulary = app.service.vocabulary();
+    let codes = &app.service.vocabulary().codes;
     let runtime = app.service.runtime_kind();
     let features = app.service.features();
+    let checked = (Arc::clone(&app.keys), Arc::clone(&app.throttle));
     let keyed = openapi::keyed()
         .split_for_parts()
         .0
@@ -66,28 +70,36 @@ pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
         .merge(lifecycle::absent(runtime, features))
         .fallback(not_found)
         .layer(from_fn_with_state(app.room.clone(), overload::api))
-        .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require));
+        .layer(from_fn_with_state(checked.clone(), auth::require));
     let root = Router::new()
         .route("/", any(not_found))
-        .layer(from_fn_with_state(Arc::clone(&app.keys), auth::require))
+        .layer(from_fn_with_state(checked.clone(), auth::require))
         .layer(from_fn(browsers_to_console));
     let proxied = Router::new()
         .route("/sandboxes/{id}/proxy/{port}", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/{*path}", any(proxy::proxy));
+    let keys_are_there = app.keys.are_there();
+    let docs =
+        SwaggerUi::new("/docs").url("/openapi.json", openapi::document_for(runtime, features));
     let api = keyed
         .merge(openapi::open().split_for_parts().0)
         .merge(root)
-        .merge(proxied.clone())
-        .nest("/v1", proxied)
         .method_not_allowed_fallback(method_not_allowed)
+        .with_state(app.clone())
+        .merge(docs);
+    // Without a key a browser would do here what any page tells it to.
+    let api = match keys_are_there {
+        true => api.layer(from_fn(cors::open)),
+        false => api.layer(from_fn(cors::own)),
+    };
+    let proxied = proxied
+        .clone()
+        .nest("/v1", proxied)
         .with_state(app)
-        .merge(
-            SwaggerUi::new("/docs").url("/openapi.json", openapi::document_for(runtime, features)),
-        )
         .layer(from_fn(cors::open));
-    let codes = &vocabulary.codes;
-    api.layer(from_fn_with_state(codes, error::use_codes))
+    api.merge(proxied)
+        .layer(from_fn_with_state(codes, error::use_codes))
         .merge(console)
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(edge.hosts, host::check))

@@ -16,10 +16,13 @@ use super::{
         client::{self, Client},
         error::ApiError,
         extract, overload,
+        throttle::Wrong,
     },
     ConsoleState, session,
 };
 
+/// Wrong keys that a client may send in a row.
+const WRONG_KEYS: u32 = 10;
 /// Largest form, in bytes: a key and the address of a page.
 const FORM_MAX: usize = 16 * 1024;
 /// Longest time that the form may take.
@@ -118,13 +121,14 @@ async fn log_in_with(
     key: &str,
     next: &str,
 ) -> Redirect {
-    let (address, now) = (client.group(), Instant::now());
-    if !state.throttle.admits(address, now) {
-        return Failure::TooMany.redirect(next);
-    }
     if state.keys.required() && !state.keys.check(key.trim()) {
-        state.throttle.failed(address, now);
-        tracing::warn!(%address, "a wrong key was sent to the console");
+        let counted = state
+            .throttle
+            .wrong(client.group(), WRONG_KEYS, Instant::now());
+        if counted == Wrong::TooMany {
+            return Failure::TooMany.redirect(next);
+        }
+        tracing::warn!(address = %client.address, "a wrong key was sent to the console");
         return Failure::WrongKey.redirect(next);
     }
     if let Err(error) = session::begin(session, &*state.keys).await {

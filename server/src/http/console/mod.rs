@@ -30,7 +30,6 @@ mod stages;
 mod terminal;
 #[cfg(test)]
 mod tests;
-mod throttle;
 
 use std::{sync::Arc, time::Duration};
 
@@ -38,7 +37,7 @@ use axum::{
     Router,
     middleware::{from_fn, from_fn_with_state},
     response::Redirect,
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use osb_app::{backend::ConsoleBackend, ui::AssetRoot};
 use osb_service::Supervisor;
@@ -46,8 +45,11 @@ use osb_store::Store;
 use tokio::sync::watch;
 use tower_http::csrf::CsrfLayer;
 
-use self::{backend::Domain, execd::Execds, live::Hub, throttle::Throttle};
-use super::overload::{self, Capacities};
+use self::{backend::Domain, execd::Execds, live::Hub};
+use super::{
+    overload::{self, Capacities},
+    throttle::Throttle,
+};
 use crate::sandbox;
 
 /// Whoever knows the API keys.
@@ -75,6 +77,8 @@ pub struct ConsoleParts {
     pub tasks: Supervisor,
     /// Room for requests of each kind.
     pub room: Capacities,
+    /// Wrong keys, those sent to the API included.
+    pub throttle: Arc<Throttle>,
     /// Whether browsers reach the console over HTTPS: cookies are `Secure` then.
     pub https: bool,
 }
@@ -102,6 +106,7 @@ impl ConsoleState {
         keys: Arc<dyn Keys>,
         tasks: Supervisor,
         room: Capacities,
+        throttle: Arc<Throttle>,
     ) -> Result<Self, osb_client::Error> {
         let backend: Arc<dyn ConsoleBackend> =
             Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
@@ -112,7 +117,7 @@ impl ConsoleState {
             keys,
             tasks,
             hub,
-            throttle: Arc::default(),
+            throttle,
             room,
             logouts: Arc::default(),
             watch: session::WATCH,
@@ -133,12 +138,13 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         keys,
         tasks,
         room,
+        throttle,
         https,
     } = parts;
     tasks.spawn("console files", async {
         drop(assets::prepare().await);
     });
-    let state = ConsoleState::new(service, keys, tasks, room)?;
+    let state = ConsoleState::new(service, keys, tasks, room, throttle)?;
     Ok(routes(&state, store, https))
 }
 
@@ -147,9 +153,11 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .merge(forms::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
+        .route("/console/fn/{*name}", any(pages::no_function))
         // Behind the session like the rest: what is no route may still be a page to a reader that
         // takes `.`, `..` and `%2e` out of addresses first.
         .route("/console/{*rest}", get(pages::not_found))
+        .route_layer(from_fn(pages::function_status))
         .route_layer(from_fn(body::read_whole))
         .route_layer(from_fn_with_state(state.room.clone(), overload::console))
         .route_layer(from_fn_with_state(state.clone(), session::admit));

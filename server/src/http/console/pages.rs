@@ -6,17 +6,21 @@ use axum::{
     Router,
     body::Body,
     extract::{Request, State},
-    http::{StatusCode, request::Parts},
+    http::{StatusCode, header, request::Parts},
+    middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
 use leptos::{
     config::LeptosOptions,
-    prelude::{provide_context, use_context},
+    prelude::{FromServerFnError, provide_context, use_context},
 };
 use leptos_axum::{AxumRouteListing, LeptosRoutes, ResponseOptions};
-use osb_app::{app::App, create::Draft, shell, view::Notice};
+use osb_app::{app::App, create::Draft, error::ConsoleError, shell, view::Notice};
 
 use super::{ConsoleState, assets::HYDRATES, login, policy, session::Admitted};
+
+/// Largest error of a server function, in bytes: one line for each field of a form.
+const FUNCTION_ERROR_MAX: usize = 1 << 20;
 
 /// Every page behind the session, and the server functions.
 pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
@@ -85,6 +89,36 @@ pub(super) async fn render_draft(state: &ConsoleState, parts: Parts, draft: Draf
     };
     let render = leptos_axum::render_app_async_with_context(with_draft, || shell::shell(HYDRATES));
     render(request).await.into_response()
+}
+
+/// Says that there is no such server function, in the form that pages read: an open tab may be older
+/// than this server.
+pub(super) async fn no_function() -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    (StatusCode::NOT_FOUND, json, ConsoleError::NotFound.ser()).into_response()
+}
+
+/// Gives errors of server functions the status that they mean: the library answers each with 500.
+pub(super) async fn function_status(request: Request, next: Next) -> Response {
+    let is_function = request.uri().path().starts_with("/console/fn/");
+    let response = next.run(request).await;
+    if !is_function || response.status() != StatusCode::INTERNAL_SERVER_ERROR {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(body) = axum::body::to_bytes(body, FUNCTION_ERROR_MAX).await else {
+        return parts.status.into_response();
+    };
+    parts.status = match serde_json::from_slice(&body) {
+        Ok(ConsoleError::SignedOut) => StatusCode::UNAUTHORIZED,
+        Ok(ConsoleError::NotFound) => StatusCode::NOT_FOUND,
+        Ok(ConsoleError::Invalid { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
+        Ok(ConsoleError::Refused { .. }) => StatusCode::CONFLICT,
+        // On this side it is only said of arguments that cannot be read.
+        Ok(ConsoleError::Unreachable { .. }) => StatusCode::BAD_REQUEST,
+        Err(_) => parts.status,
+    };
+    Response::from_parts(parts, Body::from(body))
 }
 
 /// Says that there is no such page, or where it is when its address only has a slash too many.

@@ -230,7 +230,14 @@ impl Console {
 
 fn state(service: &Service, key: &str, tasks: &Supervisor) -> ConsoleState {
     let keys = Arc::new(ApiKeys::new(Some(key.to_owned().into())));
-    let state = ConsoleState::new(service.clone(), keys, tasks.clone(), room(tasks)).unwrap();
+    let state = ConsoleState::new(
+        service.clone(),
+        keys,
+        tasks.clone(),
+        room(tasks),
+        Arc::default(),
+    )
+    .unwrap();
     ConsoleState {
         watch: NEVER,
         ..state
@@ -375,6 +382,7 @@ async fn a_page_that_was_not_let_in_has_no_way_to_the_domain() {
         keys,
         console.tasks.clone(),
         room(&console.tasks),
+        Arc::default(),
     )
     .unwrap();
     for path in [
@@ -431,10 +439,14 @@ async fn a_wrong_key_opens_nothing_and_is_slowed_down() {
         page.body
     );
     for _ in 0..9 {
-        console.post("/console/login", "key=wrong").await;
+        let wrong = console.post("/console/login", "key=wrong").await;
+        assert!(wrong.location().contains("failed=key"));
     }
-    let slow = console.post("/console/login", &format!("key={KEY}")).await;
+    let slow = console.post("/console/login", "key=wrong").await;
     assert!(slow.location().contains("failed=slow"));
+    // Whoever else is at this address cannot keep the operator out.
+    let right = console.post("/console/login", &format!("key={KEY}")).await;
+    assert_eq!(right.location(), "/console/sandboxes");
 }
 
 #[tokio::test]
@@ -677,4 +689,18 @@ async fn server_functions_answer_hydrated_pages() {
     assert!(port.body.contains("nowhere"), "{}", port.body);
     let gone = call("get", "id=nope".to_owned()).await;
     assert_eq!(gone.body, r#"{"error":"not_found"}"#);
+    assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+    let unread = call("get", "no=id".to_owned()).await;
+    assert_eq!(unread.status(), StatusCode::BAD_REQUEST, "{}", unread.body);
+    assert!(unread.body.contains("missing field"), "{}", unread.body);
+    for unknown in ["nope", "nope/nope", "list/"] {
+        let gone = call(unknown, String::new()).await;
+        assert_eq!(
+            gone.status(),
+            StatusCode::NOT_FOUND,
+            "{unknown}: {}",
+            gone.body
+        );
+        assert_eq!(gone.body, r#"{"error":"not_found"}"#, "{unknown}");
+    }
 }

@@ -1,4 +1,8 @@
-//! Wrong keys are slowed down, by the address they come from.
+//! Wrong keys are counted by the address they come from, and refused faster than they can be tried.
+//!
+//! The right key is never refused: an attacker who shares the operator's address, as all clients of
+//! a proxy that is not in `server.trusted_proxies` do, could otherwise keep the operator out. What
+//! keeps a key from being guessed is its length.
 
 use std::{
     collections::HashMap,
@@ -7,21 +11,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Wrong keys that an address may send in a row.
-const BURST: u32 = 10;
-/// After that, one more each time this has passed.
+/// One wrong key is forgiven each time this has passed.
 const REFILL: Duration = Duration::from_secs(6);
 /// Most addresses that are remembered. When there are more, those that may send again go first.
 const ADDRESSES: usize = 4_096;
 
 /// Counts wrong keys.
 #[derive(Debug, Default)]
-pub(super) struct Throttle(Mutex<HashMap<IpAddr, Failures>>);
+pub struct Throttle(Mutex<HashMap<IpAddr, Failures>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     count: u32,
     last: Instant,
+}
+
+/// What a wrong key amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// One of a few.
+    Counted,
+    /// The last before the address is throttled.
+    Last,
+    /// One too many.
+    TooMany,
 }
 
 impl Failures {
@@ -34,16 +47,8 @@ impl Failures {
 }
 
 impl Throttle {
-    /// Whether this address may try a key.
-    pub(super) fn admits(&self, address: IpAddr, now: Instant) -> bool {
-        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        failures
-            .get(&address)
-            .is_none_or(|known| known.standing(now) < BURST)
-    }
-
-    /// Notes a wrong key.
-    pub(super) fn failed(&self, address: IpAddr, now: Instant) {
+    /// Notes a wrong key; an address may send `burst` in a row.
+    pub(super) fn wrong(&self, address: IpAddr, burst: u32, now: Instant) -> Wrong {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= ADDRESSES && !failures.contains_key(&address) {
             failures.retain(|_, known| known.standing(now) > 0);
@@ -54,13 +59,15 @@ impl Throttle {
         let standing = failures
             .get(&address)
             .map_or(0, |known| known.standing(now));
-        failures.insert(
-            address,
-            Failures {
-                count: standing + 1,
-                last: now,
-            },
-        );
+        if standing >= burst {
+            return Wrong::TooMany;
+        }
+        let count = standing + 1;
+        failures.insert(address, Failures { count, last: now });
+        match count == burst {
+            true => Wrong::Last,
+            false => Wrong::Counted,
+        }
     }
 }
 
@@ -75,16 +82,13 @@ mod tests {
     fn a_burst_is_forgiven_one_by_one() {
         let throttle = Throttle::default();
         let start = Instant::now();
-        for _ in 0..BURST {
-            assert!(throttle.admits(ONE, start));
-            throttle.failed(ONE, start);
-        }
-        assert!(!throttle.admits(ONE, start));
-        assert!(throttle.admits(OTHER, start));
+        let wrong = |address, now| throttle.wrong(address, 3, now);
+        let seen = [(); 5].map(|()| wrong(ONE, start));
+        let (few, many) = (Wrong::Counted, Wrong::TooMany);
+        assert_eq!(seen, [few, few, Wrong::Last, many, many]);
+        assert_eq!(wrong(OTHER, start), few);
         let later = start + REFILL;
-        assert!(throttle.admits(ONE, later));
-        throttle.failed(ONE, later);
-        assert!(!throttle.admits(ONE, later));
+        assert_eq!([wrong(ONE, later), wrong(ONE, later)], [Wrong::Last, many]);
     }
 
     #[test]
@@ -92,7 +96,7 @@ mod tests {
         let throttle = Throttle::default();
         let now = Instant::now();
         for n in 0..=u32::try_from(ADDRESSES).unwrap() {
-            throttle.failed(IpAddr::V4(n.into()), now);
+            throttle.wrong(IpAddr::V4(n.into()), 3, now);
         }
         assert!(throttle.0.lock().unwrap().len() <= ADDRESSES);
     }
