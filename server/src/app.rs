@@ -100,6 +100,7 @@ impl App {
             eip: eip.filter(|eip| !eip.is_empty()),
             keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,
             room,
+            tasks: tasks.clone(),
             throttle,
         };
         let edge = Edge {

@@ -65,6 +65,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_soft_limit_becomes_the_hard_one() {
+        let Some(hard) = getrlimit(Resource::Nofile).maximum else {
+            return assert_eq!(raise().unwrap(), u64::MAX);
+        };
+        let lower = Rlimit {
+            current: Some(hard - 1),
+            maximum: Some(hard),
+        };
+        setrlimit(Resource::Nofile, lower).unwrap();
+        assert_eq!(raise().unwrap(), hard);
+        assert_eq!(getrlimit(Resource::Nofile).current, Some(hard));
+    }
+
+    #[test]
     fn everything_together_fits_into_the_descriptors() {
         for descriptors in [256, 1024, 4096, 20_000, 1 << 20, u64::MAX] {
             let room = Room::of_descriptors(descriptors);

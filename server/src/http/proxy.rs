@@ -19,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version,
     header::{
         AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, PUBLIC_KEY_PINS,
         PUBLIC_KEY_PINS_REPORT_ONLY, REFRESH, SERVER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
@@ -42,6 +42,7 @@ use super::{
     gate::{Full, Visitor},
     origin::{self, Origin},
     overload::{self, Kind},
+    stall::unless_stalled,
 };
 use crate::sandbox::endpoint::Target;
 
@@ -152,6 +153,7 @@ pub(super) async fn proxy(
         Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
     };
     let socket = WantsSocket::of(&request);
+    let version = request.version();
     let caller = Caller {
         client: client::of(request.extensions()),
         verdict,
@@ -169,7 +171,10 @@ pub(super) async fn proxy(
     match (answer, socket) {
         (Ok(mut response), None) => {
             guard(response.headers_mut());
-            response
+            match version {
+                Version::HTTP_2 => response.map(|it| unless_stalled(it, IDLE, &app.tasks)),
+                _ => response,
+            }
         }
         (Ok(mut response), Some(_)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             guard(response.headers_mut());

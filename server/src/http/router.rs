@@ -13,6 +13,7 @@ use axum::{
 use http::{Method, StatusCode, header::ACCEPT};
 use osb_forward::Forwarder;
 use osb_protocol::error::code;
+use osb_service::Supervisor;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -44,6 +45,8 @@ pub struct AppState {
     pub keyless_from_sandboxes: bool,
     /// Room for requests of each kind.
     pub room: Capacities,
+    /// Owns tasks of requests.
+    pub tasks: Supervisor,
     /// Wrong keys, those sent to the console included.
     pub throttle: Arc<Throttle>,
 }
