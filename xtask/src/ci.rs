@@ -1,4 +1,4 @@
-//! `ci`: what must hold before a merge.
+//! `ci`: the checks that must pass before a merge.
 
 use std::process::{Command, ExitCode};
 
@@ -16,7 +16,7 @@ use crate::{
     test::{self, Options, tally::Tally},
 };
 
-/// Runs the gates, then all tests. A gate that does not hold counts as a failed test.
+/// Runs the gates, then all tests. A failing gate counts as a failed test.
 pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
     let mut tally = Tally::default();
     let mut gate = |name: &str, check: &dyn Fn() -> Result<()>| {

@@ -1,8 +1,8 @@
-//! Durations for the reader.
+//! Readable durations.
 
 use std::time::Duration;
 
-/// A duration in seconds, or in minutes and seconds.
+/// Formats a duration in seconds, or in minutes and seconds.
 pub(crate) fn readable(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..60 => format!("{seconds}.{} s", time.subsec_millis() / 100),

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM while tests run: the suite is told, cleans up behind itself, and nothing of
-//! ours stays. A second signal kills what did not listen to the first.
+//! Ctrl-C and SIGTERM while tests run. The first signal interrupts the running suites, which clean
+//! up after themselves; a second one kills them.
 
 use std::{
     collections::BTreeSet,
@@ -16,32 +16,32 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// Process groups under way.
+/// Leaders of the process groups that receive forwarded signals.
 static GROUPS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Whether we were asked to stop.
+/// Whether a signal asked this run to stop.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// A process group that is told of signals, until dropped.
-pub(crate) struct Told(u32);
+/// Forwards signals to a process group until dropped.
+pub(crate) struct ForwardGuard(u32);
 
-impl Told {
-    /// Tells the group that `leader` leads.
-    pub(crate) fn group(leader: u32) -> Self {
+impl ForwardGuard {
+    /// Forwards signals to the group that `leader` leads.
+    pub(crate) fn new(leader: u32) -> Self {
         change(|groups| groups.insert(leader));
         Self(leader)
     }
 }
 
-impl Drop for Told {
+impl Drop for ForwardGuard {
     fn drop(&mut self) {
         change(|groups| groups.remove(&self.0));
     }
 }
 
-/// Takes over the signals from now on.
+/// Starts a thread that handles SIGINT and SIGTERM from now on.
 pub(crate) fn listen() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -63,7 +63,7 @@ pub(crate) fn listen() -> Result<()> {
                         _ = interrupt.recv() => {}
                         _ = terminate.recv() => {}
                     }
-                    pass_on();
+                    forward();
                 }
             });
         })
@@ -71,26 +71,27 @@ pub(crate) fn listen() -> Result<()> {
         .map_err(|error: io::Error| error.into())
 }
 
-fn pass_on() {
+fn forward() {
     let again = INTERRUPTED.swap(true, Ordering::Relaxed);
     let signal = if again { Signal::KILL } else { Signal::INT };
-    eprintln!("\nStopping. Once more to kill what runs.");
+    eprintln!("\nStopping. Press Ctrl-C again to kill the running tests.");
     change(|groups| {
         for leader in groups.iter() {
-            tell(*leader, signal);
+            signal_group(*leader, signal);
         }
         true
     });
 }
 
-/// Sends a signal to a group; one that ended meanwhile is what we want.
-pub(crate) fn tell(leader: u32, signal: Signal) {
+/// Sends a signal to the process group that `leader` leads.
+pub(crate) fn signal_group(leader: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // The group may have ended already.
         let _ = kill_process_group(pid, signal);
     }
 }
 
 fn change(how: impl FnOnce(&mut BTreeSet<u32>) -> bool) {
-    // The set is whole after every change, whatever happened elsewhere.
+    // Each change is one insert or remove, so a panic elsewhere cannot leave the set half changed.
     how(&mut GROUPS.lock().unwrap_or_else(PoisonError::into_inner));
 }

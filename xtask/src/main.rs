@@ -34,9 +34,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build what ships into target/dist: opensandbox-server with its console, and execd
+    /// Build the release artifacts into target/dist: opensandbox-server with its console, and execd
     Build {
-        /// Optimised, as it ships
+        /// Build with optimisation, as for a release
         #[arg(long)]
         release: bool,
         /// Also execd for 64-bit ARM, as execd-arm64
@@ -55,7 +55,7 @@ enum Command {
     /// Measure against raw Docker and plain forks
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Everything that must hold before a merge: format, lints, wasm build, tests
+    /// Run all checks that must pass before a merge: format, lints, wasm build, tests
     Ci(test::Options),
 }
 
@@ -84,7 +84,7 @@ fn run(command: Command) -> Result<ExitCode> {
             };
             let dist = repo.dist();
             let installer = Installer::new(!no_install);
-            host::complain(host::lacks_for_build(&installer))?;
+            host::require_all(host::lacks_for_build(&installer))?;
             build::all(&repo, &installer, profile, &dist)?;
             if arm64 {
                 build::arm64(&repo, &installer, profile, &dist)?;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_one_that_a_server_can_listen_on() {
+    fn only_ports_that_can_be_listened_on_are_accepted() {
         let parsed = |port| Cli::try_parse_from(["xtask", "up", "--port", port]).is_ok();
         assert!(parsed("1") && parsed("65535"));
         assert!(!parsed("0") && !parsed("65536"));

@@ -17,14 +17,14 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
 use crate::{
-    interrupt::{Told, tell},
+    interrupt::{ForwardGuard, signal_group},
     progress::{Line, Progress},
     step,
 };
 
-/// What `cargo run` tells us about ourselves. Build scripts that watch these variables would run
-/// anew each time a build comes from here instead of from a shell.
-const ABOUT_US: [&str; 6] = [
+/// Variables that `cargo run` sets for xtask. Build scripts that watch them would run again each
+/// time a build starts from xtask instead of from a shell.
+const XTASK_VARIABLES: [&str; 6] = [
     "CARGO_BIN_NAME",
     "CARGO_CRATE_NAME",
     "CARGO_MANIFEST_DIR",
@@ -35,12 +35,12 @@ const ABOUT_US: [&str; 6] = [
 
 /// `cargo`, as it would run from a shell.
 pub(crate) fn cargo() -> Command {
-    without_our_names(Command::new("cargo"))
+    without_xtask_variables(Command::new("cargo"))
 }
 
-/// The command without what Cargo told us about ourselves.
-pub(crate) fn without_our_names(mut command: Command) -> Command {
-    for name in ABOUT_US {
+/// Removes the variables that Cargo set for xtask itself.
+pub(crate) fn without_xtask_variables(mut command: Command) -> Command {
+    for name in XTASK_VARIABLES {
         command.env_remove(name);
     }
     for (name, _) in std::env::vars_os() {
@@ -51,17 +51,17 @@ pub(crate) fn without_our_names(mut command: Command) -> Command {
     command
 }
 
-/// Longest time for a question such as `docker version`, which hangs when its daemon does.
+/// Longest time for a query such as `docker version`, which hangs when its daemon does.
 pub(crate) const QUESTION: Duration = Duration::from_secs(20);
 /// Lines of output that may wait for the watcher.
 const LINE_BUFFER: usize = 1024;
-/// How often a watcher hears that there was nothing to hear.
+/// Longest time between two calls of a watcher; without output it gets [`Line::Nothing`].
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How long after the end of a program its last lines may take to arrive.
+/// How long after a program's exit its last lines may take to arrive.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
-/// Runs to the end as part of a step. Its output is shown only when it fails; until then its last
-/// line tells from time to time how far it is.
+/// Runs a program to its exit as part of a step. Its output is shown only when it fails; until then
+/// its last line is shown from time to time as progress.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     succeed(command, None)
 }
@@ -71,7 +71,7 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<()> {
     succeed(command, Some(limit))
 }
 
-/// Like [`run`], for a program that will fail, and whose complaints say nothing.
+/// Like [`run`], for a program that is expected to fail: neither its status nor its output counts.
 pub(crate) fn attempt(command: &mut Command) -> Result<()> {
     carry_out(command, None).map(drop)
 }
@@ -81,14 +81,14 @@ fn succeed(command: &mut Command, limit: Option<Duration>) -> Result<()> {
     let problem = match ended {
         Ended::Exited(status) if status.success() => return Ok(()),
         Ended::Exited(status) => format!("ended with {status}"),
-        Ended::Killed => "was killed: its time was up".to_owned(),
+        Ended::Killed => "timed out and was killed".to_owned(),
     };
     progress.show_output(&describe(command));
     bail!("{} {problem}", describe(command))
 }
 
 fn carry_out(command: &mut Command, limit: Option<Duration>) -> Result<(Ended, Progress)> {
-    // Cargo draws its progress on terminals only, unless asked to.
+    // By default Cargo draws its progress on terminals only.
     command
         .env("CARGO_TERM_PROGRESS_WHEN", "always")
         .env("CARGO_TERM_PROGRESS_WIDTH", "80");
@@ -97,7 +97,7 @@ fn carry_out(command: &mut Command, limit: Option<Duration>) -> Result<(Ended, P
     Ok((ended, progress))
 }
 
-/// What the program wrote to stdout, trimmed; an error when it failed or took longer than
+/// Returns what the program wrote to stdout, trimmed; an error when it failed or took longer than
 /// [`QUESTION`].
 pub(crate) fn ask(command: &mut Command) -> Result<String> {
     let mut text = String::new();
@@ -116,14 +116,14 @@ pub(crate) fn ask(command: &mut Command) -> Result<String> {
 
 /// How a watched program ended.
 pub(crate) enum Ended {
-    /// By itself.
+    /// It exited or died of a signal that the watcher did not send.
     Exited(ExitStatus),
-    /// By us: its time was up.
+    /// The watcher killed it when its time was up.
     Killed,
 }
 
-/// Runs in a process group of its own and hands every line on. After `limit` the whole group is
-/// killed, so that nothing a hung test started stays behind.
+/// Runs a program in a process group of its own and passes every line to `on_line`. After `limit`
+/// the whole group is killed, so that no process of a hung test stays behind.
 pub(crate) fn watch(
     command: &mut Command,
     limit: Duration,
@@ -132,7 +132,8 @@ pub(crate) fn watch(
     follow(command, Some(limit), on_line)
 }
 
-/// Without a limit the program stays in our process group: Ctrl-C reaches both.
+/// Runs a program and passes every line to `on_line`. Without a limit it stays in the process group
+/// of xtask, so that Ctrl-C reaches both.
 fn follow(
     command: &mut Command,
     limit: Option<Duration>,
@@ -148,9 +149,9 @@ fn follow(
     let mut child = command
         .spawn()
         .with_context(|| format!("cannot run {}", describe(command)))?;
-    let _told = limit.map(|_| Told::group(child.id()));
+    let _guard = limit.map(|_| ForwardGuard::new(child.id()));
     let (sender, lines) = mpsc::sync_channel(LINE_BUFFER);
-    // The readers end with their pipes. Nobody waits for them: a stray daemon may hold one open.
+    // The readers end with their pipes. They are not joined: a stray daemon may hold a pipe open.
     if let Some(pipe) = child.stdout.take() {
         read_lines(pipe, Line::Out, sender.clone());
     }
@@ -179,7 +180,7 @@ fn follow(
         }
     };
     if timed_out {
-        tell(child.id(), Signal::KILL);
+        signal_group(child.id(), Signal::KILL);
     }
     let status = child
         .wait()
@@ -219,14 +220,14 @@ fn read_lines(
     });
 }
 
-/// The text of a line without the code by which Cargo erases its progress.
+/// The text of a line without the escape sequence with which Cargo erases its progress.
 fn plain(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     text.trim_start_matches("\x1b[K").trim_end().to_owned()
 }
 
-/// An empty log for a program that outlives us. The one before it stays as `<log>.1`: it says why
-/// the program was started again.
+/// Creates an empty log for a program that outlives xtask. The previous log stays as `<log>.1`: it
+/// says why the program had to be started again.
 pub(crate) fn fresh_log(log: &Path) -> Result<File> {
     let mut before = log.as_os_str().to_owned();
     before.push(".1");
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_and_its_children_die_when_their_time_is_up() {
+    fn a_program_and_its_children_are_killed_on_timeout() {
         let mut shell = shell("sleep 1000 & echo $!; wait");
         let mut child = String::new();
         let ended = watch(&mut shell, Duration::from_secs(2), &mut |line| {
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_the_start_before_stays() {
+    fn the_previous_log_is_kept() {
         let dir = std::env::temp_dir().join(format!("xtask-log-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let log = dir.join("server.log");
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_fail_with_the_program_that_failed() {
+    fn a_failed_query_names_its_program() {
         assert_eq!(ask(Command::new("echo").arg("hello")).unwrap(), "hello");
         let error = ask(&mut Command::new("false")).unwrap_err().to_string();
         assert!(error.starts_with("false ended with"), "{error}");

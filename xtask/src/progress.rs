@@ -1,5 +1,5 @@
-//! What the programs of the steps under way last said: one live line on a terminal, elsewhere a line
-//! per step every so often. Their whole output is kept aside for the case that they fail.
+//! Progress of running programs: one live line on a terminal, elsewhere a line per step now and
+//! then. The last lines of output are kept, and shown when the program fails.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,20 +10,20 @@ use std::{
 
 use crate::duration::readable;
 
-/// How often the live line changes.
-const DRAW: Duration = Duration::from_millis(200);
-/// How often a step tells how far it is where there is no live line.
-const TELL: Duration = Duration::from_secs(15);
+/// Least time between two changes of the live line.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+/// Least time between two progress lines of a step where stderr is not a terminal.
+const REPORT_INTERVAL: Duration = Duration::from_secs(15);
 /// Lines of a program that are shown when it fails.
 const KEPT: usize = 400;
-/// Characters of a line that are told of it.
-const TOLD: usize = 120;
-/// Goes to the start of the line and erases it.
+/// Characters of a line that the progress shows.
+const SHOWN: usize = 120;
+/// Moves to the start of the line and erases it.
 const ERASE: &str = "\r\x1b[K";
-/// Columns of a terminal that does not tell.
+/// Columns of a terminal that does not report its size.
 const COLUMNS: u16 = 80;
 
-/// The live line: what each step under way says.
+/// The live line: the status of each running step.
 static LIVE: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 /// Prints a line to stderr, above the live one.
@@ -42,9 +42,9 @@ pub(crate) enum Line {
     Out(String),
     /// From stderr.
     Err(String),
-    /// From either, to be overwritten by the next one: a progress bar.
+    /// From either, ended by a carriage return, as progress bars are.
     Passing(String),
-    /// Nothing for a moment.
+    /// No output for a moment.
     Nothing,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Line {
 pub(crate) struct Progress {
     step: String,
     started: Instant,
-    told: Instant,
+    shown: Instant,
     last: String,
     /// Whether it draws a progress bar, which says more than its other lines.
     has_bar: bool,
@@ -60,19 +60,19 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// For a program of this step.
+    /// Starts the progress of a program that `step` runs.
     pub(crate) fn of(step: String) -> Self {
         Self {
             step,
             started: Instant::now(),
-            told: Instant::now(),
+            shown: Instant::now(),
             last: String::new(),
             has_bar: false,
             output: VecDeque::new(),
         }
     }
 
-    /// Takes note of a line of the program, and tells of it when it is time to.
+    /// Records a line of the program, and shows the status when its interval has passed.
     pub(crate) fn hear(&mut self, line: &Line) {
         match line {
             Line::Passing(text) => match text.rsplit_once("] ") {
@@ -95,10 +95,15 @@ impl Progress {
             Line::Nothing => {}
         }
         let is_live = std::io::stderr().is_terminal();
-        if self.told.elapsed() < if is_live { DRAW } else { TELL } {
+        let interval = if is_live {
+            REDRAW_INTERVAL
+        } else {
+            REPORT_INTERVAL
+        };
+        if self.shown.elapsed() < interval {
             return;
         }
-        self.told = Instant::now();
+        self.shown = Instant::now();
         let status = self.status();
         if is_live {
             let mut live = live();
@@ -111,7 +116,7 @@ impl Progress {
 
     fn note(&mut self, text: &str) {
         if !text.trim().is_empty() {
-            self.last = text.trim().chars().take(TOLD).collect();
+            self.last = text.trim().chars().take(SHOWN).collect();
         }
     }
 
@@ -140,16 +145,16 @@ impl Drop for Progress {
 }
 
 fn live() -> MutexGuard<'static, BTreeMap<String, String>> {
-    // The map is whole after every change, whatever happened elsewhere.
+    // Each change is one insert or remove, so a panic elsewhere cannot leave the map half changed.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn columns() -> usize {
-    let told = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
-    usize::from(if told == 0 { COLUMNS } else { told })
+    let reported = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+    usize::from(if reported == 0 { COLUMNS } else { reported })
 }
 
-/// All of them side by side in one line that does not wrap. Names are cut before what is said.
+/// Fits all steps side by side into one line that does not wrap, cutting names before statuses.
 fn fit(live: &BTreeMap<String, String>, columns: usize) -> String {
     const BETWEEN: &str = " | ";
     let cut = |text: &str, room: usize| text.chars().take(room).collect::<String>();
@@ -167,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_are_kept_and_what_passes_is_only_told() {
+    fn the_last_lines_are_kept_and_progress_bars_are_only_shown() {
         let mut progress = Progress::of("a step".to_owned());
         for number in 0..KEPT + 7 {
             progress.hear(&Line::Out(number.to_string()));

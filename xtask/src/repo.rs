@@ -1,4 +1,4 @@
-//! Where things are: the repository, what a build leaves behind, and the state of `up`.
+//! Paths: the repository, build output, and the state of `up`.
 
 use std::{
     env, fs,
@@ -42,17 +42,17 @@ impl Repo {
         }
     }
 
-    /// Output of the wasm build, which may come from another compiler and so has its own folder.
+    /// Output of the wasm build. It has a folder of its own because another compiler may build it.
     pub(crate) fn wasm_target(&self) -> PathBuf {
         self.cargo_target().join("wasm")
     }
 
-    /// What ships, wherever cargo's output goes.
+    /// Release artifacts, independent of `CARGO_TARGET_DIR`.
     pub(crate) fn dist(&self) -> PathBuf {
         self.path("target/dist")
     }
 
-    /// What the tests run: the same files from a dev build.
+    /// The same artifacts from a dev build, for tests.
     pub(crate) fn dist_for_tests(&self) -> PathBuf {
         self.path("target/dist-test")
     }
@@ -62,7 +62,7 @@ impl Repo {
         self.path("target/site")
     }
 
-    /// Short notes by which a step knows that nothing changed since it last ran.
+    /// Stamp files, by which a step knows that its inputs did not change since it last ran.
     pub(crate) fn stamps(&self) -> PathBuf {
         self.path("target/stamps")
     }
@@ -73,7 +73,7 @@ impl Repo {
     }
 }
 
-/// `$XDG_STATE_HOME/opensandbox`, made when absent, readable by its owner only.
+/// `$XDG_STATE_HOME/opensandbox`; created when missing, readable by its owner only.
 pub(crate) fn state_dir() -> Result<PathBuf> {
     let base = env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! Progress on stderr: what runs, how long it took, and what was skipped and why.
+//! Steps: named units of work, with their progress and duration on stderr.
 
 use std::{
     cell::RefCell,
@@ -14,12 +14,12 @@ use sha2::{Digest, Sha256};
 use crate::{duration::readable, progress::say};
 
 thread_local! {
-    /// Names of the steps that this thread is in, the innermost last.
+    /// Names of the steps that this thread runs, the innermost last.
     static STEPS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs a step, naming it before and timing it after. The name is an imperative: it also says what
-/// could not be done.
+/// Runs a step; prints its name before and its duration after. The name is an imperative, because
+/// it also heads the error.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     say(&format!("==> {name}"));
     let started = Instant::now();
@@ -34,13 +34,13 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     result
 }
 
-/// Name of the step that this thread is in.
+/// Name of the step that this thread runs.
 pub(crate) fn current() -> String {
     STEPS.with_borrow(|steps| steps.last().cloned().unwrap_or_default())
 }
 
-/// Does two things at the same time; their lines mix, and so name their step. Most builds end with
-/// one long step on one processor: the other one has work then.
+/// Runs two functions at the same time. Their output is interleaved, so each line names its step.
+/// Most builds end with one long step on one processor; this keeps the others busy.
 pub(crate) fn at_once<A: Send, B>(
     one: impl FnOnce() -> Result<A> + Send,
     other: impl FnOnce() -> Result<B>,
@@ -57,7 +57,7 @@ pub(crate) fn at_once<A: Send, B>(
     })
 }
 
-/// Says something that the reader should not miss.
+/// Prints a message that stands out from the progress.
 pub(crate) fn notice(text: &str) {
     say(&format!("\n!!! {}\n", text.replace('\n', "\n!!! ")));
 }
@@ -69,7 +69,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// `inputs` are files whose content decides; `extra` is whatever else does.
+    /// Hashes the inputs: the content of `inputs`, and `extra` for everything that is not a file.
     pub(crate) fn new(dir: &Path, name: &str, inputs: &[&Path], extra: &str) -> Result<Self> {
         let mut hash = Sha256::new();
         hash.update(extra);
@@ -90,7 +90,7 @@ impl Stamp {
         output.exists() && fs::read_to_string(&self.file).is_ok_and(|known| known == self.inputs)
     }
 
-    /// Remembers that the step ran.
+    /// Records that the step ran.
     pub(crate) fn keep(&self) -> Result<()> {
         let dir = self.file.parent().context("a stamp lies in a folder")?;
         fs::create_dir_all(dir)?;
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_known_by_its_name_inside_of_it() {
+    fn the_innermost_step_is_the_current_one() {
         let inner = step("one", || step("two", || Ok(current()))).unwrap();
         assert_eq!((inner.as_str(), current().as_str()), ("two", ""));
         let failed = step("make it", || -> Result<()> { anyhow::bail!("no way") });
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_things_at_once_both_failures_are_told() {
+    fn parallel_failures_are_both_reported() {
         assert_eq!(at_once(|| Ok(1), || Ok(2)).unwrap(), (1, 2));
         let fail = |text| move || -> Result<()> { anyhow::bail!("{text}") };
         let both = format!("{:#}", at_once(fail("one"), fail("other")).unwrap_err());

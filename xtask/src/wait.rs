@@ -1,17 +1,17 @@
-//! Waiting for something that another process does and tells nobody about.
+//! Polling for changes that another process makes without a notification.
 
 use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-/// Pause between two looks.
+/// Pause between two checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Looks until `done` or until the time is up; whether it was done.
+/// Polls `done` until it returns true or the time is up; returns whether it became true.
 pub(crate) fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
-    // Nobody ever sends: receiving is only a pause.
+    // No value is ever sent: receiving is only a pause.
     let (_never, pause) = mpsc::sync_channel::<()>(0);
     loop {
         if done() {

@@ -1,4 +1,4 @@
-//! The arrows between our crates are those that ARCHITECTURE.md lists.
+//! Dependencies between our crates match the arrows that ARCHITECTURE.md lists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,15 +10,15 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// Crate to the crates of ours that it uses.
+/// Our crates, each with those of our crates that it uses.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// What ARCHITECTURE.md allows.
+/// Arrows that ARCHITECTURE.md lists.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Listed {
     /// Arrows that may exist.
     allowed: Arrows,
-    /// Those of them that need not exist yet.
+    /// Arrows among them that need not exist yet.
     later: Arrows,
 }
 
@@ -42,11 +42,11 @@ struct Dependency {
     kind: Option<String>,
 }
 
-/// Mark of an arrow that only tests may follow.
+/// Mark of an arrow that only tests may use.
 const FOR_TESTS: &str = " (tests)";
 
-/// Reads the fenced block: `crate -> crate, crate (later)`, one line for each crate.
-fn listed(text: &str) -> Result<Listed> {
+/// Parses the fenced block: `crate -> crate, crate (later)`, one line for each crate.
+fn parse_listed(text: &str) -> Result<Listed> {
     let block = text
         .split_once("```arrows\n")
         .and_then(|(_, rest)| rest.split_once("```"))
@@ -74,8 +74,8 @@ fn listed(text: &str) -> Result<Listed> {
     Ok(listed)
 }
 
-/// What Cargo knows; what only tests use is marked so.
-fn actual(root: &Path) -> Result<Arrows> {
+/// Reads the arrows from Cargo; [`FOR_TESTS`] marks those that only tests use.
+fn read_actual(root: &Path) -> Result<Arrows> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args([
@@ -107,13 +107,13 @@ fn arrows_of(package: Package) -> (String, BTreeSet<String>) {
     (package.name, used)
 }
 
-/// Every difference, as a sentence.
+/// Describes every difference in a sentence.
 fn differences(listed: &Listed, actual: &Arrows) -> Vec<String> {
     let nothing = BTreeSet::new();
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for (from, used) in actual {
         let Some(allowed) = listed.allowed.get(from) else {
-            told.push(format!("{from} is not listed"));
+            found.push(format!("{from} is not listed"));
             continue;
         };
         let permitted = |to: &&String| {
@@ -123,36 +123,36 @@ fn differences(listed: &Listed, actual: &Arrows) -> Vec<String> {
                     .is_some_and(|to| allowed.contains(to))
         };
         let wrong = used.iter().filter(|to| !permitted(to));
-        told.extend(wrong.map(|to| format!("{from} must not use {to}")));
+        found.extend(wrong.map(|to| format!("{from} must not use {to}")));
     }
     for (from, allowed) in &listed.allowed {
         let Some(used) = actual.get(from) else {
-            told.push(format!("{from} is listed but is no crate"));
+            found.push(format!("{from} is listed but is no crate"));
             continue;
         };
         let later = listed.later.get(from).unwrap_or(&nothing);
         let unused = allowed.difference(used).filter(|to| !later.contains(*to));
-        told.extend(unused.map(|to| format!("{from} does not use {to}")));
+        found.extend(unused.map(|to| format!("{from} does not use {to}")));
     }
-    told
+    found
 }
 
 #[test]
 fn arrows_between_crates_are_those_of_architecture_md() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
-    let told = differences(&listed(&text).unwrap(), &actual(root).unwrap());
+    let found = differences(&parse_listed(&text).unwrap(), &read_actual(root).unwrap());
     assert!(
-        told.is_empty(),
+        found.is_empty(),
         "ARCHITECTURE.md and Cargo disagree:\n{}",
-        told.join("\n")
+        found.join("\n")
     );
 }
 
 #[test]
 fn every_kind_of_difference_is_found() {
     let text = "x\n```arrows\na -> b, c (later), e (tests)\nb -> e (tests)\ngone -> a\n```\n";
-    let listed = listed(text).unwrap();
+    let listed = parse_listed(text).unwrap();
     let arrows = |pairs: &[(&str, &[&str])]| -> Arrows {
         pairs
             .iter()
@@ -184,7 +184,7 @@ fn every_kind_of_difference_is_found() {
 
 #[test]
 fn a_damaged_list_is_an_error() {
-    assert!(listed("no block").is_err());
-    assert!(listed("```arrows\na b\n```").is_err());
-    assert!(listed("```arrows\na ->\na -> b\n```").is_err());
+    assert!(parse_listed("no block").is_err());
+    assert!(parse_listed("```arrows\na b\n```").is_err());
+    assert!(parse_listed("```arrows\na ->\na -> b\n```").is_err());
 }

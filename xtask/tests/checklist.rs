@@ -1,8 +1,8 @@
-//! docs/execd-tests.md names tests: each must exist.
+//! Every test that docs/execd-tests.md names exists.
 
 use std::{fs, path::Path};
 
-/// Where a kind of test lies, and how its file is found from the name before `::`.
+/// Path of the file that holds a test, from its kind and the name before `::`.
 fn file_of(kind: &str, module: &str) -> Option<String> {
     Some(match kind {
         "unit" => format!("execd/src/{module}.rs"),

@@ -43,7 +43,7 @@ struct Exception {
 
 impl WordList {
     fn load(root: &Path) -> Self {
-        let text = fs::read_to_string(root.join(LIST)).unwrap();
+        let text = fs::read_to_string(root.join(LIST)).expect("the list is checked in");
         toml::from_str(&text).unwrap_or_else(|error| panic!("{LIST}: {error}"))
     }
 
@@ -111,10 +111,10 @@ fn scanned_files(root: &Path) -> Vec<String> {
         .args(["ls-files", "-z"])
         .current_dir(root)
         .output()
-        .unwrap();
+        .expect("git is installed");
     assert!(output.status.success(), "git ls-files: {output:?}");
     let files: Vec<String> = String::from_utf8(output.stdout)
-        .unwrap()
+        .expect("paths are UTF-8")
         .split_terminator('\0')
         .filter(|path| *path != LIST && is_scanned(path))
         .map(str::to_owned)
@@ -158,19 +158,19 @@ fn prose_uses_plain_words() {
 
 #[test]
 fn words_are_found_in_prose_and_names_but_not_inside_other_words() {
-    let found = |line: &str| contains_word(line, &line.to_ascii_lowercase(), "told");
+    let found = |line: &str| contains_word(line, &line.to_ascii_lowercase(), "cold");
     for line in [
-        "told",
-        "it is told.",
-        "a_port_is_told_once",
-        "fn told(",
-        "ToldGroup",
-        "isTold",
-        "TOLD",
+        "cold",
+        "it is cold.",
+        "a_port_is_cold_once",
+        "fn cold(",
+        "ColdGroup",
+        "isCold",
+        "COLD",
     ] {
         assert!(found(line), "{line}");
     }
-    for line in ["untold", "a toldo", "TOLDO", "stolde", ""] {
+    for line in ["scold", "it is colder", "COLDER", "scolds", ""] {
         assert!(!found(line), "{line}");
     }
 }
@@ -181,26 +181,26 @@ fn exceptions_silence_their_line_only() {
         r#"
         pending = ["later/", "one.md"]
         [[avoid]]
-        words = ["shall", "for want of"]
+        words = ["may", "in the end"]
         instead = "use plain words"
         [[allow]]
         file = "a.md"
-        line = "quoted: shall"
+        line = "quoted: may"
         reason = "a quotation"
         "#,
     )
     .unwrap();
     let (mut used, mut report) = (BTreeSet::new(), Vec::new());
-    let text = "quoted: shall\nfine\nIt SHALL end, for want of time.";
+    let text = "quoted: may\nfine\nIt MAY stop in the end.";
     list.check("a.md", text, &mut used, &mut report);
-    list.check("b.md", "quoted: shall", &mut used, &mut report);
+    list.check("b.md", "quoted: may", &mut used, &mut report);
     assert_eq!(used, BTreeSet::from([0]));
     assert_eq!(
         report,
         [
-            r#"a.md:3: "shall": use plain words"#,
-            r#"a.md:3: "for want of": use plain words"#,
-            r#"b.md:1: "shall": use plain words"#,
+            r#"a.md:3: "may": use plain words"#,
+            r#"a.md:3: "in the end": use plain words"#,
+            r#"b.md:1: "may": use plain words"#,
         ]
     );
     assert!(list.is_pending("later/a.md") && list.is_pending("one.md"));

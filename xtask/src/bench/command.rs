@@ -1,4 +1,4 @@
-//! Commands through execd against a plain fork.
+//! Latency of commands through execd, compared with a plain fork.
 
 use std::{
     process::{Command, Stdio},
@@ -10,14 +10,15 @@ use serde_json::json;
 
 use super::{Options, execd::Execd, plain::Plain, report::Report, stats::Samples};
 
-/// Commands in a row for one turn of a create.
+/// Sequential commands per turn.
 const PER_TURN: usize = 10;
-/// Commands at once.
+/// Concurrent commands.
 const AT_ONCE: usize = 50;
-/// Rounds of commands at once.
+/// Rounds of concurrent commands.
 const ROUNDS: usize = 10;
 
-/// Measures the round trip of `true`, alone and many at once. `whose` begins the rows.
+/// Measures the round trip of `true`, sequentially and concurrently. `whose` is the prefix of the
+/// row names.
 pub(super) async fn measure(
     execd: &Execd,
     whose: &str,

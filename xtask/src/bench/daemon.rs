@@ -1,5 +1,5 @@
-//! `bench execd`: what the daemon costs without a sandbox around it, beside nginx, plain forks and
-//! any other daemon of the same API that `REFERENCE_EXECD_URL` names.
+//! `bench execd`: cost of the daemon outside a sandbox, compared with nginx, plain forks and, if
+//! `REFERENCE_EXECD_URL` names one, another daemon with the same API.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use super::{
 };
 use crate::{process::find_program, repo::Repo, step::notice};
 
-/// Names another daemon to measure, as `http://host:port`.
+/// Variable with the address of another daemon to measure, as `http://host:port`.
 const REFERENCE: &str = "REFERENCE_EXECD_URL";
-/// Starts that are measured.
+/// Number of measured starts.
 const STARTS: usize = 20;
 
-/// Measures ours, then the other one if there is one.
+/// Measures our daemon, then the reference if one is named.
 pub(super) async fn measure(repo: &Repo, options: &Options, report: &mut Report) -> Result<()> {
     let mut starts = Samples::default();
     for _ in 0..STARTS {
@@ -32,19 +32,20 @@ pub(super) async fn measure(repo: &Repo, options: &Options, report: &mut Report)
     one(repo, &alone.execd, "", Some(alone.pid()), options, report).await?;
     match std::env::var(REFERENCE) {
         Ok(url) => {
-            let other = Execd::at(&url).with_context(|| format!("{REFERENCE} is no address"))?;
+            let other =
+                Execd::at(&url).with_context(|| format!("{REFERENCE} is not an address"))?;
             one(repo, &other, "reference: ", None, options, report).await
         }
         Err(_) => {
             notice(&format!(
-                "not measured: another daemon; {REFERENCE} names none"
+                "not measured: a reference daemon; set {REFERENCE}"
             ));
             Ok(())
         }
     }
 }
 
-/// All that can be asked of a daemon. `whose` begins every row.
+/// Measures one daemon. `whose` is the prefix of the row names.
 async fn one(
     repo: &Repo,
     execd: &Execd,
@@ -72,7 +73,7 @@ async fn one(
     terminal::measure(execd, whose, options, report).await
 }
 
-/// Tells how much memory a daemon gained since it had `before` bytes.
+/// Reports how much the memory of a daemon grew since it had `before` bytes.
 pub(super) fn grown(
     pid: Option<u32>,
     before: Option<u64>,

@@ -1,4 +1,4 @@
-//! The floor: the same container made straight over the Engine API.
+//! The baseline: the same container created directly over the Engine API.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(super) struct Engine {
     socket: PathBuf,
 }
 
-/// What a sandbox's container was made with, as a request for another one like it.
+/// A create request for a container like that of a sandbox.
 #[derive(Clone)]
 pub(super) struct Template(Value);
 
@@ -29,13 +29,13 @@ impl Engine {
         Self { socket }
     }
 
-    /// A kept connection.
+    /// Opens a persistent connection.
     pub(super) async fn connect(&self) -> Result<Connection> {
         Connection::unix(&self.socket).await
     }
 
-    /// What the sandbox's container was made with: same host configuration, same environment; no
-    /// labels, so that no server takes it for its own, and no execd in front of the entry point.
+    /// Builds a request with the host configuration and environment of a sandbox's container. It has
+    /// no labels, so that no server adopts the container, and no execd in front of the entry point.
     pub(super) async fn template(&self, sandbox: &str) -> Result<Template> {
         let known = self.inspect(sandbox).await?;
         Ok(Template(json!({
@@ -48,7 +48,7 @@ impl Engine {
         })))
     }
 
-    /// The id of a sandbox's container.
+    /// Finds the id of a sandbox's container.
     pub(super) async fn container_of(&self, sandbox: &str) -> Result<String> {
         // {"label":["opensandbox.io/id=…"]}
         let filters = format!("%7B%22label%22:%5B%22opensandbox.io/id={sandbox}%22%5D%7D");
@@ -63,17 +63,17 @@ impl Engine {
         Ok(id.context("the sandbox has no container")?.to_owned())
     }
 
-    /// The container of a sandbox, as the engine describes it.
+    /// Inspects the container of a sandbox.
     pub(super) async fn inspect(&self, sandbox: &str) -> Result<Value> {
         let path = format!("/containers/{}/json", self.container_of(sandbox).await?);
         self.connect().await?.call("GET", &path, None).await?.json()
     }
 
-    /// Waits until a container is removed. The request is on its way when this returns.
+    /// Waits until a container is removed.
     pub(super) async fn removed(&self, name: &str) -> Result<()> {
         let path = format!("/containers/{name}/wait?condition=removed");
         let reply = self.connect().await?.send("POST", &path, None).await?;
-        // 404: it was gone before we asked.
+        // 404: the container was removed before the request.
         anyhow::ensure!(
             reply.status == 200 || reply.status == 404,
             "wait: {}",
@@ -84,7 +84,7 @@ impl Engine {
 }
 
 impl Template {
-    /// Creates and starts a container; its id.
+    /// Creates and starts a container; returns its id.
     pub(super) async fn start(&self, engine: &mut Connection) -> Result<String> {
         let body = self.with_fresh_ports()?;
         let created: Value = engine
@@ -112,7 +112,7 @@ impl Template {
     }
 }
 
-/// Removes a container at once.
+/// Removes a container by force.
 pub(super) async fn remove(engine: &mut Connection, id: &str) -> Result<()> {
     engine
         .call("DELETE", &format!("/containers/{id}?force=true"), None)

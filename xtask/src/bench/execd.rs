@@ -1,4 +1,4 @@
-//! execd at an endpoint: in a sandbox, or alone on the loopback.
+//! An execd at an endpoint: in a sandbox, or standalone on loopback.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(10);
 /// Header of execd's token.
 const TOKEN: &str = "X-EXECD-ACCESS-TOKEN";
 
-/// Where an execd is, as the server's endpoints tell it.
+/// Endpoint of an execd, as the server's API returns it.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Execd {
     endpoint: String,
@@ -31,7 +31,7 @@ pub(super) struct Execd {
 }
 
 impl Execd {
-    /// One that already runs, at `http://host:port` or below it, without a token.
+    /// The endpoint of a running execd without a token, at `http://host:port` or a path below it.
     pub(super) fn at(url: &str) -> Result<Self> {
         let endpoint = url
             .strip_prefix("http://")
@@ -43,7 +43,7 @@ impl Execd {
         })
     }
 
-    /// Headers that its requests need.
+    /// Headers that requests to it need.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let headers = self.headers.iter();
         headers.map(|(name, value)| (name.as_str(), value.as_str()))
@@ -54,7 +54,7 @@ impl Execd {
         self.endpoint.split('/').next().unwrap_or_default()
     }
 
-    /// A kept connection.
+    /// Opens a persistent connection.
     pub(super) async fn connect(&self) -> Result<Connection> {
         let connection = Connection::tcp(self.address()).await?;
         let headers = self.headers.iter();
@@ -71,7 +71,7 @@ impl Execd {
         }
     }
 
-    /// The same as a target of a load, at this address or at that of a proxy before it.
+    /// Returns the load target for a route, at `address`: execd's own or that of a proxy.
     pub(super) fn target(&self, address: &str, route: &str) -> Target {
         let headers = self.headers.iter();
         Target {
@@ -82,7 +82,7 @@ impl Execd {
         }
     }
 
-    /// Whether it answers now.
+    /// Whether it answers `/ping` now.
     pub(super) async fn answers(&self) -> bool {
         let Ok(mut execd) = self.connect().await else {
             return false;
@@ -92,10 +92,10 @@ impl Execd {
     }
 }
 
-/// An execd of this machine, without a sandbox around it; ends when dropped.
+/// An execd on this machine outside a sandbox; killed when dropped.
 pub(super) struct Alone {
     child: Child,
-    /// Where it is.
+    /// Its endpoint.
     pub(super) execd: Execd,
 }
 
@@ -105,7 +105,7 @@ impl Alone {
         Self::start_timed(repo).map(|(alone, _)| alone)
     }
 
-    /// The same, and how long it took to the first answer.
+    /// Starts the release build and measures the time until its first answer.
     pub(super) fn start_timed(repo: &Repo) -> Result<(Self, Duration)> {
         let dir = repo.reports().join("bench-execd");
         fs::create_dir_all(&dir)?;
@@ -128,7 +128,7 @@ impl Alone {
             },
         };
         loop {
-            // Connecting first is cheap while nobody listens.
+            // A refused connection costs less than a request.
             let address = alone.execd.address();
             if TcpStream::connect(address).is_ok() && get_status(address, "/ping") == Some(200) {
                 let answered = start.elapsed();
@@ -141,7 +141,7 @@ impl Alone {
         }
     }
 
-    /// Its process.
+    /// Process id.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -149,7 +149,7 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // Nothing of it is worth keeping; one that ended before is what we want.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Sizes, memory, and time to start.
+//! Size on disk, memory, and start-up time.
 
 use std::{
     fs,
@@ -22,16 +22,16 @@ use crate::{
     up::{Settings, free_port, get_status, random_key, render, write_private},
 };
 
-/// Starts of the server that are measured.
+/// Number of measured starts of the server.
 const STARTS: usize = 10;
 
-/// Memory of the server before anything happened.
+/// Reports the memory of the server before any load.
 pub(super) fn at_rest(subject: &Subject, report: &mut Report) -> Result<()> {
     report.bytes("server RSS at rest", resident(subject.pid())?);
     Ok(())
 }
 
-/// Memory of execd in a sandbox where nothing ran yet, and of the server after the load.
+/// Reports the memory of an unused execd in a sandbox, and of the server after the load.
 pub(super) async fn of_execd(
     subject: &Subject,
     sandbox: &Sandbox,
@@ -52,7 +52,7 @@ pub(super) async fn of_execd(
     Ok(())
 }
 
-/// Sizes on disk, and time from exec to the first answer.
+/// Reports the sizes on disk, and the server's time from exec to its first answer.
 pub(super) fn start_up(repo: &Repo, report: &mut Report) -> Result<()> {
     for name in ["execd", "opensandbox-server"] {
         on_disk(repo, name, report)?;
@@ -67,7 +67,7 @@ pub(super) fn start_up(repo: &Repo, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Size of a program.
+/// Reports the size of a program.
 pub(super) fn on_disk(repo: &Repo, name: &str, report: &mut Report) -> Result<()> {
     let size = fs::metadata(repo.dist().join(name))?.len();
     report.bytes(&format!("{name} on disk"), size);
@@ -91,7 +91,7 @@ fn one_start(program: &Path, dir: &Path) -> Result<std::time::Duration> {
         .stderr(log)
         .spawn()?;
     let answered = loop {
-        // Connecting first is cheap while nobody listens.
+        // A refused connection costs less than a request.
         if TcpStream::connect(&settings.address).is_ok()
             && get_status(&settings.address, "/health") == Some(200)
         {
@@ -112,7 +112,7 @@ fn one_start(program: &Path, dir: &Path) -> Result<std::time::Duration> {
 /// Resident memory of a process, in bytes.
 pub(super) fn resident(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
-        .with_context(|| format!("cannot look at process {pid}"))?;
+        .with_context(|| format!("cannot read the status of process {pid}"))?;
     let kib = status
         .lines()
         .find_map(|line| {
@@ -122,6 +122,6 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
                 .parse::<u64>()
                 .ok()
         })
-        .context("the kernel tells no resident size")?;
+        .context("the kernel reports no resident size")?;
     Ok(kib * 1024)
 }

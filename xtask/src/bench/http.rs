@@ -1,4 +1,4 @@
-//! One kept HTTP/1.1 connection: as little client as possible between the clock and the server.
+//! A persistent HTTP/1.1 connection: a minimal client, so that measurements are of the server.
 
 use std::{convert::Infallible, path::Path};
 
@@ -19,7 +19,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What a request carries.
+/// Body of a request.
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
 /// A connection; closed when dropped.
@@ -29,7 +29,7 @@ pub(super) struct Connection {
     _driver: JoinSet<()>,
 }
 
-/// A reply, read to its end.
+/// A complete reply.
 pub(super) struct Reply {
     /// Status code.
     pub(super) status: u16,
@@ -38,7 +38,7 @@ pub(super) struct Reply {
 }
 
 impl Connection {
-    /// To `host:port`.
+    /// Connects to `host:port`.
     pub(super) async fn tcp(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address)
             .await
@@ -47,7 +47,7 @@ impl Connection {
         Self::over(stream, address).await
     }
 
-    /// To a socket in the file system.
+    /// Connects to a Unix socket.
     pub(super) async fn unix(path: &Path) -> Result<Self> {
         let stream = UnixStream::connect(path)
             .await
@@ -62,7 +62,7 @@ impl Connection {
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // A broken connection shows in the request that uses it.
+            // A broken connection fails the request that uses it.
             let _ = connection.await;
         });
         let headers = vec![("host".to_owned(), host.to_owned())];
@@ -73,14 +73,14 @@ impl Connection {
         })
     }
 
-    /// Sends this header with every request.
+    /// Adds a header to every request.
     #[must_use]
     pub(super) fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// One request.
+    /// Sends a request and reads the reply.
     pub(super) async fn send(
         &mut self,
         method: &str,
@@ -98,7 +98,7 @@ impl Connection {
         Ok(Reply { status, body })
     }
 
-    /// One request whose reply is still to be read.
+    /// Sends a request and returns the reply with its body still unread.
     pub(super) async fn open(
         &mut self,
         method: &str,
@@ -117,7 +117,7 @@ impl Connection {
         Ok(self.sender.send_request(request.body(body)?).await?)
     }
 
-    /// One request that must succeed.
+    /// Sends a request and fails unless it succeeds.
     pub(super) async fn call(
         &mut self,
         method: &str,
@@ -134,7 +134,7 @@ impl Connection {
 }
 
 impl Reply {
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.body).context("unexpected reply")
     }

@@ -1,4 +1,4 @@
-//! Create and delete, one at a time and twenty at once.
+//! Create and delete, sequentially and twenty at once.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::{
     stats::Samples,
     subject::Subject,
 };
-/// Creates under way at once in the parallel part.
+/// Concurrent creates in the parallel part.
 const PARALLEL: usize = 20;
 /// Rounds of the parallel part.
 const ROUNDS: usize = 3;
@@ -29,7 +29,7 @@ pub(super) async fn measure(
     at_once(subject, &engine, &template, report).await
 }
 
-/// The first sandbox pays for the volume and the network.
+/// Creates and deletes a sandbox, because the first one also creates the volume and the network.
 async fn warm_up(subject: &Subject, engine: &Engine) -> Result<Template> {
     let mut server = subject.connect().await?;
     let first = subject.create_ready(&mut server).await?;
@@ -82,7 +82,7 @@ async fn one_by_one(
     Ok(())
 }
 
-/// Time to the answer of DELETE, and to the container's removal.
+/// Measures the time until DELETE is answered, and until the container is removed.
 async fn delete_and_wait(
     subject: &Subject,
     engine: &Engine,

@@ -1,5 +1,5 @@
-//! Load: one connection for latency, by us; sixteen for throughput, by wrk, which leaves the
-//! processors to what is measured.
+//! Load: one connection of our own for latency; sixteen connections of wrk for throughput, because
+//! wrk leaves more processor time to the server.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{process::ask, repo::Repo};
 /// Connections of the throughput measurements.
 pub(super) const CONNECTIONS: usize = 16;
 
-/// What a load gave.
+/// Result of a load.
 pub(super) struct Load {
     /// Latency of its requests.
     pub(super) latency: Summary,
@@ -63,7 +63,7 @@ pub(super) fn crowded(repo: &Repo, target: &Target, time: Duration) -> Result<Lo
     by_wrk(repo, target, CONNECTIONS, time)
 }
 
-/// Repeats a GET by wrk until the time is up. Its share of a latency is smaller than ours.
+/// Repeats a GET with wrk until the time is up. wrk adds less to a latency than our own client.
 pub(super) fn by_wrk(
     repo: &Repo,
     target: &Target,
@@ -80,10 +80,10 @@ pub(super) fn by_wrk(
     for (name, value) in &target.headers {
         wrk.args(["--header", &format!("{name}: {value}")]);
     }
-    let told = ask(wrk.arg(&target.url))?;
-    let line = told.lines().last().unwrap_or_default();
-    let counted: Counted =
-        serde_json::from_str(line).with_context(|| format!("wrk told: {told}"))?;
+    let output = ask(wrk.arg(&target.url))?;
+    let line = output.lines().last().unwrap_or_default();
+    let counted: Counted = serde_json::from_str(line)
+        .with_context(|| format!("unexpected output of wrk: {output}"))?;
     ensure!(
         counted.failed == 0,
         "{} requests to {} failed",

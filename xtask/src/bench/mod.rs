@@ -1,7 +1,7 @@
-//! `bench`: what OpenSandbox costs, beside what the same work costs without it.
+//! `bench`: the cost of OpenSandbox, compared with the same work without it.
 //!
-//! Absolute figures move with the machine, so each measurement that has a floor (raw Docker, a
-//! plain fork) takes turns with it in the same run, and the ratio is what counts.
+//! Absolute figures depend on the machine. Each measurement that has a baseline (raw Docker, a plain
+//! fork) therefore alternates with it in the same run, and the ratio is what counts.
 
 mod command;
 mod daemon;
@@ -37,18 +37,18 @@ use crate::{
     up::ensure_base_image,
 };
 
-/// What is measured.
+/// Benchmarks.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Bench {
     /// Create, ready, delete, reads, proxied requests, commands, footprint
     Lifecycle(Options),
     /// A keyed request while clients without a key hold connections
     Overload(Options),
-    /// The daemon alone: commands, streams, files, terminals, footprint
+    /// The daemon outside a sandbox: commands, streams, files, terminals, footprint
     Execd(Options),
 }
 
-/// How it is measured.
+/// Options of a benchmark.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Also write the figures as JSON
@@ -62,9 +62,9 @@ pub(crate) struct Options {
     seconds: u64,
 }
 
-/// Runs a bench against release builds.
+/// Runs a benchmark against release builds.
 pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
-    // One thread: another would wake for each reply, which is not the server's time.
+    // One thread: waking another for each reply would add to the server's time.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

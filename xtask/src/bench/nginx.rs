@@ -1,4 +1,4 @@
-//! nginx: the floor of our proxy and of our downloads.
+//! nginx: the baseline of our proxy and of our downloads.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
 /// Longest time nginx may take to answer.
 const START: Duration = Duration::from_secs(10);
 
-/// nginx in front of one upstream; ends when dropped.
+/// An nginx with one location; stopped when dropped.
 pub(super) struct Nginx {
     child: Child,
     /// `host:port`.
@@ -28,13 +28,13 @@ pub(super) struct Nginx {
 }
 
 impl Nginx {
-    /// Whether it is on this machine. It is not installed for a bench: Debian's package would start
-    /// a web server on port 80.
+    /// Whether nginx is installed. Benchmarks do not install it: Debian's package would start a web
+    /// server on port 80.
     pub(super) fn present() -> bool {
         find_program("nginx").is_some()
     }
 
-    /// Starts it as a proxy in front of `upstream`, a `host:port`. `probe` is a path that answers.
+    /// Starts a proxy in front of `upstream`, a `host:port`. `probe` is a path that answers.
     pub(super) fn proxy(repo: &Repo, upstream: &str, probe: &str) -> Result<Self> {
         let http = format!(
             "upstream sandbox {{ server {upstream}; keepalive 32; keepalive_requests 100000000; }}"
@@ -44,7 +44,7 @@ impl Nginx {
         Self::start(repo, &http, location, probe)
     }
 
-    /// Starts it as a server of the files below `root`.
+    /// Starts a server of the files below `root`.
     pub(super) fn files(repo: &Repo, root: &Path, probe: &str) -> Result<Self> {
         let http = "sendfile on; tcp_nopush on;";
         let location = format!("root {};", root.display());
@@ -57,7 +57,7 @@ impl Nginx {
         let address = format!("127.0.0.1:{}", free_port()?);
         let config = dir.join("nginx.conf");
         let place = dir.display();
-        // Debian's package would run the workers as somebody who may not read our files.
+        // Debian's package would run the workers as a user that cannot read our files.
         let user = if is_root() { "user root;" } else { "" };
         fs::write(
             &config,

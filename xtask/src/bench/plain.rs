@@ -1,4 +1,4 @@
-//! A connection without any machinery: what a stream takes until its end, and nothing of a client.
+//! A blocking connection without an HTTP library, which measures the duration of a stream alone.
 
 use std::{
     io::{Read, Write},
@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::execd::Execd;
 
-/// Longest silence of the other side.
+/// Longest time without data from the server.
 const SILENCE: Duration = Duration::from_secs(30);
-/// End of a body in chunks.
+/// End of a chunked body.
 const END: &[u8] = b"\r\n0\r\n\r\n";
 
-/// A kept HTTP/1.1 connection that blocks.
+/// A persistent, blocking HTTP/1.1 connection.
 pub(super) struct Plain {
     stream: TcpStream,
     request: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// For one request that is sent again and again.
+    /// Connects, and prepares the one request that is sent repeatedly.
     pub(super) fn post(execd: &Execd, route: &str, body: &Value) -> Result<Self> {
         let stream = TcpStream::connect(execd.address())
             .with_context(|| format!("cannot connect to {}", execd.address()))?;
@@ -50,7 +50,7 @@ impl Plain {
         })
     }
 
-    /// Sends it, and gives the reply with its head once its last chunk is here.
+    /// Sends the request, and returns the reply with its head once the last chunk has arrived.
     pub(super) fn send(&mut self) -> Result<&[u8]> {
         self.reply.clear();
         self.stream.write_all(&self.request)?;
@@ -60,10 +60,10 @@ impl Plain {
             let len = read.context("the stream does not end")?;
             ensure!(len > 0, "the stream broke off");
             self.reply.extend_from_slice(&piece[..len]);
-            // A head comes at once, and a refusal has no chunks.
+            // An error has no chunks, so its end would not be found.
             ensure!(
                 self.reply.starts_with(b"HTTP/1.1 200 "),
-                "it was refused: {}",
+                "execd refused the request: {}",
                 String::from_utf8_lossy(&self.reply)
             );
         }

@@ -18,7 +18,7 @@ const FEW: usize = 10;
 /// Sandboxes of the simulated runtime while the same reads are measured.
 const MANY: usize = 1000;
 
-/// Reads with a few sandboxes, and requests through the server.
+/// Measures reads with a few sandboxes, and requests through the server.
 pub(super) async fn measure(
     repo: &Repo,
     subject: &Subject,
@@ -51,7 +51,7 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// `/ping` of a sandbox's execd: asked directly, through the server, and through nginx.
+/// Measures `/ping` of a sandbox's execd: directly, through the server, and through nginx.
 async fn proxied(
     repo: &Repo,
     subject: &Subject,
@@ -84,7 +84,7 @@ async fn proxied(
     Ok(())
 }
 
-/// The same reads with many simulated sandboxes, and what the server then weighs.
+/// Measures the same reads, and the server's memory, with many simulated sandboxes.
 pub(super) async fn crowd(
     repo: &Repo,
     subject: &Subject,

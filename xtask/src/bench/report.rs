@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{host::engine, process::ask, repo::Repo};
 
-/// Everything measured, in the order of measuring.
+/// All measurements, in order.
 pub(super) struct Report {
     machine: Value,
     rows: Vec<Row>,
@@ -26,7 +26,7 @@ struct Row {
 }
 
 impl Report {
-    /// An empty report about this machine and commit.
+    /// Creates an empty report about this machine and commit.
     pub(super) fn new(repo: &Repo) -> Self {
         let git = [
             "-C",
@@ -48,12 +48,12 @@ impl Report {
         }
     }
 
-    /// Durations of one thing.
+    /// Adds durations.
     pub(super) fn durations(&mut self, name: &str, samples: &Samples) {
         self.push(name, samples.summary(), String::new(), json!({}));
     }
 
-    /// Durations of the requests that succeeded, and how many did not.
+    /// Adds durations of the requests that succeeded, and the number of refused ones.
     pub(super) fn outcomes(&mut self, name: &str, samples: &Samples, refused: usize) {
         let note = format!("{refused} of {} refused", samples.len() + refused);
         let max = samples.quantile(1.0);
@@ -66,7 +66,7 @@ impl Report {
         );
     }
 
-    /// Durations beside those of a floor; the ratio is of the medians.
+    /// Adds durations and those of a baseline; the ratio is of the medians.
     pub(super) fn compare(&mut self, name: &str, ours: Summary, floor: &str, theirs: Summary) {
         let ratio = rounded(ours.median.as_secs_f64() / theirs.median.as_secs_f64().max(1e-9));
         let more = json!({ "floor": floor, "ratio": ratio });
@@ -74,14 +74,14 @@ impl Report {
         self.push(&format!("  {floor}"), theirs, String::new(), json!({}));
     }
 
-    /// Latencies and throughput.
+    /// Adds latencies and throughput.
     pub(super) fn load(&mut self, name: &str, load: &Load) {
         let note = format!("{:.0} requests/s", load.rate);
         let more = json!({ "requests_per_s": load.rate.round() });
         self.push(name, load.latency, note, more);
     }
 
-    /// Latencies and throughput beside those of a floor; the ratio is of the throughput.
+    /// Adds latencies and throughput and those of a baseline; the ratio is of the throughput.
     pub(super) fn compare_load(&mut self, name: &str, ours: &Load, floor: &str, theirs: &Load) {
         let ratio = rounded(ours.rate / theirs.rate.max(1e-9));
         let note = format!("{:.0} requests/s, {ratio:.2} × {floor}", ours.rate);
@@ -92,7 +92,7 @@ impl Report {
         self.load(&format!("  {floor}"), theirs);
     }
 
-    /// Amounts per second.
+    /// Adds rates.
     pub(super) fn rates(&mut self, name: &str, rates: &Rates) {
         let shown = |share| format!("{:.0} {}", rates.quantile(share), rates.unit());
         self.rows.push(Row {
@@ -111,7 +111,7 @@ impl Report {
         });
     }
 
-    /// The same beside those of a floor; the ratio is of the medians.
+    /// Adds rates and those of a baseline; the ratio is of the medians.
     pub(super) fn compare_rates(&mut self, name: &str, ours: &Rates, floor: &str, theirs: &Rates) {
         self.rates(name, ours);
         let ratio = rounded(ours.quantile(0.5) / theirs.quantile(0.5).max(1e-9));
@@ -123,7 +123,7 @@ impl Report {
         self.rates(&format!("  {floor}"), theirs);
     }
 
-    /// An amount of memory or disk.
+    /// Adds an amount of memory or disk space.
     pub(super) fn bytes(&mut self, name: &str, bytes: u64) {
         #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
         let mib = (bytes as f64 / 1048576.0 * 100.0).round() / 100.0;
@@ -153,7 +153,7 @@ impl Report {
         });
     }
 
-    /// A table on stdout that is also Markdown.
+    /// Prints a Markdown table to stdout.
     pub(super) fn print(&self) {
         println!("\n{}\n", self.machine);
         println!("| | min | median | p99 | |\n|---|---:|---:|---:|---|");
@@ -170,7 +170,7 @@ impl Report {
         }
     }
 
-    /// The same for programs.
+    /// Returns the report as JSON.
     pub(super) fn to_json(&self) -> Value {
         let rows: Vec<&Value> = self.rows.iter().map(|row| &row.json).collect();
         json!({ "machine": self.machine, "rows": rows })

@@ -1,25 +1,25 @@
-//! Durations, summed up.
+//! Statistics of durations and rates.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Measured durations of one thing.
+/// Measured durations of one operation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// Adds one.
+    /// Adds a sample.
     pub(super) fn add(&mut self, sample: Duration) {
         self.0.push(sample);
     }
 
-    /// How many.
+    /// Number of samples.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The least duration that `share` of the samples do not exceed; zero without samples.
+    /// Least duration that `share` of the samples do not exceed; zero without samples.
     pub(super) fn quantile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -29,12 +29,12 @@ impl Samples {
             .unwrap_or_default()
     }
 
-    /// Half of the samples are below.
+    /// Median; zero without samples.
     pub(super) fn median(&self) -> Duration {
         self.quantile(0.5)
     }
 
-    /// What is told of them.
+    /// Summarises the samples.
     pub(super) fn summary(&self) -> Summary {
         Summary {
             samples: self.len(),
@@ -45,7 +45,7 @@ impl Samples {
     }
 }
 
-/// What is told of many durations.
+/// Summary of many durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Summary {
     pub(super) samples: usize,
@@ -55,7 +55,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// The same in milliseconds.
+    /// Returns the summary as JSON, in milliseconds.
     pub(super) fn to_json(self) -> Value {
         json!({
             "samples": self.samples,
@@ -66,7 +66,7 @@ impl Summary {
     }
 }
 
-/// Measured amounts per second of one thing.
+/// Measured rates of one operation.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
     unit: &'static str,
@@ -74,23 +74,23 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// None yet.
+    /// Creates an empty list of rates in `unit` per second.
     pub(super) fn new(unit: &'static str) -> Self {
         let rates = Vec::new();
         Self { unit, rates }
     }
 
-    /// Adds `amount` of the unit, done in `time`.
+    /// Adds the rate of `amount` in `time`.
     pub(super) fn add(&mut self, amount: f64, time: Duration) {
         self.rates.push(amount / time.as_secs_f64().max(1e-9));
     }
 
-    /// What is counted per second.
+    /// Unit of the rates.
     pub(super) fn unit(&self) -> &'static str {
         self.unit
     }
 
-    /// The least rate that `share` of them do not exceed; zero without any.
+    /// Least rate that `share` of them do not exceed; zero without rates.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.rates.clone();
         sorted.sort_unstable_by(f64::total_cmp);

@@ -9,16 +9,16 @@ use serde_json::json;
 use super::{daemon::grown, execd::Execd, footprint::resident, report::Report, stats::Rates};
 use crate::repo::Repo;
 
-/// Length of a long line, its end included.
+/// Length of a long line, including its newline.
 const LINE: usize = 64 << 10;
-/// Long lines.
+/// Number of long lines.
 const LINES: usize = 1600;
-/// Short lines.
+/// Number of short lines.
 const NUMBERS: u32 = 300_000;
-/// Rounds of each.
+/// Rounds with each length.
 const ROUNDS: usize = 5;
 
-/// Streams long lines, then short ones.
+/// Measures the output of long lines, then of short ones.
 pub(super) async fn measure(
     repo: &Repo,
     execd: &Execd,

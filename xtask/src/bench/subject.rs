@@ -1,4 +1,4 @@
-//! The server that is measured, and sandboxes on it.
+//! The measured server, and sandboxes on it.
 
 use std::{
     fs,
@@ -17,14 +17,14 @@ use crate::{
     up::{BASE_IMAGE, Server, Settings, free_port, random_key, render, write_private},
 };
 
-/// Header of the key.
+/// Header of the API key.
 const API_KEY: &str = "OPEN-SANDBOX-API-KEY";
 /// Longest time a sandbox may take to answer.
 const READY: Duration = Duration::from_secs(60);
-/// Pause between two looks at a sandbox that starts.
+/// Pause between two requests to a starting sandbox.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// A release server on a port of its own.
+/// A release build of the server on a free port; stopped when dropped.
 pub(super) struct Subject {
     server: Server,
     settings: Settings,
@@ -32,9 +32,9 @@ pub(super) struct Subject {
 
 /// One sandbox.
 pub(super) struct Sandbox {
-    /// Its id.
+    /// Sandbox id.
     pub(super) id: String,
-    /// Its execd.
+    /// Endpoint of its execd.
     pub(super) execd: Execd,
 }
 
@@ -44,7 +44,7 @@ struct Created {
 }
 
 impl Subject {
-    /// Starts a server with a fresh store and the given runtime.
+    /// Starts a server with an empty store and the given runtime.
     pub(super) fn start(repo: &Repo, name: &str, runtime: &str) -> Result<Self> {
         let dir: PathBuf = repo.reports().join(name);
         if dir.exists() {
@@ -61,12 +61,12 @@ impl Subject {
         Ok(Self { server, settings })
     }
 
-    /// Stops it.
+    /// Stops the server.
     pub(super) fn stop(mut self) -> Result<()> {
         self.server.end()
     }
 
-    /// Its process.
+    /// Process id.
     pub(super) fn pid(&self) -> u32 {
         self.server.pid()
     }
@@ -76,13 +76,13 @@ impl Subject {
         &self.settings.address
     }
 
-    /// A kept connection with the key.
+    /// Opens a persistent connection that sends the key.
     pub(super) async fn connect(&self) -> Result<Connection> {
         let connection = Connection::tcp(self.address()).await?;
         Ok(connection.with_header(API_KEY, self.key()))
     }
 
-    /// A path as the target of a load.
+    /// Returns the load target for a path.
     pub(super) fn target(&self, path: &str) -> Target {
         Target {
             url: format!("http://{}{path}", self.address()),
@@ -114,7 +114,7 @@ impl Subject {
         Ok(created.id)
     }
 
-    /// Creates a sandbox and waits until its execd answers, as SDKs do, only more eagerly.
+    /// Creates a sandbox and waits until its execd answers, as SDKs do but with a shorter interval.
     pub(super) async fn create_ready(&self, connection: &mut Connection) -> Result<Sandbox> {
         let id = self.create(connection).await?;
         let path = format!("/v1/sandboxes/{id}/endpoints/44772");
@@ -130,7 +130,7 @@ impl Subject {
         Ok(sandbox)
     }
 
-    /// Deletes a sandbox; answered before it is gone.
+    /// Deletes a sandbox without waiting for its removal.
     pub(super) async fn delete(&self, connection: &mut Connection, id: &str) -> Result<()> {
         connection
             .call("DELETE", &format!("/v1/sandboxes/{id}"), None)
@@ -141,7 +141,7 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // Whatever went wrong before, no server stays behind.
+        // Also after a failure, no server stays behind.
         if let Err(error) = self.server.end() {
             notice(&format!("a server may still run: {error:#}"));
         }
@@ -149,7 +149,7 @@ impl Drop for Subject {
 }
 
 impl Sandbox {
-    /// Path of a route of execd through the server.
+    /// Path of an execd route through the server's proxy.
     pub(super) fn proxied(&self, route: &str) -> String {
         format!("/v1/sandboxes/{}/proxy/44772{route}", self.id)
     }

@@ -1,4 +1,4 @@
-//! Terminals: from a key to its echo.
+//! Terminals: time from a key to its echo.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use tokio_tungstenite::{
 
 use super::{Options, execd::Execd, report::Report, stats::Samples};
 
-/// Keys for one turn of a create.
+/// Keys per turn.
 const PER_TURN: usize = 100;
 /// Longest time for one echo.
 const ECHO: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ struct Created {
     session_id: String,
 }
 
-/// Types keys, one after the other.
+/// Measures keys, one after the other.
 pub(super) async fn measure(
     execd: &Execd,
     whose: &str,
@@ -71,7 +71,7 @@ pub(super) async fn measure(
             }
         }
         samples.add(start.elapsed());
-        // A terminal's line holds 4,095 keys.
+        // A terminal's line buffer holds 4,095 keys: Ctrl-U empties it in time.
         if samples.len() % 1000 == 0 {
             socket.send(Message::Binary(vec![0, 0x15].into())).await?;
         }

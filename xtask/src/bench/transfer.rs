@@ -1,4 +1,4 @@
-//! Files: up and down.
+//! Uploads and downloads of files.
 
 use std::{convert::Infallible, fs, path::Path, time::Instant};
 
@@ -17,13 +17,13 @@ use crate::{repo::Repo, step::notice};
 
 /// Size of the file.
 const SIZE: usize = 256 << 20;
-/// What a client sends at once.
+/// Bytes that the client sends at once.
 const PIECE: usize = 256 << 10;
-/// Rounds of each way.
+/// Rounds in each direction.
 const ROUNDS: usize = 5;
 const BOUNDARY: &str = "opensandbox-bench";
 
-/// Uploads a file, and downloads it beside nginx.
+/// Measures the upload of a file, and its download compared with nginx.
 pub(super) async fn measure(
     repo: &Repo,
     execd: &Execd,
@@ -35,9 +35,9 @@ pub(super) async fn measure(
     fs::create_dir_all(&dir)?;
     let file = dir.join("file");
     let before = pid.map(resident).transpose()?;
-    // ext4 begins to write a file back when it takes the place of another (`auto_da_alloc`), so the
-    // two are told apart.
-    for (what, replacing) in [("", false), (" in the place of another file", true)] {
+    // ext4 starts writeback when a file replaces another one (`auto_da_alloc`), so both cases are
+    // measured.
+    for (what, replacing) in [("", false), (" over an existing file", true)] {
         let mut up = Rates::new("MB/s");
         for _ in 0..ROUNDS {
             if !replacing && file.exists() {
@@ -48,7 +48,7 @@ pub(super) async fn measure(
             up.add(megabytes(SIZE), start.elapsed());
             ensure!(
                 fs::metadata(&file)?.len() == SIZE as u64,
-                "the file is not whole"
+                "the file is incomplete"
             );
         }
         report.rates(&format!("{whose}upload of 256 MiB{what}"), &up);

@@ -1,4 +1,4 @@
--- One line of JSON for xtask: what wrk counted.
+-- Prints wrk's counts as one line of JSON for xtask.
 done = function(summary, latency)
   local errors = summary.errors
   io.write(string.format(

@@ -1,4 +1,4 @@
-//! execd: one static binary, because it runs in images that have nothing else.
+//! execd: one static binary, because it runs in images that may contain nothing else.
 
 use std::{path::Path, process::Command};
 
@@ -16,12 +16,12 @@ use crate::{
 };
 
 const STATIC: &str = "-C target-feature=+crt-static";
-/// Relocations in a thirtieth of their size, which are read whole at each start.
+/// Packs relocations to a thirtieth of their size; the start code reads all of them.
 const PACKED: &str = "-C link-arg=-Wl,-z,pack-relative-relocs";
-/// The first GNU C library whose static start code reads such relocations.
+/// First GNU C library whose static start code reads packed relocations.
 const READS_PACKED: (u32, u32) = (2, 36);
 
-/// Builds execd for 64-bit ARM into `dist/execd-arm64`, whatever this machine is.
+/// Builds execd for 64-bit ARM into `dist/execd-arm64`, on any machine.
 pub(super) fn arm64(
     repo: &Repo,
     installer: &Installer,
@@ -31,7 +31,7 @@ pub(super) fn arm64(
     let toolchain = Toolchain::ensure(ARM64, installer)?;
     let name = format!("build execd for arm64 with {}", toolchain.name());
     step(&name, || {
-        // Of its own: another compiler may build it.
+        // A folder of its own, because another compiler may build it.
         let folder = repo.cargo_target().join("arm64");
         let mut cargo = toolchain.cargo(ARM64);
         cargo
@@ -69,20 +69,21 @@ pub(super) fn build(repo: &Repo, profile: Profile, dist: &Path) -> Result<()> {
 
 fn flags() -> String {
     let mut getconf = Command::new("getconf");
-    let told = getconf.arg("GNU_LIBC_VERSION").output();
-    let told = told.map_or_else(
-        |_| String::new(),
-        |told| String::from_utf8_lossy(&told.stdout).into_owned(),
-    );
-    match version(&told) >= Some(READS_PACKED) {
-        true => format!("{STATIC} {PACKED}"),
-        false => STATIC.to_owned(),
+    let version = getconf
+        .arg("GNU_LIBC_VERSION")
+        .output()
+        .ok()
+        .and_then(|output| parse_glibc_version(&String::from_utf8_lossy(&output.stdout)));
+    if version >= Some(READS_PACKED) {
+        format!("{STATIC} {PACKED}")
+    } else {
+        STATIC.to_owned()
     }
 }
 
-/// Of `glibc 2.36`.
-fn version(told: &str) -> Option<(u32, u32)> {
-    let (major, minor) = told.trim().strip_prefix("glibc ")?.split_once('.')?;
+/// Parses `glibc 2.36`.
+fn parse_glibc_version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
@@ -91,10 +92,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_c_library_is_known_by_its_version() {
-        assert_eq!(version("glibc 2.36\n"), Some((2, 36)));
-        assert!(version("glibc 3.1") >= Some(READS_PACKED));
-        assert!(version("glibc 2.4") < Some(READS_PACKED));
-        assert!(version("") < Some(READS_PACKED));
+    fn glibc_versions_are_parsed_and_ordered() {
+        assert_eq!(parse_glibc_version("glibc 2.36\n"), Some((2, 36)));
+        assert!(parse_glibc_version("glibc 3.1") >= Some(READS_PACKED));
+        assert!(parse_glibc_version("glibc 2.4") < Some(READS_PACKED));
+        assert!(parse_glibc_version("") < Some(READS_PACKED));
     }
 }

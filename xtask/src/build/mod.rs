@@ -1,4 +1,4 @@
-//! From source to what ships: execd, the console's site, and the server that carries it.
+//! Builds of execd, of the console's site, and of the server that embeds the site.
 
 mod execd;
 mod publish;
@@ -15,9 +15,9 @@ use crate::{host::Installer, process::ask, repo::Repo, step::at_once};
 /// How a build is optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Quick to build: for tests.
+    /// Quick to build, for tests.
     Dev,
-    /// As it ships.
+    /// Optimised, for releases.
     Release,
 }
 
@@ -38,7 +38,8 @@ impl Profile {
         }
     }
 
-    /// The same for execd, which is optimised as a whole (docs/adr/0003). Answers the output folder.
+    /// Applies the profile to a build of execd, which has a release profile of its own
+    /// (docs/adr/0003). Returns the output folder.
     fn apply_execd(self, repo: &Repo, cargo: &mut Command) -> &'static str {
         match self {
             Self::Dev => "debug",
@@ -51,19 +52,19 @@ impl Profile {
     }
 }
 
-/// Cargo profile of the server that ships.
+/// Cargo profile of released servers.
 const SERVER_RELEASE: &str = "server-release";
-/// Cargo profile of the execd that ships.
+/// Cargo profile of released execds.
 const EXECD_RELEASE: &str = "execd-release";
 
-/// Only for releases: a dev build that knew the commit would be made anew with each commit.
+/// Passes the commit to the build. Only for releases: a dev build would run again after each commit.
 fn stamp_commit(repo: &Repo, cargo: &mut Command) {
     if let Some(commit) = commit(repo) {
         cargo.env("OSB_BUILD_COMMIT", commit);
     }
 }
 
-/// Builds everything and leaves it in `dist`. Parts that did not change take a moment.
+/// Builds everything into `dist`. Unchanged parts are not built again.
 pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &Path) -> Result<()> {
     at_once(
         || {
@@ -90,7 +91,7 @@ pub(crate) fn arm64(
     execd::arm64(repo, installer, profile, dist)
 }
 
-/// Short hash of the commit, with a mark when files differ from it.
+/// Short hash of the commit, with `-dirty` when tracked files differ from it.
 fn commit(repo: &Repo) -> Option<String> {
     let git = |arguments: &[&str]| {
         ask(Command::new("git")

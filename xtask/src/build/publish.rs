@@ -1,11 +1,10 @@
-//! Copying a build result to where it ships from.
+//! Copies build results to the release folder.
 
 use std::{fs, io::ErrorKind, path::Path, time::SystemTime};
 
 use anyhow::{Context, Result};
 
-/// Copies `from` to `to` when it changed. The new file takes the old one's place in one step, since
-/// the old one may be running.
+/// Copies `from` to `to` when it changed. A rename replaces the old file, because it may be running.
 pub(super) fn publish(from: &Path, to: &Path) -> Result<()> {
     let copy = || -> Result<()> {
         if same(from, to)? {
@@ -27,7 +26,7 @@ pub(super) fn publish(from: &Path, to: &Path) -> Result<()> {
     copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
 }
 
-/// Same size and same time of change: the copy keeps the time of its source.
+/// Whether both files have the same size and modification time, which the copy keeps.
 fn same(from: &Path, to: &Path) -> Result<bool> {
     let known = match fs::metadata(to) {
         Ok(known) => known,
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_is_copied_when_it_changed_and_stays_executable() {
+    fn a_changed_result_is_copied_and_stays_executable() {
         use std::os::unix::fs::PermissionsExt;
         let dir = std::env::temp_dir().join(format!("xtask-publish-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();

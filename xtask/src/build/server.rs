@@ -1,4 +1,4 @@
-//! The server, which carries the site that was built before it.
+//! The server, which embeds the site that was built before it.
 
 use std::{path::Path, process::Command};
 
@@ -11,15 +11,15 @@ use crate::{
     step::step,
 };
 
-/// Compiles what the server is made of while its site is still being built for the first time. The
-/// end of that build keeps one processor busy, and this the others.
+/// Compiles the server's dependencies while its site is built for the first time. The end of the
+/// site's build uses one processor; this uses the others.
 pub(super) fn dependencies(repo: &Repo, profile: Profile) -> Result<()> {
     if repo.site().join("pkg").exists() {
         return Ok(());
     }
-    step("build what the server is made of", || {
+    step("build the server's dependencies", || {
         let mut cargo = command(repo, profile);
-        // The build script of the server itself refuses; everything before it is built.
+        // The server's own build script fails with this variable; its dependencies are built.
         attempt(cargo.arg("--keep-going").env("OSB_ONLY_DEPENDENCIES", "1"))
     })
 }
@@ -42,8 +42,8 @@ fn command(repo: &Repo, profile: Profile) -> Command {
     cargo.arg("build").current_dir(repo.root());
     match profile {
         Profile::Release => cargo.args(["--package", "osb-server"]),
-        // With the features of the whole workspace, as `cargo test` has them: one build of the
-        // dependencies serves both.
+        // With the features of the whole workspace, as in `cargo test`, so that both share one
+        // build of the dependencies.
         Profile::Dev => cargo.args(["--bin", "opensandbox-server"]),
     };
     profile.apply(repo, &mut cargo);

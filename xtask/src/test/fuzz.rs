@@ -1,5 +1,5 @@
-//! The fuzz targets of execd, ten minutes each, as many at once as there are processors. Only in a
-//! full run.
+//! The fuzz targets of execd, ten minutes each, one per processor at a time. Only full runs include
+//! them.
 
 use std::{fs, process::Command, sync::Mutex, thread, time::Duration};
 
@@ -12,11 +12,11 @@ use crate::{
     step::{notice, step},
 };
 
-/// Where the targets lie.
+/// Folder of the targets.
 const FOLDER: &str = "fuzz";
-/// How long each runs, in seconds.
+/// Duration of one target, in seconds.
 const SECONDS: u64 = 600;
-/// When one that does not end by itself is killed: it may have to be built first.
+/// Longest time of one target, which may include its build.
 const LIMIT: Duration = Duration::from_secs(SECONDS + 20 * 60);
 
 /// Runs every target whose name contains the filter.
@@ -101,7 +101,7 @@ fn target(context: &Context<'_>, name: &str) -> Result<Tally> {
     let mut cargo = cargo_fuzz(context);
     cargo
         .args(["run", "--fuzz-dir", ".", name])
-        // New inputs go to the first folder.
+        // libFuzzer writes new inputs to the first folder.
         .arg(&found)
         .arg(format!("seeds/{name}"))
         .args(["--", "-print_final_stats=1", "-timeout=20"])

@@ -16,12 +16,12 @@ use crate::host::node;
 pub(super) const NAME: &str = "official JavaScript SDK";
 /// Longest time of the suite.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-/// Where the suite lies.
+/// Folder of the suite.
 const FOLDER: &str = "end2end/js";
-/// Ends the lines of tests that the filter leaves out, which Node.js 20 counts as skipped.
+/// Suffix of tests that the filter leaves out; Node.js 20 counts them as skipped.
 const NO_MATCH: &str = "# SKIP test name does not match pattern";
 
-/// Runs the tests against a server of their own.
+/// Runs the tests against a dedicated server.
 pub(super) fn run(context: &Context<'_>) -> Tally {
     match suite(context) {
         Ok(tally) => tally,
@@ -57,14 +57,14 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
     let tally = suite.run(&mut tests, &mut |_| {}, || {
         let text = fs::read_to_string(&report)
             .with_context(|| format!("cannot read {}", report.display()))?;
-        of_report(&text).context("the report has no counts")
+        parse_report(&text).context("the report has no counts")
     });
     server.stop()?;
     Ok(tally)
 }
 
-/// The counts at the end of a report in TAP.
-fn of_report(text: &str) -> Option<Tally> {
+/// Parses the counts at the end of a TAP report.
+fn parse_report(text: &str) -> Option<Tally> {
     let count = |name: &str| -> Option<u64> {
         let line = text
             .lines()
@@ -94,9 +94,9 @@ mod tests {
             failed: 2,
             skipped: 2,
         };
-        assert_eq!(of_report(text), Some(want));
+        assert_eq!(parse_report(text), Some(want));
         let left_out = text.replace("ok 1 - a", &format!("ok 1 - a {NO_MATCH}"));
-        assert_eq!(of_report(&left_out).map(|tally| tally.skipped), Some(1));
-        assert_eq!(of_report("TAP version 13\n# pass 1\n"), None);
+        assert_eq!(parse_report(&left_out).map(|tally| tally.skipped), Some(1));
+        assert_eq!(parse_report("TAP version 13\n# pass 1\n"), None);
     }
 }

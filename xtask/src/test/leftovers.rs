@@ -1,8 +1,8 @@
-//! What a test run leaves behind on the Docker engine.
+//! Resources that a test run leaves behind on the Docker engine.
 //!
-//! Whatever a server makes there carries the id of its instance, so a run knows its own things, and
-//! everybody else may use the engine meanwhile. Rust tests give their instances names; other
-//! suites' servers make up an id, which lies as plain text in their stores below `target/reports`.
+//! Each resource carries the id of the server instance that created it. A run thus recognises its
+//! own, and other programs may use the engine at the same time. Rust tests name their instances;
+//! servers of the other suites generate an id, which is in their stores below `target/reports`.
 
 use std::{
     collections::BTreeSet,
@@ -15,46 +15,46 @@ use anyhow::Result;
 
 use crate::process::ask;
 
-/// Begins the names of all instances of Rust tests; the name of the run follows.
+/// Prefix of the instance ids of Rust tests; the name of the run follows.
 const TEST: &str = "test-";
-/// The id of the instance, which is in another label when the container only helps a server.
+/// Template for the id of the instance. Helper containers carry it in another label than sandboxes.
 const INSTANCE: &str = r#"{{.Label "opensandbox.io/server"}}{{.Label "opensandbox.io/helper-of"}}"#;
 
-/// Kinds of things, how Docker lists them, and where their names are.
+/// Kinds of resources, the Docker commands that list them, and the templates of their names.
 const KINDS: [(&str, &[&str], &str); 3] = [
     ("container", &["ps", "--all", "--no-trunc"], "{{.Names}}"),
     ("network", &["network", "ls"], "{{.Name}}"),
     ("volume", &["volume", "ls"], "{{.Name}}"),
 ];
-/// Volumes with an execd, which outlive sandboxes so that the next one starts without a copy.
+/// Volumes with an execd. They outlive sandboxes, so that the next one starts without a copy.
 const EXECD_VOLUMES: [&str; 4] = [
     "volume",
     "ls",
     "--filter",
     "label=opensandbox.io/execd-build",
 ];
-/// The network of all servers on the engine, which they keep for the next sandbox.
+/// The network that all servers on the engine share and keep for the next sandbox.
 const NETWORKS: [&str; 4] = ["network", "ls", "--filter", "label=opensandbox.io/network"];
 
-/// The engine before a run.
+/// The state of the engine before a run.
 pub(super) struct Before {
     run: String,
     reports: PathBuf,
-    /// Things of earlier runs.
+    /// Resources of earlier runs.
     things: BTreeSet<String>,
-    networks: Vec<Thing>,
+    networks: Vec<Resource>,
 }
 
-/// Something on the engine.
+/// A container, network or volume on the engine.
 #[derive(Debug, PartialEq, Eq)]
-struct Thing {
+struct Resource {
     name: String,
-    /// Empty when none is told.
+    /// Instance that created it; empty when it has no such label.
     instance: String,
 }
 
 impl Before {
-    /// Looks around, and removes the execd volumes of earlier runs.
+    /// Records the state of the engine after removing the execd volumes of earlier runs.
     pub(super) fn look(run: &str, reports: &Path) -> Result<Self> {
         let earlier = Instances::of(None, reports);
         remove_execd_volumes(&earlier)?;
@@ -66,12 +66,12 @@ impl Before {
         })
     }
 
-    /// What the run left behind. The network and the execd volumes are kept for a next sandbox,
-    /// which there is not: they are removed, unless somebody else uses them by now.
+    /// Lists what the run left behind. Servers keep the network and the execd volumes on purpose;
+    /// both are removed here unless another server uses them.
     pub(super) fn left(&self) -> Result<Vec<String>> {
         let ours = Instances::of(Some(&self.run), &self.reports);
         remove_execd_volumes(&ours)?;
-        for Thing { name, .. } in list(&NETWORKS, "{{.Name}}")? {
+        for Resource { name, .. } in list(&NETWORKS, "{{.Name}}")? {
             if self.networks.iter().all(|known| known.name != name) {
                 remove("network", &name);
             }
@@ -83,16 +83,16 @@ impl Before {
     }
 }
 
-/// Some servers.
+/// Server instances of one run, or of all runs.
 struct Instances {
-    /// Begins the names of those in Rust tests.
+    /// Prefix of the instance ids of Rust tests.
     prefix: String,
-    /// Stores of the others.
+    /// Content of the stores of all other servers.
     stores: Vec<Vec<u8>>,
 }
 
 impl Instances {
-    /// Those of a run, or of any.
+    /// The instances of `run`, or of all runs.
     fn of(run: Option<&str>, reports: &Path) -> Self {
         let mut stores = Vec::new();
         collect(reports, &mut stores);
@@ -103,7 +103,7 @@ impl Instances {
         Self { prefix, stores }
     }
 
-    fn made(&self, thing: &Thing) -> bool {
+    fn made(&self, thing: &Resource) -> bool {
         let id = thing.instance.as_bytes();
         let is_in = |store: &Vec<u8>| store.windows(id.len()).any(|part| part == id);
         !id.is_empty()
@@ -111,8 +111,8 @@ impl Instances {
     }
 }
 
-/// Reads the stores below a folder, with their write-ahead logs. One that vanishes has nobody who
-/// uses it.
+/// Reads the stores below a folder, with their write-ahead logs. A store that vanishes meanwhile is
+/// unused and skipped.
 fn collect(folder: &Path, stores: &mut Vec<Vec<u8>>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -124,7 +124,7 @@ fn collect(folder: &Path, stores: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// What the servers made, but for execd volumes.
+/// Lists the resources that the instances created, without execd volumes.
 fn things_of(instances: &Instances) -> Result<BTreeSet<String>> {
     let kept = list(&EXECD_VOLUMES, "{{.Name}}")?;
     let mut all = BTreeSet::new();
@@ -148,12 +148,12 @@ fn remove_execd_volumes(instances: &Instances) -> Result<()> {
     Ok(())
 }
 
-/// Removes a thing that may be in use, and stays then.
+/// Removes a resource unless it is in use.
 fn remove(kind: &str, name: &str) {
     let _ = ask(Command::new("docker").args([kind, "rm", name]));
 }
 
-fn list(arguments: &[&str], name: &str) -> Result<Vec<Thing>> {
+fn list(arguments: &[&str], name: &str) -> Result<Vec<Resource>> {
     let format = format!("{name}\t{INSTANCE}");
     let text = ask(Command::new("docker")
         .args(arguments)
@@ -161,10 +161,10 @@ fn list(arguments: &[&str], name: &str) -> Result<Vec<Thing>> {
     Ok(text.lines().filter_map(of_line).collect())
 }
 
-/// Reads a name and, if any, an instance.
-fn of_line(line: &str) -> Option<Thing> {
+/// Parses a name and, if present, an instance.
+fn of_line(line: &str) -> Option<Resource> {
     let (name, instance) = line.split_once('\t').unwrap_or((line, ""));
-    (!name.is_empty()).then(|| Thing {
+    (!name.is_empty()).then(|| Resource {
         name: name.to_owned(),
         instance: instance.to_owned(),
     })
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_knows_its_own_things() {
+    fn a_run_recognises_its_own_resources() {
         let reports = std::env::temp_dir().join(format!("xtask-stores-{}", std::process::id()));
         let folder = reports.join("pytest/test_kill0");
         fs::create_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! `test`: every suite, one count.
+//! `test`: runs every suite and adds up their counts.
 
 mod browser;
 mod cargo;
@@ -25,13 +25,13 @@ use crate::{
     up::{ensure_base_image, random_key},
 };
 
-/// Which tests run.
+/// Options of `test`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// Also the heavy parts: long runs of some tests, and ten minutes for each fuzz target
+    /// Also run the long form of some tests, and each fuzz target for ten minutes
     #[arg(long)]
     full: bool,
-    /// Only tests whose name contains this
+    /// Run only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Print what is missing on this machine instead of installing it
@@ -46,12 +46,12 @@ impl Options {
     }
 }
 
-/// What the suites share.
+/// State that the suites share.
 struct Context<'a> {
     repo: &'a Repo,
     installer: Installer,
     options: &'a Options,
-    /// Name of this run, which no other has.
+    /// Unique name of this run.
     run: String,
 }
 
@@ -65,8 +65,8 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Something a suite needs went wrong: where we may install, that is a failure; elsewhere the
-    /// machine lacks it, and what could not run is counted as skipped.
+    /// Reports that a prerequisite of a suite is missing. That is a failure where xtask may install
+    /// packages; elsewhere the suite counts as skipped.
     fn could_not(&self, what: &str, error: &Error) -> Tally {
         if self.installer.may_install() {
             notice(&format!("FAILED: could not {what}: {error:#}"));
@@ -86,7 +86,7 @@ pub(crate) fn test(repo: &Repo, options: &Options) -> ExitCode {
 /// Prints the last line and turns the count into an exit code.
 pub(crate) fn conclude(tally: Tally) -> ExitCode {
     println!("{tally}");
-    // A closed pipe has nobody to tell.
+    // A closed pipe is no failure of the tests.
     let _ = std::io::stdout().flush();
     if tally.failed == 0 {
         ExitCode::SUCCESS
@@ -95,10 +95,10 @@ pub(crate) fn conclude(tally: Tally) -> ExitCode {
     }
 }
 
-/// All suites, whatever the earlier ones gave.
+/// Runs all suites, also after one failed.
 pub(crate) fn suites(repo: &Repo, options: &Options) -> Tally {
     if let Err(error) = interrupt::listen() {
-        notice(&format!("Ctrl-C will leave things behind: {error:#}"));
+        notice(&format!("Ctrl-C will not clean up: {error:#}"));
     }
     match Context::new(repo, options) {
         Ok(context) => all(&context),
@@ -117,7 +117,7 @@ fn all(context: &Context<'_>) -> Tally {
         run,
     } = context;
     let lacks = host::lacks_for_build(installer).into_iter();
-    if let Err(error) = host::complain(lacks.chain(host::lacks_for_tests(installer))) {
+    if let Err(error) = host::require_all(lacks.chain(host::lacks_for_tests(installer))) {
         notice(&format!("{error:#}"));
     }
     // The engine first: Rust tests use it as well.
@@ -171,7 +171,7 @@ fn all(context: &Context<'_>) -> Tally {
     tally
 }
 
-/// The suites that drive a server on a real engine, when there is none.
+/// Reports the suites that need a real engine as not run.
 fn without_docker(context: &Context<'_>, error: &Error) -> Tally {
     let mut tally = Tally::default();
     for suite in python::NAMES.into_iter().chain([js::NAME, browser::NAME]) {

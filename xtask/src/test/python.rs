@@ -15,17 +15,17 @@ const NO_MATCH: i32 = 5;
 
 /// One run of pytest.
 struct Run {
-    /// For the reader, and the name of its report.
+    /// Name in messages.
     name: &'static str,
-    /// Virtual environment, `end2end/.venv-<this>`.
+    /// Virtual environment, `end2end/.venv-<environment>`; also in the name of the report.
     environment: &'static str,
-    /// Its packages, below `end2end`.
+    /// Packages of the environment, below `end2end`.
     requirements: &'static str,
     /// Folder of the tests, below `end2end`.
     folder: &'static str,
 }
 
-/// SDK generations first: they are what users meet.
+/// The SDK generations come first, because users depend on them.
 const RUNS: [Run; 3] = [
     Run {
         name: "official SDK 1.1",
@@ -50,7 +50,7 @@ const RUNS: [Run; 3] = [
 /// Names of the suites.
 pub(super) const NAMES: [&str; RUNS.len()] = [RUNS[0].name, RUNS[1].name, RUNS[2].name];
 
-/// Runs all of them against one server.
+/// Runs all suites against one server.
 pub(super) fn run(context: &Context<'_>) -> Tally {
     let server = match TestServer::start(context, "python-server") {
         Ok(server) => server,
@@ -86,7 +86,7 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
         .repo
         .reports()
         .join(format!("pytest-{}.xml", run.environment));
-    // Servers that tests start keep their stores there.
+    // Holds the stores of servers that tests start.
     let scratch = report.with_extension("tmp");
     if report.exists() {
         fs::remove_file(&report)?;
@@ -111,14 +111,14 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
     Ok(suite.run_filtered(&mut pytest, no_match, &mut |_| {}, || read_report(&report)))
 }
 
-/// Counts in the `JUnit` report that pytest writes.
+/// Reads the counts from the `JUnit` report that pytest writes.
 fn read_report(report: &Path) -> Result<Tally> {
     let text =
         fs::read_to_string(report).with_context(|| format!("cannot read {}", report.display()))?;
-    of_report(&text).context("the report has no <testsuite> with counts")
+    parse_report(&text).context("the report has no <testsuite> with counts")
 }
 
-fn of_report(text: &str) -> Option<Tally> {
+fn parse_report(text: &str) -> Option<Tally> {
     let suite = text.split_once("<testsuite ")?.1.split_once('>')?.0;
     let count = |name: &str| -> Option<u64> {
         let value = suite.split_once(&format!(" {name}=\""))?.1;
@@ -138,16 +138,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_come_from_the_suite_element() {
+    fn counts_are_read_from_the_suite_element() {
         let text = r#"<?xml version="1.0"?><testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="2" skipped="3" tests="10" time="0.1"><testcase name="a"/></testsuite></testsuites>"#;
         assert_eq!(
-            of_report(text),
+            parse_report(text),
             Some(Tally {
                 passed: 4,
                 failed: 3,
                 skipped: 3
             })
         );
-        assert_eq!(of_report("<testsuites/>"), None);
+        assert_eq!(parse_report("<testsuites/>"), None);
     }
 }

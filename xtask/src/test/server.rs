@@ -1,4 +1,4 @@
-//! A server of our own for the suites that talk to one.
+//! A dedicated server for the suites that need one.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{
     up::{Server, Settings, free_port, random_key, render, write_private},
 };
 
-/// A dev-built server on a free port with a store of its own; stopped when dropped.
+/// A dev build of the server on a free port with its own store; stopped when dropped.
 pub(super) struct TestServer {
     server: Server,
     settings: Settings,
@@ -23,7 +23,7 @@ pub(super) struct TestServer {
 }
 
 impl TestServer {
-    /// Starts it. Its configuration, store and log lie in `target/reports/<name>`.
+    /// Starts the server with its configuration, store and log in `target/reports/<name>`.
     pub(super) fn start(context: &Context<'_>, name: &str) -> Result<Self> {
         let dir = context.repo.reports().join(name);
         if dir.exists() {
@@ -46,17 +46,18 @@ impl TestServer {
         })
     }
 
-    /// Address with its scheme.
+    /// Base URL.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.settings.address)
     }
 
-    /// Its key.
+    /// API key.
     pub(super) fn api_key(&self) -> &str {
         self.settings.api_key.as_deref().unwrap_or_default()
     }
 
-    /// Tells a suite in Python where the server is, so that it could as well be any other.
+    /// Passes the server's address, key and program to a suite, which could test any other server
+    /// in the same way.
     pub(super) fn describe_to(&self, command: &mut Command) {
         command
             .env("OPENSANDBOX_TEST_URL", self.url())
@@ -66,12 +67,12 @@ impl TestServer {
             .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file);
     }
 
-    /// Where its log is.
+    /// Folder of its log.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Stops it, and says whether that worked.
+    /// Stops the server.
     pub(super) fn stop(mut self) -> Result<()> {
         self.server.end()
     }
@@ -79,7 +80,7 @@ impl TestServer {
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        // Whatever went wrong before, no server stays behind.
+        // Also after a failure, no server stays behind.
         if let Err(error) = self.server.end() {
             notice(&format!("a server may still run: {error:#}"));
         }

@@ -1,4 +1,4 @@
-//! One suite: a program that runs tests, bounded in time, and the report it leaves.
+//! One suite: a test program with a time limit, and the report that it writes.
 
 use std::{process::Command, time::Duration};
 
@@ -11,15 +11,15 @@ use crate::{
     step::notice,
 };
 
-/// Something that ran tests.
+/// A program that runs tests.
 pub(super) struct Suite<'a> {
-    /// For the reader.
+    /// Name in messages.
     pub(super) name: &'a str,
-    /// After this time it is killed, with all it started.
+    /// Time after which it is killed with all its child processes.
     pub(super) limit: Duration,
 }
 
-/// A regular expression of JavaScript that matches this text and no other.
+/// Escapes a text for JavaScript: a regular expression that matches the text literally.
 pub(super) fn literal(text: &str) -> String {
     let mut pattern = String::new();
     for char in text.chars() {
@@ -32,10 +32,10 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 impl Suite<'_> {
-    /// Runs `command` and counts with `count`, which reads the lines of stdout or a report file.
+    /// Runs `command`, passes its lines on stdout to `on_line`, and returns the result of `count`.
     ///
-    /// A suite that hangs, that cannot start, that reports nothing, or that fails while reporting
-    /// no failure counts as one failure.
+    /// A suite that hangs, cannot start, writes no report, or fails without reporting a failure
+    /// counts as one failure.
     pub(super) fn run(
         &self,
         command: &mut Command,
@@ -45,8 +45,8 @@ impl Suite<'_> {
         self.run_filtered(command, None, on_line, count)
     }
 
-    /// Like [`run`](Self::run), of tests that match a filter: where none does, the program ends
-    /// with the status `no_match`, and nothing is wrong.
+    /// Like [`run`](Self::run), with a filter. A program that exits with the status `no_match`
+    /// because no test matches is no failure.
     pub(super) fn run_filtered(
         &self,
         command: &mut Command,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_a_text_and_no_pattern() {
+    fn filters_match_literally() {
         assert_eq!(literal("two words"), "two words");
         assert_eq!(literal(r"a.b(c)[d]\e/"), r"a\.b\(c\)\[d\]\\e\/");
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_around_the_tests_is_a_failure() {
+    fn failures_outside_the_tests_count_once() {
         let three = Tally {
             passed: 3,
             failed: 0,

@@ -5,22 +5,22 @@ use std::{fmt, ops::AddAssign};
 /// How many tests passed, failed and did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Held.
+    /// Tests that passed.
     pub(crate) passed: u64,
-    /// Did not hold, hung, or could not even start though they should.
+    /// Tests that failed or hung, and suites that could not start.
     pub(crate) failed: u64,
-    /// Did not run, with a reason told.
+    /// Tests that did not run, for a reason that was reported.
     pub(crate) skipped: u64,
 }
 
 impl Tally {
-    /// One test that held.
+    /// One test that passed.
     pub(crate) const PASSED: Self = Self {
         passed: 1,
         failed: 0,
         skipped: 0,
     };
-    /// One test that did not hold.
+    /// One test that failed.
     pub(crate) const FAILED: Self = Self {
         passed: 0,
         failed: 1,

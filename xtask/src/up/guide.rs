@@ -1,27 +1,27 @@
-//! What to do with a server that runs.
+//! The text that `up` prints about a running server.
 
 use std::{path::Path, time::Duration};
 
 use super::settings::Settings;
 use crate::duration::readable;
 
-/// SDK release that the example was tried with.
+/// SDK release that the example was tested with.
 const SDK: &str = "opensandbox==1.1.1";
 
-/// Tells where the server is and how to use it.
+/// Describes where the server is and how to use it.
 pub(crate) struct Guide<'a> {
-    /// Of the running server.
+    /// Settings of the running server.
     pub(crate) settings: &'a Settings,
-    /// Where its log is.
+    /// State folder, which holds the log.
     pub(crate) state: &'a Path,
-    /// Whether it runs on after us.
+    /// Whether the server keeps running after xtask exits.
     pub(crate) detached: bool,
-    /// How long everything took, if it was started now.
+    /// How long `up` took, if it started the server.
     pub(crate) took: Option<Duration>,
 }
 
 impl Guide<'_> {
-    /// Prints to stdout.
+    /// Prints the guide to stdout.
     pub(crate) fn print(&self) {
         let Settings {
             address,
@@ -57,8 +57,9 @@ impl Guide<'_> {
     }
 }
 
-/// Cookies know no ports: under the address that sandbox ports are published on, a page of a
-/// sandbox could be sent the console's cookie. `localhost` is the same machine and another site.
+/// The host under which to open the console. Cookies ignore ports: on the address that sandbox ports
+/// are published on, a page of a sandbox could receive the console's cookie. `localhost` is the same
+/// machine but another site.
 fn console_host(address: &str) -> String {
     match address.strip_prefix("127.0.0.1:") {
         Some(port) => format!("localhost:{port}"),
@@ -66,7 +67,7 @@ fn console_host(address: &str) -> String {
     }
 }
 
-/// Five lines that create a sandbox, run a command in it and delete it.
+/// A Python example of five lines that creates a sandbox, runs a command in it and deletes it.
 fn example(address: &str, api_key: Option<&str>) -> String {
     let key = api_key
         .map(|key| format!(", api_key=\"{key}\""))

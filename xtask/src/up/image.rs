@@ -1,4 +1,4 @@
-//! The base image: one image that every machine has after `up`, pulled or made here.
+//! The base image, which `up` provides on every machine: its parent is pulled or built locally.
 
 use std::{
     fs,
@@ -18,16 +18,16 @@ use crate::{
 
 /// Name of the image.
 pub(crate) const TAG: &str = "opensandbox/base:latest";
-/// What it is built from.
+/// Parent image.
 const PARENT: &str = "debian:bookworm-slim";
 const PARENT_SUITE: &str = "bookworm";
 /// Longest time for a pull.
 const PULL: Duration = Duration::from_secs(300);
-/// Remembers the recipe an image was built from. Sandboxes do not show labels of this prefix as
-/// their metadata.
+/// Label with the hash of the Dockerfile that an image was built from. Sandboxes do not show labels
+/// with this prefix as metadata.
 const RECIPE_LABEL: &str = "org.opencontainers.image.revision";
 
-/// Makes sure that the image is there and follows its recipe.
+/// Ensures that the image exists and was built from the current Dockerfile.
 pub(crate) fn ensure(repo: &Repo, installer: &Installer) -> Result<()> {
     let folder = repo.path("sandboxes/base");
     let recipe = Stamp::new(
@@ -47,7 +47,7 @@ pub(crate) fn ensure(repo: &Repo, installer: &Installer) -> Result<()> {
             .args(["build", "--network", "host", "--tag", TAG, "--label"])
             .arg(format!("{RECIPE_LABEL}={}", recipe.digest()))
             .arg(&folder)
-            // The classic builder uses the parent image that is here; others ask the registry.
+            // The classic builder uses the local parent image; BuildKit would ask the registry.
             .env("DOCKER_BUILDKIT", "0"))
     })
 }
@@ -61,17 +61,17 @@ fn parent(installer: &Installer) -> Result<()> {
         return Ok(());
     }
     notice(&format!(
-        "{PARENT} cannot be pulled; making it from Debian's packages instead"
+        "{PARENT} cannot be pulled; building it from Debian's packages instead"
     ));
     if !is_root() {
         bail!(
-            "no registry answers; as root, make the image from packages:\n  \
+            "{PARENT} cannot be pulled; as root, build it from Debian's packages:\n  \
              sudo debootstrap --variant=minbase {PARENT_SUITE} /tmp/{PARENT_SUITE}\n  \
              sudo tar -C /tmp/{PARENT_SUITE} -c . | docker import - {PARENT}"
         );
     }
     installer.program("debootstrap", &["debootstrap"])?;
-    step(&format!("make {PARENT} with debootstrap"), bootstrap)
+    step(&format!("build {PARENT} with debootstrap"), bootstrap)
 }
 
 fn bootstrap() -> Result<()> {
@@ -100,12 +100,12 @@ fn bootstrap() -> Result<()> {
     Ok(())
 }
 
-/// A folder for a root file system, removed again.
+/// A temporary folder for a root file system, removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Result<Self> {
-        // Not /tmp, which may be mounted without device files.
+        // /tmp may be mounted with `nodev`, which debootstrap cannot use.
         let dir = Path::new("/var/tmp").join(format!("opensandbox-base-{}", std::process::id()));
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(Self(dir))

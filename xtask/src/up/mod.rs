@@ -1,4 +1,4 @@
-//! `up`: from a fresh machine to a running server with its console; `down`: stops it.
+//! `up` sets up a fresh machine and runs the server with its console; `down` stops the server.
 
 mod guide;
 mod image;
@@ -31,10 +31,10 @@ use crate::{
     step::{at_once, step},
 };
 
-/// How `up` runs.
+/// Options of `up`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Port on 127.0.0.1; kept for the next time [default: 8080]
+    /// Port on 127.0.0.1; remembered for the next run [default: 8080]
     #[arg(long, conflicts_with = "config", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Run with this configuration instead of the generated one
@@ -43,12 +43,13 @@ pub(crate) struct Options {
     /// Print what is missing on this machine instead of installing it
     #[arg(long)]
     no_install: bool,
-    /// Return when the server answers, and leave it running
+    /// Return as soon as the server is ready, and leave it running
     #[arg(long)]
     detach: bool,
 }
 
-/// Sets up, builds, starts; stays in front until interrupted, unless told to detach.
+/// Sets up this machine, builds, and starts the server; stays in the foreground until interrupted,
+/// unless `--detach` is given.
 pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
     let state = state_dir()?;
@@ -61,10 +62,10 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
         None => Draft::generated(&state, options.port)?,
     };
     let settings = &draft.settings;
-    // What would fail after minutes of building fails now.
+    // Checked first, so that it does not fail after minutes of building.
     check_free(&settings.address)?;
     let engine = [engine::lack(&installer)];
-    host::complain(engine.into_iter().chain(host::lacks_for_build(&installer)))?;
+    host::require_all(engine.into_iter().chain(host::lacks_for_build(&installer)))?;
     draft.keep()?;
 
     engine::ensure(&installer)?;
@@ -94,10 +95,10 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// The server runs already: sees to it that it can work, and tells where it is.
+/// Waits until the server that runs already is ready, and prints the guide.
 ///
 /// # Errors
-/// When it runs with another configuration, or on another port, than is asked for.
+/// When the server runs with another configuration, or on another port, than the options ask for.
 fn revisit(
     running: &Running,
     options: &Options,
@@ -109,9 +110,9 @@ fn revisit(
     let wanted = options.config.as_deref().map(Draft::of_user).transpose()?;
     let config = wanted.as_ref().map(|draft| draft.settings.file.as_path());
     if let Some(other) = unlike(&settings, options.port, config) {
-        bail!("it runs {other}; stop it first: cargo xtask down");
+        bail!("the server runs {other}; stop it first: cargo xtask down");
     }
-    eprintln!("For another build: cargo xtask down, then up again.");
+    eprintln!("To run a new build: cargo xtask down, then cargo xtask up.");
     engine::ensure(installer)?;
     running.wait_until_ready(&settings, state)?;
     Guide {
@@ -124,7 +125,7 @@ fn revisit(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the server that runs differs from what is asked for.
+/// Describes how the running server differs from the options.
 fn unlike(settings: &Settings, port: Option<u16>, config: Option<&Path>) -> Option<String> {
     match (port, config) {
         (_, Some(config)) if settings.file != config => {
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_port_or_configuration_is_not_the_server_that_runs() {
+    fn another_port_or_configuration_differs_from_the_running_server() {
         let settings = Settings {
             file: "/state/server.toml".into(),
             address: "127.0.0.1:8080".to_owned(),
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(unlike(Some(8080), None), None);
         assert_eq!(unlike(None, Some("/state/server.toml")), None);
         assert_eq!(unlike(Some(80), None).unwrap(), "on 127.0.0.1:8080");
-        let told = unlike(None, Some("/other.toml")).unwrap();
-        assert_eq!(told, "with /state/server.toml");
+        let difference = unlike(None, Some("/other.toml")).unwrap();
+        assert_eq!(difference, "with /state/server.toml");
     }
 }

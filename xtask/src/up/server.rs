@@ -1,4 +1,4 @@
-//! The server process: started, watched until it answers, stopped.
+//! The server process: start, wait until ready, stop.
 
 use std::{
     fs,
@@ -19,12 +19,12 @@ use crate::{process::fresh_log, wait::until};
 const START: Duration = Duration::from_secs(60);
 /// Longest time a server may take to drain before it is killed.
 const STOP: Duration = Duration::from_secs(20);
-/// Longest time for one look at `/ready`.
+/// Longest time for one request to `/ready`.
 const PROBE: Duration = Duration::from_secs(2);
-/// Lines of its log that are shown when a server does not come up.
+/// Lines of the log that are shown when a server does not become ready.
 const LOG_TAIL: usize = 20;
 
-/// A server that we started.
+/// A server that this process started.
 pub(crate) struct Server {
     child: Child,
     pid_file: PathBuf,
@@ -32,15 +32,15 @@ pub(crate) struct Server {
 
 /// A server that an earlier run started.
 pub(crate) struct Running {
-    /// Its process.
+    /// Process id.
     pub(crate) pid: i32,
-    /// What it runs with.
+    /// Configuration file.
     pub(crate) config: PathBuf,
     pid_file: PathBuf,
 }
 
 impl Server {
-    /// The server of this state folder, if it still runs.
+    /// Finds the server of this state folder, if it still runs.
     pub(crate) fn running(state: &Path) -> Result<Option<Running>> {
         let pid_file = state.join("server.pid");
         let Ok(text) = fs::read_to_string(&pid_file) else {
@@ -53,7 +53,7 @@ impl Server {
         let pid: i32 = pid
             .parse()
             .with_context(|| format!("{} is damaged", pid_file.display()))?;
-        // The number may belong to another program by now.
+        // The kernel may have given the PID to another program by now.
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let ours = command
             .split(|byte| *byte == 0)
@@ -75,7 +75,8 @@ impl Server {
         check_free(&settings.address)?;
         let log = log(state);
         let out = fresh_log(&log)?;
-        // A session of its own: it outlives our terminal, and Ctrl-C reaches it only through us.
+        // A session of its own: the server outlives this terminal, and Ctrl-C reaches it only
+        // through xtask.
         let child = Command::new("setsid")
             .arg(program)
             .arg("--config")
@@ -109,7 +110,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Stays until the server ends or we are told to stop.
+    /// Waits until the server ends, or stops it on SIGINT or SIGTERM.
     pub(crate) fn serve(mut self) -> Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -138,13 +139,13 @@ impl Server {
         forget(&self.pid_file)?;
         let status = self.child.wait()?;
         if !status.success() {
-            bail!("the server ended by itself with {status}");
+            bail!("the server ended unexpectedly with {status}");
         }
         eprintln!("The server was stopped.");
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Stops the server: asked first, killed when it does not listen.
+    /// Stops the server with SIGTERM, and with SIGKILL when it does not end in time.
     pub(crate) fn end(&mut self) -> Result<()> {
         if self.child.try_wait()?.is_none() {
             let pid = Pid::from_child(&self.child);
@@ -159,13 +160,13 @@ impl Server {
 }
 
 impl Running {
-    /// Waits until the server is ready, which it is not while the engine is away.
+    /// Waits until the server is ready. It is not ready while the engine is unavailable.
     pub(crate) fn wait_until_ready(&self, settings: &Settings, state: &Path) -> Result<()> {
         let ended = || ended(self.pid).then(|| "an unknown status".to_owned());
         until_ready(&settings.address, &log(state), ended)
     }
 
-    /// Stops the server: asked first, killed when it does not listen.
+    /// Stops the server with SIGTERM, and with SIGKILL when it does not end in time.
     pub(crate) fn stop(&self) -> Result<()> {
         let pid = Pid::from_raw(self.pid).context("a process id is positive")?;
         kill_process(pid, Signal::TERM).context("cannot stop the server")?;
@@ -180,7 +181,7 @@ fn log(state: &Path) -> PathBuf {
     state.join("server.log")
 }
 
-/// Removes the mark of a server that ended; whoever else noticed the end may have been first.
+/// Removes the PID file of a server that ended. Another xtask may have removed it already.
 fn forget(pid_file: &Path) -> Result<()> {
     match fs::remove_file(pid_file) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -190,7 +191,7 @@ fn forget(pid_file: &Path) -> Result<()> {
     }
 }
 
-/// Fails when a server could not listen there.
+/// Fails when a server could not listen at this address.
 pub(super) fn check_free(address: &str) -> Result<()> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -204,7 +205,7 @@ pub(super) fn check_free(address: &str) -> Result<()> {
     }
 }
 
-/// Waits until a server is ready; `ended` says with what it ended, if it did.
+/// Waits until a server is ready. `ended` returns the exit status once the server has ended.
 fn until_ready(address: &str, log: &Path, mut ended: impl FnMut() -> Option<String>) -> Result<()> {
     let mut end = None;
     let mut last = None;
@@ -222,12 +223,12 @@ fn until_ready(address: &str, log: &Path, mut ended: impl FnMut() -> Option<Stri
     bail!("{problem}; its log says:\n{}", tail(log))
 }
 
-/// Whether a process is gone; one that nobody has reaped yet has no command line any more.
+/// Whether a process has ended. A zombie counts: it has no command line any more.
 fn ended(pid: i32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |command| command.is_empty())
 }
 
-/// Status of a GET, or `None` while nobody answers.
+/// Status of a GET, or `None` without an answer.
 pub(crate) fn get_status(address: &str, path: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(PROBE)).ok()?;
@@ -261,13 +262,13 @@ mod tests {
         shell.args(["-c", script]).spawn().unwrap()
     }
 
-    /// Where no file is.
+    /// A path without a file.
     fn nowhere() -> PathBuf {
         std::env::temp_dir().join(format!("xtask-no-pid-{}", std::process::id()))
     }
 
     #[test]
-    fn two_may_notice_that_a_server_ended() {
+    fn a_pid_file_that_is_gone_is_no_error() {
         let mut server = child("exec sleep 1000");
         let running = Running {
             pid: server.id().cast_signed(),
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_somebody_stopped_is_no_failure() {
+    fn a_server_that_was_stopped_from_outside_is_no_failure() {
         let serve = |script| {
             let server = Server {
                 child: child(script),
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_told_and_a_free_one_stays_free() {
+    fn a_taken_port_is_reported_and_a_free_one_stays_free() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let error = check_free(&address).unwrap_err().to_string();

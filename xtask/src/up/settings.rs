@@ -1,4 +1,4 @@
-//! The configuration that `up` generates, and what it needs to know of any.
+//! The configuration that `up` generates, and the settings that it reads from any configuration.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,17 +11,17 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// Port when nobody asked for another.
+/// Default port.
 const DEFAULT_PORT: u16 = 8080;
 /// Characters of a generated key; each carries six random bits.
 const KEY_LENGTH: usize = 32;
 
-/// What `up` must know of the configuration it runs with.
+/// Settings of a configuration that `up` uses itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Where the configuration lies.
+    /// Path of the configuration.
     pub(crate) file: PathBuf,
-    /// `host:port` to reach the server at from this machine.
+    /// `host:port` under which this machine reaches the server.
     pub(crate) address: String,
     /// Key of the API, if the configuration has one.
     pub(crate) api_key: Option<String>,
@@ -41,7 +41,7 @@ struct ServerTable {
 }
 
 impl Settings {
-    /// Reads a configuration; the server itself checks it.
+    /// Reads a configuration without validating it; the server does that.
     pub(crate) fn load(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file)
             .with_context(|| format!("cannot read the configuration {}", file.display()))?;
@@ -50,7 +50,7 @@ impl Settings {
 
     fn parse(file: &Path, text: &str) -> Result<Self> {
         let parsed: File = toml::from_str(text).map_err(|error| {
-            // Only the rule: the text around it may be a secret.
+            // Without the quoted line, which may contain a secret.
             anyhow::anyhow!(
                 "{} is not a configuration: {}",
                 file.display(),
@@ -71,16 +71,16 @@ impl Settings {
     }
 }
 
-/// A configuration that is kept once it is known to be good.
+/// A configuration that is written only after it was checked.
 pub(super) struct Draft {
-    /// What it says.
+    /// Settings in the configuration.
     pub(super) settings: Settings,
-    /// What is not in its file yet.
+    /// Text that still has to be written to the file.
     text: Option<String>,
 }
 
 impl Draft {
-    /// A configuration of the user's own, which stays as it is.
+    /// A configuration file of the user, which is never written.
     pub(super) fn of_user(file: &Path) -> Result<Self> {
         let file = file
             .canonicalize()
@@ -92,8 +92,8 @@ impl Draft {
         })
     }
 
-    /// The generated one in the state folder: made when absent, then only its port changes, so that
-    /// edits and the key stay.
+    /// The generated configuration in the state folder. Once it exists only its port changes, so
+    /// that edits and the key stay.
     pub(super) fn generated(state: &Path, port: Option<u16>) -> Result<Self> {
         let file = state.join("config.toml");
         let text = match fs::read_to_string(&file) {
@@ -118,7 +118,7 @@ impl Draft {
         })
     }
 
-    /// Writes what is not written yet.
+    /// Writes the file if its text changed.
     pub(super) fn keep(&self) -> Result<()> {
         match &self.text {
             Some(text) => write_private(&self.settings.file, text),
@@ -150,7 +150,7 @@ pub(crate) fn render(port: u16, key: &str, store: &Path) -> String {
     )
 }
 
-/// Writes a file that only its owner can read, since it holds a key.
+/// Writes a file that only its owner can read, because it contains a key.
 pub(crate) fn write_private(file: &Path, text: &str) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let mut options = OpenOptions::new();
@@ -160,7 +160,7 @@ pub(crate) fn write_private(file: &Path, text: &str) -> Result<()> {
     write().with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// A key from the system's random source.
+/// Generates a key from the system's random source.
 pub(crate) fn random_key() -> Result<String> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut bytes = [0; KEY_LENGTH];
@@ -173,13 +173,13 @@ pub(crate) fn random_key() -> Result<String> {
         .collect())
 }
 
-/// A port on loopback that nobody listens on; whoever asked takes it a moment later.
+/// Finds a free port on loopback. Another process may take it before the caller does.
 pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen on loopback")?;
     Ok(listener.local_addr()?.port())
 }
 
-/// The text with the port of `[server]` replaced.
+/// Returns the text with the port of `[server]` replaced.
 fn with_port(text: &str, port: u16) -> String {
     let mut section = "";
     let mut out = String::with_capacity(text.len());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_ones_that_this_machine_can_reach() {
+    fn wildcard_addresses_become_loopback_ones() {
         let state = scratch("addresses");
         let file = state.join("c.toml");
         for (text, address) in [

@@ -37,7 +37,7 @@ impl Graph {
         }
     }
 
-    /// The shortest circle, an arrow a line, each with its place.
+    /// Describes the shortest circle: one arrow per line, each with its place.
     pub(crate) fn shortest_circle(&self, root: &Path) -> Option<String> {
         let circles = self.arrows.keys().filter_map(|start| self.way_back(start));
         let circle = circles.min_by_key(Vec::len)?;
@@ -49,7 +49,7 @@ impl Graph {
         Some(text)
     }
 
-    /// The modules on the shortest way from one back to itself, which begins it.
+    /// Finds the shortest circle through `start`, beginning with it.
     fn way_back<'a>(&'a self, start: &'a str) -> Option<Vec<&'a str>> {
         let mut before: BTreeMap<&str, &str> = BTreeMap::new();
         let mut next = VecDeque::from([start]);
@@ -70,7 +70,7 @@ impl Graph {
         None
     }
 
-    /// Every difference from a list, as a sentence.
+    /// Describes every difference from a list in a sentence.
     pub(crate) fn differences(&self, listed: &Arrows, root: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for (from, to) in &self.arrows {
@@ -95,7 +95,7 @@ impl Graph {
         found
     }
 
-    /// The list that agrees with this: a module stands below all that it uses.
+    /// Formats the list for ARCHITECTURE.md: a module is below all modules that it uses.
     pub(crate) fn list(&self) -> String {
         let mut text = String::new();
         let mut done = BTreeSet::new();
@@ -127,7 +127,7 @@ impl Graph {
 }
 
 #[test]
-fn the_shortest_circle_is_told_with_its_places() {
+fn the_shortest_circle_is_reported_with_its_places() {
     let mut graph = Graph::default();
     for (line, (from, to)) in ["ab", "bc", "ca", "cd", "dc", "ee"]
         .into_iter()
