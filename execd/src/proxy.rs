@@ -50,14 +50,20 @@ pub(crate) fn forwarder(tasks: &Supervisor) -> Forwarder {
 /// The address that a request to ourselves through ourselves means: clients get endpoints of that
 /// form, and going through the loopback would only cost time. `None` for any other request.
 pub(crate) fn direct(uri: &Uri, own_port: u16) -> Option<Uri> {
-    let mut inner: Option<Uri> = None;
-    loop {
-        let uri = inner.as_ref().unwrap_or(uri);
-        if port_of(uri.path()).map(str::parse) != Some(Ok(own_port)) {
-            return inner;
-        }
-        inner = Some(after_segments(uri, 2).into());
+    let mut inner = uri.path();
+    let mut segments = 0;
+    while let Some(rest) = below_port(inner, own_port) {
+        inner = rest;
+        segments += 2;
     }
+    (segments > 0).then(|| after_segments(uri, segments).into())
+}
+
+/// What follows `/proxy/{port}` in a path that begins with it.
+fn below_port(path: &str, port: u16) -> Option<&str> {
+    let given = port_of(path)?;
+    let rest = &path["/proxy/".len() + given.len()..];
+    (given.parse() == Ok(port)).then_some(rest)
 }
 
 fn port_of(path: &str) -> Option<&str> {
@@ -123,6 +129,7 @@ mod tests {
             Some("/files/info?path=a%2Fb")
         );
         assert_eq!(direct("/proxy/44772").as_deref(), Some("/"));
+        assert_eq!(direct("/proxy/44772?x").as_deref(), Some("/?x"));
         assert_eq!(
             direct("/proxy/44772/proxy/44772/ping").as_deref(),
             Some("/ping")
@@ -131,6 +138,9 @@ mod tests {
             direct("/proxy/44772/proxy/80/x").as_deref(),
             Some("/proxy/80/x")
         );
+        // As deep as an address can be.
+        let deep = format!("{}/ping", "/proxy/44772".repeat(5400));
+        assert_eq!(direct(&deep).as_deref(), Some("/ping"));
         for other in ["/proxy/8080/x", "/ping", "/proxy/", "/proxy/447720"] {
             assert_eq!(direct(other), None, "{other}");
         }

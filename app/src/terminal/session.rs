@@ -20,8 +20,8 @@ use crate::{
     live::says_signed_out,
 };
 
-/// Most bytes in one input frame: execd and the server take messages of up to 1 MiB, and a paste
-/// may be longer.
+/// Most bytes in one input frame: the server takes messages of up to 1 MiB, and a paste may be
+/// longer.
 const INPUT_FRAME: usize = 64 << 10;
 /// Attempts on a held shell before asking: after a reload, the page before may still hold it.
 const POLITE_ATTEMPTS: u32 = 6;

@@ -11,11 +11,8 @@ pub(super) fn parameters(value: &str) -> Vec<(String, String)> {
         let Some((name, value)) = text.split_once('=') else {
             break;
         };
-        if name.contains(';') {
-            // A parameter without a value.
-            rest = after_semicolon(text);
-            continue;
-        }
+        // In front of it there may be parameters without a value.
+        let name = name.rsplit(';').next().unwrap_or_default();
         let name = name.trim().to_ascii_lowercase();
         let value = value.trim_start();
         let (value, remaining) = match value.strip_prefix('"') {
@@ -95,7 +92,9 @@ mod tests {
             read("form-data; Name = file ;filename*=UTF-8''x"),
             ["name=file", "filename*=UTF-8''x"]
         );
-        assert_eq!(read("form-data; odd; name=x"), ["name=x"]);
+        assert_eq!(read("form-data; odd; name=x; odd"), ["name=x"]);
+        let many = format!("form-data{}; name=x", "; odd".repeat(80_000));
+        assert_eq!(read(&many), ["name=x"]);
         assert_eq!(read("form-data"), [""; 0]);
         assert_eq!(read(r#"form-data; name="open"#), ["name=open"]);
     }
