@@ -8,21 +8,20 @@ pub(super) fn parameters(value: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = after_semicolon(value);
     while let Some(text) = rest {
-        let Some((name, value)) = text.split_once('=') else {
+        let Some((before, after)) = text.split_once('=') else {
             break;
         };
-        // In front of it there may be parameters without a value.
-        let name = name.rsplit(';').next().unwrap_or_default();
-        let name = name.trim().to_ascii_lowercase();
-        let value = value.trim_start();
-        let (value, remaining) = match value.strip_prefix('"') {
+        // In front of the name there may be parameters without a value.
+        let name = before.rsplit(';').next().unwrap_or_default();
+        let after = after.trim_start();
+        let (value, remaining) = match after.strip_prefix('"') {
             Some(quoted) => unquote(quoted),
             None => {
-                let end = value.find(';').unwrap_or(value.len());
-                (value[..end].trim().to_owned(), &value[end..])
+                let end = after.find(';').unwrap_or(after.len());
+                (after[..end].trim().to_owned(), &after[end..])
             }
         };
-        found.push((name, value));
+        found.push((name.trim().to_ascii_lowercase(), value));
         rest = after_semicolon(remaining);
     }
     found

@@ -118,8 +118,8 @@ impl Content {
         }
         let range = request
             .get(header::RANGE)
-            .filter(|_| self.size > 0 && self.same_as_before(request));
-        let range = range.map(|range| wanted(range.to_str().unwrap_or_default(), self.size));
+            .filter(|_| self.size > 0 && self.same_as_before(request))
+            .map(|range| wanted(range.to_str().unwrap_or_default(), self.size));
         let (status, part) = match range {
             None => (StatusCode::OK, 0..self.size),
             Some(Wanted::Part(part)) => (StatusCode::PARTIAL_CONTENT, part),
@@ -206,9 +206,10 @@ impl Content {
         let Some(known) = request.get(header::IF_RANGE) else {
             return true;
         };
-        match known.as_bytes().starts_with(b"\"") {
-            true => known == self.tag.as_str(),
-            false => date(Some(known)) == Some(self.seconds()),
+        if known.as_bytes().starts_with(b"\"") {
+            known == self.tag.as_str()
+        } else {
+            date(Some(known)) == Some(self.seconds())
         }
     }
 

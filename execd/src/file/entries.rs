@@ -71,9 +71,10 @@ pub(super) fn list(
 
 /// Ends a walk whose client left.
 fn still_wanted(unwanted: &CancellationToken) -> ApiResult<()> {
-    match unwanted.is_cancelled() {
-        true => Err(ApiError::runtime("nobody waits for this any more")),
-        false => Ok(()),
+    if unwanted.is_cancelled() {
+        Err(ApiError::runtime("nobody waits for this any more"))
+    } else {
+        Ok(())
     }
 }
 

@@ -46,12 +46,13 @@ impl Glob {
         }
         let mut at = 0;
         let alternatives = sequence(&chars, &mut at, 0)?;
-        match at == chars.len() {
-            true => Ok(Self {
+        if at == chars.len() {
+            Ok(Self {
                 alternatives,
                 negated,
-            }),
-            false => Err(BadPattern("unexpected closing brace")),
+            })
+        } else {
+            Err(BadPattern("unexpected closing brace"))
         }
     }
 

@@ -147,8 +147,8 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
 
     /// Gets the next piece of the body, behind what is left of the last.
     async fn more(&mut self) -> Result<(), MultipartError> {
-        let next = self.body.next().await.ok_or(MultipartError::Incomplete)?;
-        let next = next.map_err(MultipartError::Read)?;
+        let read = self.body.next().await.ok_or(MultipartError::Incomplete)?;
+        let next = read.map_err(MultipartError::Read)?;
         if self.buffer.is_empty() {
             self.buffer = next;
         } else {

@@ -63,8 +63,8 @@ async fn info_of(State(base): State<Base>, query: Query) -> ApiResult<Response> 
         for given in paths {
             let path = path::resolve(&given, &base.environment)?;
             let info = info::of(&path, &names).map_err(|error| ApiError::file(&path, &error))?;
-            let info = serde_json::to_value(info).expect("file infos are JSON");
-            infos.insert(given.to_string_lossy().into_owned(), info);
+            let value = serde_json::to_value(info).expect("file infos are JSON");
+            infos.insert(given.to_string_lossy().into_owned(), value);
         }
         Ok(Json(Value::Object(infos)).into_response())
     })
@@ -123,9 +123,10 @@ async fn replace_text(
         Ok(counts)
     })
     .await?;
-    Ok(match verbose {
-        true => Json(Value::Object(counts)).into_response(),
-        false => ().into_response(),
+    Ok(if verbose {
+        Json(Value::Object(counts)).into_response()
+    } else {
+        ().into_response()
     })
 }
 

@@ -207,8 +207,10 @@ fn flag(flag: OFlags) -> i32 {
 /// can only be asked for by changing it, for all threads at once, so it is read from `/proc`.
 static DEFAULT_MODE: LazyLock<u32> = LazyLock::new(|| {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    let mask = mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Umask:"))
+        .and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
     0o777 & !mask.unwrap_or(0o022)
 });
 

@@ -53,8 +53,8 @@ async fn serve(
     mut request: Request,
 ) -> ApiResult<Response> {
     let identity = FileIdentity::parse(&uid, &gid)?;
-    let slot = WORKERS.acquire().await;
-    let slot = slot.expect("the semaphore is never closed");
+    let acquired = WORKERS.acquire().await;
+    let slot = acquired.expect("the semaphore is never closed");
     let unavailable =
         |why: &dyn std::fmt::Display| ApiError::IdentityUnavailable(format!("{identity}: {why}"));
     let (process, mut socket) = start(&base, identity).map_err(|error| unavailable(&error))?;

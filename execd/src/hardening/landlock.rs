@@ -178,8 +178,10 @@ impl Policy {
             }
             settled.map(|settled| (settled, access))
         };
-        let readable = READABLE.iter().map(Path::new);
-        let readable = readable.chain(extra_readable.iter().map(PathBuf::as_path));
+        let readable = READABLE
+            .iter()
+            .map(Path::new)
+            .chain(extra_readable.iter().map(PathBuf::as_path));
         let places = readable
             .filter_map(|path| place(path, READ))
             .chain(wanted.iter().filter_map(|path| place(path, handled)))
@@ -262,8 +264,10 @@ fn temporary(
     own: &Variables,
     settle: impl FnOnce(&Path) -> Option<PathBuf>,
 ) -> Option<(PathBuf, PathBuf)> {
-    let path = own.get(ENV_TEMPORARY).map(Path::new);
-    let path = path.filter(|path| path.is_absolute())?;
+    let path = own
+        .get(ENV_TEMPORARY)
+        .map(Path::new)
+        .filter(|path| path.is_absolute())?;
     let settled = settle(path).filter(|settled| settled.parent().is_some())?;
     Some((path.to_owned(), settled))
 }
@@ -283,7 +287,7 @@ fn create(handled: u64) -> io::Result<OwnedFd> {
         handled_access_fs: handled,
     };
     // SAFETY: the kernel reads as many bytes as it is told, all of which are there.
-    let fd = checked(unsafe {
+    let number = checked(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
             &raw const attributes,
@@ -291,7 +295,7 @@ fn create(handled: u64) -> io::Result<OwnedFd> {
             0,
         )
     })?;
-    let fd = i32::try_from(fd).expect("descriptors are small");
+    let fd = i32::try_from(number).expect("descriptors are small");
     // SAFETY: the kernel has just opened it, with the flag to close it on exec, for nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -403,8 +407,12 @@ mod tests {
         let variables = [("TMPDIR", at("temporary")), ("EXECD_ENVS", at("data/.env"))];
         let environment = Environment::new(Variables::from_iter(variables));
         let policy = Policy::new(COMPLETE, &[], writable, Arc::new(environment)).unwrap();
-        let ours = policy.places.iter().map(|(path, _)| path);
-        let ours: Vec<&PathBuf> = ours.filter(|path| path.starts_with(&real)).collect();
+        let ours: Vec<&PathBuf> = policy
+            .places
+            .iter()
+            .map(|(path, _)| path)
+            .filter(|path| path.starts_with(&real))
+            .collect();
         assert_eq!(ours, [&at("volume"), &at("temporary")]);
         // Variables are settled when they are first looked at.
         let own = policy.environment.own();
@@ -478,8 +486,8 @@ mod tests {
         }
         fs::create_dir(dev.path().join("nvidia-caps")).unwrap();
         let found: BTreeSet<PathBuf> = devices(dev.path()).collect();
-        let wanted = ["nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps"];
-        let wanted = wanted.map(|name| dev.path().join(name));
+        let names = ["nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps"];
+        let wanted = names.map(|name| dev.path().join(name));
         assert_eq!(found, BTreeSet::from(wanted));
         assert_eq!(devices(&dev.path().join("none")).count(), 0);
         for path in ["/dev/dri", "/dev/kfd"] {

@@ -113,9 +113,10 @@ impl Floor {
                 "seccomp.deny refuses nothing by a name that no system call here has"
             );
         }
-        let mut floor = match config.hardening.enabled {
-            true => Self::enabled(config, environment),
-            false => Self::default(),
+        let mut floor = if config.hardening.enabled {
+            Self::enabled(config, environment)
+        } else {
+            Self::default()
         };
         if config.landlock.enabled && !config.hardening.enabled {
             warn!("landlock.enabled does nothing, because hardening.enabled is off");
@@ -136,8 +137,8 @@ impl Floor {
     }
 
     fn enabled(config: &IsolationConfig, environment: &Arc<Environment>) -> Self {
-        let wanted = capabilities_of(&config.hardening.keep_capabilities);
-        let wanted = wanted.expect("the configuration was checked");
+        let wanted = capabilities_of(&config.hardening.keep_capabilities)
+            .expect("the configuration was checked");
         let own = capabilities(None).map_or(CapabilitySet::empty(), |own| own.permitted);
         let keep = wanted & own;
         if keep != wanted {
@@ -145,9 +146,10 @@ impl Floor {
             warn!(missing, "capabilities to keep that execd itself lacks");
         }
         let calls = Filter::new(&config.seccomp.deny);
-        let (files, landlock) = match config.landlock.enabled {
-            true => files(config, environment),
-            false => (None, layer(LayerState::Disabled, "landlock.enabled is off")),
+        let (files, landlock) = if config.landlock.enabled {
+            files(config, environment)
+        } else {
+            (None, layer(LayerState::Disabled, "landlock.enabled is off"))
         };
         let mut steps = Steps {
             keep,
@@ -265,8 +267,9 @@ impl Floor {
 
 /// The rules for files, if the kernel has such a thing.
 fn files(config: &IsolationConfig, environment: &Arc<Environment>) -> (Option<Policy>, Layer) {
-    let writable = config.allowed_writable.iter();
-    let writable: Vec<PathBuf> = writable
+    let writable: Vec<PathBuf> = config
+        .allowed_writable
+        .iter()
         .chain(&config.landlock.extra_writable)
         .cloned()
         .collect();

@@ -36,9 +36,12 @@ const BYTES: usize = NUMBERS * size_of::<i32>();
 /// When nothing could be tried.
 pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
     let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
-    let rules = steps.files.as_ref().map(Policy::rules_of_places);
-    let rules = rules.transpose();
-    let rules = rules.map_err(|error| number(Err(error)));
+    let rules = steps
+        .files
+        .as_ref()
+        .map(Policy::rules_of_places)
+        .transpose()
+        .map_err(|error| number(Err(error)));
     let calls = steps.calls.clone();
     let keep = steps.keep;
     let attempt = move || -> io::Result<()> {

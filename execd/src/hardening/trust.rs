@@ -104,11 +104,11 @@ impl Reach {
         for directory in path.ancestors().skip(1) {
             let meta = fs::symlink_metadata(directory)?;
             let mount = statvfs(directory)?;
-            let way = self.writers(directory, &meta, of_entries(meta.mode()), &mount);
+            let found = self.writers(directory, &meta, of_entries(meta.mode()), &mount);
             let way = Writers {
                 // Nothing can be moved to where it cannot be written.
-                within_reach: way.within_reach && !writers.read_only,
-                ..way
+                within_reach: found.within_reach && !writers.read_only,
+                ..found
             };
             if way.doubt().is_some() {
                 return Ok(Some(Doubt::Way));
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn no_link_is_followed_that_somebody_else_may_have_made() {
-        let place = outside();
-        let place = place.path().canonicalize().unwrap();
+        let directory = outside();
+        let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
         for name in ["common", "own"] {
             fs::create_dir(at(name)).unwrap();
@@ -323,8 +323,8 @@ mod tests {
     #[test]
     fn nobody_else_may_have_moved_the_file_or_a_link_to_its_place() {
         const OTHER: Option<u32> = Some(12345);
-        let place = outside();
-        let place = place.path().canonicalize().unwrap();
+        let directory = outside();
+        let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
         for name in ["way", "way/in", "links"] {
             fs::create_dir(at(name)).unwrap();
@@ -373,8 +373,8 @@ mod tests {
 
     #[test]
     fn a_link_of_roots_is_followed_where_the_daemon_is_somebody_else() {
-        let place = outside();
-        let place = place.path().canonicalize().unwrap();
+        let directory = outside();
+        let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
         for name in ["own", "roots"] {
             fs::create_dir(at(name)).unwrap();
@@ -398,8 +398,8 @@ mod tests {
 
     #[test]
     fn a_link_on_a_read_only_mount_is_followed() {
-        let place = outside();
-        let place = place.path().canonicalize().unwrap();
+        let directory = outside();
+        let place = directory.path().canonicalize().unwrap();
         fs::write(place.join("file"), "").unwrap();
         symlink("file", place.join("link")).unwrap();
         // What a thread mounts in a namespace of its own is nobody else's.

@@ -165,9 +165,10 @@ impl Hooks {
 fn start(base: &Base, argv: &[String]) -> io::Result<Process> {
     use std::{os::unix::process::CommandExt, process::Stdio};
 
-    let variables = match base.processes.floor().is_in_force() {
-        true => base.environment.for_trusted(),
-        false => base.environment.for_user(),
+    let variables = if base.processes.floor().is_in_force() {
+        base.environment.for_trusted()
+    } else {
+        base.environment.for_user()
     };
     let cwd = std::env::current_dir().ok();
     let argv = argv.iter().map(Into::into).collect();

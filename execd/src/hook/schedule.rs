@@ -48,9 +48,10 @@ impl Schedule {
         let text = self.0.trim();
         if let Some(interval) = text.strip_prefix("@every") {
             let interval = duration::parse(interval.trim()).ok_or(ScheduleError::Interval)?;
-            return match interval.subsec_nanos() == 0 && !interval.is_zero() {
-                true => Ok(Times::Every(interval)),
-                false => Err(ScheduleError::Interval),
+            return if interval.subsec_nanos() == 0 && !interval.is_zero() {
+                Ok(Times::Every(interval))
+            } else {
+                Err(ScheduleError::Interval)
             };
         }
         let zone = ["CRON_TZ=", "TZ="]

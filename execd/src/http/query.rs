@@ -27,8 +27,8 @@ impl Query {
     #[must_use]
     pub fn of(uri: &Uri) -> Self {
         let pairs = uri.query().unwrap_or_default().split('&');
-        let pairs = pairs.filter(|pair| !pair.is_empty());
-        Self(pairs.map(Parameter::decode).collect())
+        let given = pairs.filter(|pair| !pair.is_empty());
+        Self(given.map(Parameter::decode).collect())
     }
 
     /// The first value of a parameter.

@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn the_environment_file_is_not_made_where_a_planted_link_leads() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
         for name in ["shared", "closed"] {
             fs::create_dir(at(name)).unwrap();

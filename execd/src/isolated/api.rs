@@ -110,8 +110,8 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
         .base
         .tasks
         .spawn("isolated session start", async move {
-            let session = Session::start(&task.base, wanted, making).await;
-            let session = session.map_err(|error| refused(&error))?;
+            let started = Session::start(&task.base, wanted, making).await;
+            let session = started.map_err(|error| refused(&error))?;
             let live = task.sessions.add(&session);
             drop(admission);
             if !live {
@@ -160,11 +160,12 @@ async fn state(
 }
 
 async fn remove(State(isolation): State<Isolation>, Path(id): Path<String>) -> ApiResult<()> {
-    match isolation.sessions.get(&id)?.end().await {
-        true => Ok(()),
-        false => Err(ApiError::runtime(
+    if isolation.sessions.get(&id)?.end().await {
+        Ok(())
+    } else {
+        Err(ApiError::runtime(
             "the session's processes do not end; delete it again",
-        )),
+        ))
     }
 }
 
@@ -186,16 +187,17 @@ async fn run_in(
 }
 
 fn code(wanted: RunIsolated) -> ApiResult<Code> {
-    let text = wanted.code.filter(|code| !code.is_empty());
-    let text = text.ok_or_else(|| ApiError::invalid("code is required"))?;
+    let text = wanted
+        .code
+        .filter(|code| !code.is_empty())
+        .ok_or_else(|| ApiError::invalid("code is required"))?;
     no_nul(&text)?;
     let timeout = match u64::try_from(wanted.timeout_seconds.unwrap_or(0)) {
         Ok(0) => None,
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => return Err(ApiError::invalid("timeout_seconds must not be negative")),
     };
-    let envs = wanted.envs.into_iter();
-    let envs = envs.map(|(name, value)| {
+    let envs = wanted.envs.into_iter().map(|(name, value)| {
         let value = value.unwrap_or_default();
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             let message = format!("envs: invalid environment variable {name:?}");

@@ -97,9 +97,12 @@ pub(super) async fn told(isolation: &Isolation) -> IsolationCapabilities {
     };
     let layers = isolation.base.processes.floor().layers().clone();
     // Without a floor for commands it is the sessions whose filter is meant.
-    let of_sessions = || match probed.any() {
-        true => layer(LayerState::Active, None),
-        false => layer(LayerState::Unsupported, Some("no sessions, no filter")),
+    let of_sessions = || {
+        if probed.any() {
+            layer(LayerState::Active, None)
+        } else {
+            layer(LayerState::Unsupported, Some("no sessions, no filter"))
+        }
     };
     IsolationCapabilities {
         available: probed.any(),

@@ -48,8 +48,10 @@ fn directory(
             .as_ref()
             .and_then(|below| below.symlink_metadata().ok());
         // The session may change it at this moment.
-        let now = above.symlink_metadata().ok().filter(|_| present);
-        let now = now.filter(|now| !is_whiteout(now));
+        let now = above
+            .symlink_metadata()
+            .ok()
+            .filter(|now| present && !is_whiteout(now));
         match (before, now) {
             (None, None) => {}
             (Some(_), None) => push(&path, ChangeKind::Deleted, None, to),

@@ -82,8 +82,8 @@ async fn forward(
         .link()
         .await
         .ok_or_else(|| over(&"the session is over"))?;
-    let slot = WORKERS.acquire().await;
-    let slot = slot.expect("the semaphore is never closed");
+    let acquired = WORKERS.acquire().await;
+    let slot = acquired.expect("the semaphore is never closed");
     let socket = link.files(view).map_err(|error| over(&error))?;
     let free = async move { drop(slot) };
     let tasks = &isolation.base.tasks;

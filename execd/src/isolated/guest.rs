@@ -115,8 +115,8 @@ impl Guest {
 
     /// How it ended; waits for that.
     pub(super) async fn how(&self) -> How {
-        let mut end = self.end.clone();
-        let end = end.wait_for(Option::is_some).await;
+        let mut seen = self.end.clone();
+        let end = seen.wait_for(Option::is_some).await;
         end.ok().and_then(|end| *end).unwrap_or(How::Lost)
     }
 }

@@ -173,8 +173,11 @@ fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>
         .workspace
         .iter()
         .map(|mount| ("workspace".to_owned(), mount));
-    let overlays = request.overlays.iter().enumerate();
-    let overlays = overlays.map(|(index, mount)| (format!("overlays[{index}]"), mount));
+    let overlays = request
+        .overlays
+        .iter()
+        .enumerate()
+        .map(|(index, mount)| (format!("overlays[{index}]"), mount));
     let (mut told, mut made) = (Vec::new(), Vec::<Overlay>::new());
     for (member, mount) in workspace.chain(overlays) {
         let text = &mount.path;
@@ -300,8 +303,11 @@ fn bound(
         let member = format!("binds[{index}].source");
         let source = allowed(&member, &bind.source, config)?;
         bind.source = source.to_string_lossy().into_owned();
-        let dest = bind.dest.take().filter(|dest| !dest.is_empty());
-        let dest = dest.unwrap_or_else(|| bind.source.clone());
+        let dest = bind
+            .dest
+            .take()
+            .filter(|dest| !dest.is_empty())
+            .unwrap_or_else(|| bind.source.clone());
         let place = PathBuf::from(&dest);
         let member = format!("binds[{index}].dest");
         if ["/proc", "/dev"].iter().any(|own| place.starts_with(own))
@@ -325,18 +331,21 @@ fn bound(
 
 /// A path with its links resolved, if that may be shown.
 fn allowed(member: &str, text: &str, config: &IsolationConfig) -> ApiResult<PathBuf> {
-    let real = fs::canonicalize(text);
-    let real = real.map_err(|_| refused(format!("{member}: {text:?} must be an existing path")))?;
+    let real = fs::canonicalize(text)
+        .map_err(|_| refused(format!("{member}: {text:?} must be an existing path")))?;
     let listed = config.allowed_writable.iter().any(|entry| {
         let entry = entry.canonicalize().unwrap_or_else(|_| entry.clone());
         real.starts_with(entry)
     });
     // What others wrote is shown to nobody, under no name.
-    let root = &config.upper_root;
-    let root = root.canonicalize().unwrap_or_else(|_| root.clone());
-    match listed && !real.starts_with(&root) && !root.starts_with(&real) {
-        true => Ok(real),
-        false => Err(refused(format!("{member}: {text:?} is not in allowlist"))),
+    let root = config
+        .upper_root
+        .canonicalize()
+        .unwrap_or_else(|_| config.upper_root.clone());
+    if listed && !real.starts_with(&root) && !root.starts_with(&real) {
+        Ok(real)
+    } else {
+        Err(refused(format!("{member}: {text:?} is not in allowlist")))
     }
 }
 
@@ -384,10 +393,10 @@ mod tests {
 
     #[test]
     fn every_broken_rule_names_its_member() {
-        let many: Vec<String> = (0..17)
+        let overlays: Vec<String> = (0..17)
             .map(|index| format!(r#"{{"path":"/w{index}"}}"#))
             .collect();
-        let many = format!(r#"{{"overlays":[{}]}}"#, many.join(","));
+        let many = format!(r#"{{"overlays":[{}]}}"#, overlays.join(","));
         for (text, code, message) in [
             (
                 "{}",

@@ -42,11 +42,12 @@ impl Code {
     /// As the init is told of it. `report` says whether the state that is left is wanted.
     pub(super) fn order(&self, session: &Session, restore: bool, report: bool) -> Order {
         let first = || session.variables.iter();
-        let variables = match restore {
-            true => Vec::new(),
-            false => first()
+        let variables = if restore {
+            Vec::new()
+        } else {
+            first()
                 .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
+                .collect()
         };
         Order {
             code: self.text.clone(),

@@ -408,8 +408,8 @@ impl Session {
     /// Ends it, and waits until nothing of it is left. Says whether that was in time.
     pub(super) async fn end(&self) -> bool {
         self.deleted.cancel();
-        let mut removed = self.removed.subscribe();
-        let removed = removed.wait_for(|removed| *removed);
+        let mut changes = self.removed.subscribe();
+        let removed = changes.wait_for(|removed| *removed);
         tokio::time::timeout(limits::ISOLATED_END, removed)
             .await
             .is_ok()

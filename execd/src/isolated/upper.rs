@@ -85,9 +85,10 @@ impl Slot {
         // The root of the session's view has the owner and mode of this directory.
         let mode = fs::metadata(lower)?.mode() & 0o7777;
         fs::set_permissions(&self.upper, fs::Permissions::from_mode(mode))?;
-        match owner.userns {
-            true => Ok(()),
-            false => chown(&self.upper, Some(owner.uid), Some(owner.gid)),
+        if owner.userns {
+            Ok(())
+        } else {
+            chown(&self.upper, Some(owner.uid), Some(owner.gid))
         }
     }
 
@@ -126,9 +127,11 @@ fn remove(directory: &Path) -> io::Result<()> {
 /// What earlier daemons left.
 pub(super) fn stale(root: &Path) -> Vec<PathBuf> {
     let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    let entries = entries.map(|entry| entry.path());
-    entries
+    fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
         .filter(|path| is_directory(path) && is_directory(&path.join(MARK)))
         .collect()
 }

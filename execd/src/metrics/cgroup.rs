@@ -68,16 +68,15 @@ impl Cgroup {
     pub(super) fn cpus(&self) -> Option<f64> {
         let cpu = self.cpu.as_ref()?;
         let limits = cpu.up_to_root().filter_map(|group| {
-            let (quota, period) = match cpu.unified {
-                true => {
-                    let max = fs::read_to_string(group.join("cpu.max")).ok()?;
-                    let (quota, period) = max.trim().split_once(' ')?;
-                    (quota.parse().ok()?, period.parse().ok()?)
-                }
-                false => (
+            let (quota, period) = if cpu.unified {
+                let max = fs::read_to_string(group.join("cpu.max")).ok()?;
+                let (quota, period) = max.trim().split_once(' ')?;
+                (quota.parse().ok()?, period.parse().ok()?)
+            } else {
+                (
                     number(&group.join("cpu.cfs_quota_us"))?,
                     number(&group.join("cpu.cfs_period_us"))?,
-                ),
+                )
             };
             let (quota, period): (i32, i32) = (quota, period);
             (quota > 0 && period > 0).then(|| f64::from(quota) / f64::from(period))
@@ -88,9 +87,10 @@ impl Cgroup {
     /// Processor time it has used.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         let cpu = self.cpuacct.as_ref()?;
-        match cpu.unified {
-            true => stat(&cpu.group.join("cpu.stat"), "usage_usec").map(Duration::from_micros),
-            false => number(&cpu.group.join("cpuacct.usage")).map(Duration::from_nanos),
+        if cpu.unified {
+            stat(&cpu.group.join("cpu.stat"), "usage_usec").map(Duration::from_micros)
+        } else {
+            number(&cpu.group.join("cpuacct.usage")).map(Duration::from_nanos)
         }
     }
 
@@ -111,9 +111,10 @@ impl Cgroup {
     /// Bytes of memory it uses, without file pages that the kernel would give back first.
     pub(super) fn memory_used(&self) -> Option<u64> {
         let memory = self.memory.as_ref()?;
-        let (used, inactive) = match memory.unified {
-            true => ("memory.current", "inactive_file"),
-            false => ("memory.usage_in_bytes", "total_inactive_file"),
+        let (used, inactive) = if memory.unified {
+            ("memory.current", "inactive_file")
+        } else {
+            ("memory.usage_in_bytes", "total_inactive_file")
         };
         let used: u64 = number(&memory.group.join(used))?;
         let inactive = stat(&memory.group.join("memory.stat"), inactive).unwrap_or(0);

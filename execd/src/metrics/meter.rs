@@ -91,9 +91,10 @@ impl Meter {
     /// A reading over the time since the last remembered count.
     pub(super) fn read(&self) -> Result<Metrics, Unreadable> {
         let earlier = *self.earlier.lock().expect("no holder of this lock panics");
-        let since = match earlier[1].at.elapsed() < SHORTEST {
-            true => earlier[0],
-            false => earlier[1],
+        let since = if earlier[1].at.elapsed() < SHORTEST {
+            earlier[0]
+        } else {
+            earlier[1]
         };
         self.read_since(since).map(|(metrics, _)| metrics)
     }
@@ -139,8 +140,8 @@ impl Meter {
             .cgroup
             .memory_limit()
             .map_or(host.total, |limit| limit.min(host.total));
-        let used = self.cgroup.memory_used();
-        let used = used.unwrap_or_else(|| host.used()).min(total);
+        let of_group = self.cgroup.memory_used();
+        let used = of_group.unwrap_or_else(|| host.used()).min(total);
         let metrics = Metrics {
             cpu_count: whole(self.cpus()),
             cpu_used_pct: rounded(share),

@@ -163,17 +163,20 @@ impl Order {
                     .is_none_or(|name| !self.envs.contains_key(name))
             })
             .map(|(name, value)| taken(name.len(), value.len()));
-        let told = self.envs.iter();
-        let told = told.map(|(name, value)| taken(name.len(), value.len()));
-        let total: usize = kept.chain(told).sum();
+        let added = self
+            .envs
+            .iter()
+            .map(|(name, value)| taken(name.len(), value.len()));
+        let total: usize = kept.chain(added).sum();
         // The rest is for arguments and for the variables of requests.
         let most = room / 4 * 3;
-        match total <= most {
-            true => Ok(()),
-            false => Err(refuse(
+        if total <= most {
+            Ok(())
+        } else {
+            Err(refuse(
                 "envs",
                 format!("with the sandbox's own they take {total} bytes, more than {most}"),
-            )),
+            ))
         }
     }
 }
@@ -187,8 +190,9 @@ fn taken(name: usize, value: usize) -> usize {
 pub(super) fn room() -> usize {
     const LEAST: usize = 128 << 10;
     const MOST: usize = 6 << 20;
-    let stack = getrlimit(Resource::Stack).current;
-    let stack = stack.and_then(|stack| usize::try_from(stack).ok());
+    let stack = getrlimit(Resource::Stack)
+        .current
+        .and_then(|stack| usize::try_from(stack).ok());
     (stack.unwrap_or(usize::MAX) / 4).clamp(LEAST, MOST)
 }
 

@@ -81,9 +81,10 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
     let path = uri.path();
     let open = is_open(&method, path, &runtime);
     let is_order = is_order(&method, path, &runtime);
-    let admitted = match is_order {
-        true => token.admits_order(request.headers()),
-        false => open || token.admits(request.headers(), &runtime),
+    let admitted = if is_order {
+        token.admits_order(request.headers())
+    } else {
+        open || token.admits(request.headers(), &runtime)
     };
     let mut response = if !open && !is_order && runtime.is_closed() {
         not_initialized(&runtime)
@@ -116,9 +117,10 @@ fn log(
     began: Instant,
 ) {
     let is_proxied = uri.path().starts_with("/proxy/");
-    let address = match is_proxied {
-        true => redact::foreign_address(uri),
-        false => redact::address(uri),
+    let address = if is_proxied {
+        redact::foreign_address(uri)
+    } else {
+        redact::address(uri)
     };
     let id = id.to_str().unwrap_or_default();
     // Three digits are enough for people.

@@ -3,7 +3,7 @@
 mod guard;
 mod routes;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -32,8 +32,8 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
     let slots = Arc::new(Semaphore::new(limits::CONNECTIONS));
     loop {
         let accepted = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            let slot = slot.expect("the semaphore is never closed");
+            let acquired = Arc::clone(&slots).acquire_owned().await;
+            let slot = acquired.expect("the semaphore is never closed");
             (listener.accept().await, slot)
         };
         let (accepted, slot) = tokio::select! {
@@ -86,13 +86,14 @@ async fn connection(
         router.clone().call(request)
     });
     let stream = LingeringStream::new(stream, slot, &tasks);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .max_headers(MAX_HEADERS)
-        .header_read_timeout(limits::IDLE_CONNECTION)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .max_headers(MAX_HEADERS)
+            .header_read_timeout(limits::IDLE_CONNECTION)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+    );
     let ended = tokio::select! {
         ended = &mut connection => ended,
         () = tasks.stopping().cancelled() => {

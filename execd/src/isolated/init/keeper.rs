@@ -137,8 +137,8 @@ fn signal(signal: Signal) {
 }
 
 fn is_zombie(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    let stat = stat.unwrap_or_default();
+    let file = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let stat = std::fs::read_to_string(file).unwrap_or_default();
     stat.rsplit(')')
         .next()
         .is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z") || rest.starts_with(" X"))
@@ -214,8 +214,5 @@ fn copy(from: &File, to: &mut File) -> io::Result<()> {
 
 /// A directory may be gone since it was named.
 fn existing(cwd: &Path) -> &Path {
-    match cwd.is_dir() {
-        true => cwd,
-        false => Path::new("/"),
-    }
+    if cwd.is_dir() { cwd } else { Path::new("/") }
 }

@@ -71,8 +71,8 @@ pub fn run() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "no plan on standard input");
     let (what, mut fds) = wire::receive(&socket)?.ok_or_else(odd)?;
-    let plan = fds.pop().filter(|_| what == wire::PLAN).ok_or_else(odd)?;
-    let plan: Plan = wire::unpacked(plan)?;
+    let packed = fds.pop().filter(|_| what == wire::PLAN).ok_or_else(odd)?;
+    let plan: Plan = wire::unpacked(packed)?;
     silence()?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     if let Err(failure) = make_namespaces(&plan) {

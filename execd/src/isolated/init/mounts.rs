@@ -241,9 +241,10 @@ fn adopt(upper: &Path, lower: &OwnedFd, plan: &Plan) -> io::Result<()> {
     let mode = fs::metadata(format!("/proc/self/fd/{}", lower.as_raw_fd()))?.mode();
     fs::set_permissions(upper, fs::Permissions::from_mode(mode & 0o7777))?;
     // In a user namespace it is the session's already.
-    match plan.userns {
-        true => Ok(()),
-        false => chown(upper, Some(plan.uid), Some(plan.gid)),
+    if plan.userns {
+        Ok(())
+    } else {
+        chown(upper, Some(plan.uid), Some(plan.gid))
     }
 }
 
@@ -290,11 +291,12 @@ fn layered(lower: &OwnedFd, upper: &Path, work: &Path, plan: &Plan) -> Result<Ow
 /// there.
 fn make_point(entry: &Aside, plan: &Plan) -> io::Result<()> {
     if let Ok(meta) = fs::metadata(&entry.path) {
-        return match meta.is_dir() == entry.directory {
-            true => Ok(()),
-            false => Err(io::Error::other(
+        return if meta.is_dir() == entry.directory {
+            Ok(())
+        } else {
+            Err(io::Error::other(
                 "a directory and a file cannot stand for each other",
-            )),
+            ))
         };
     }
     let fresh = |place: &str| entry.path.starts_with(place);
@@ -426,13 +428,12 @@ fn if_there(
 
 /// Leaves nothing to be seen at a path.
 fn hide(path: &Path) -> rustix::io::Result<()> {
-    match path.is_dir() {
-        true => {
-            memory(path, "mode=0555,size=4k,nr_inodes=2")?;
-            // Its owner could change the mode.
-            read_only(path)
-        }
-        false => mount_bind("/dev/null", path),
+    if path.is_dir() {
+        memory(path, "mode=0555,size=4k,nr_inodes=2")?;
+        // Its owner could change the mode.
+        read_only(path)
+    } else {
+        mount_bind("/dev/null", path)
     }
 }
 
@@ -462,8 +463,8 @@ fn covers(mountinfo: &str) -> Vec<(PathBuf, Cover)> {
 /// Bounds the numbers that processes of this namespace can have, and so their count. Before
 /// Linux 6.14 the file would have been the whole machine's.
 fn limit_processes(most: u32) -> Result<(), String> {
-    let release = rustix::system::uname();
-    let release = release.release().to_string_lossy();
+    let kernel = rustix::system::uname();
+    let release = kernel.release().to_string_lossy();
     let mut numbers = release
         .split(['.', '-'])
         .map(|part| part.parse::<u32>().unwrap_or(0));
@@ -547,8 +548,8 @@ mod tests {
 46 27 0:5 /null /procedure rw - tmpfs tmpfs rw
 47 27 0:22 / /sys ro - sysfs sysfs rw
 ";
-        let found = covers(mounts);
-        let found: Vec<(&str, Cover)> = found
+        let covers = covers(mounts);
+        let found: Vec<(&str, Cover)> = covers
             .iter()
             .map(|(path, cover)| (path.to_str().unwrap(), *cover))
             .collect();
