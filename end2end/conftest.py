@@ -1,4 +1,4 @@
-"""What every suite shares."""
+"""Fixtures and options that every suite shares."""
 
 import uuid
 
@@ -26,5 +26,5 @@ def target() -> Target:
 
 @pytest.fixture(scope="session")
 def run_id() -> str:
-    """Marks the sandboxes of this run, so that other users of the server do not disturb it."""
+    """Mark of this run's sandboxes, which distinguishes them from those of other users of the server."""
     return uuid.uuid4().hex[:12]

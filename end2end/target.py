@@ -1,4 +1,4 @@
-"""The server under test, as the environment names it."""
+"""The server under test, which the environment names."""
 
 import os
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Waiting for something that happens elsewhere."""
+"""Polling."""
 
 import time
 from collections.abc import Callable
@@ -8,10 +8,10 @@ import pytest
 
 
 def wait_until(what: str, condition: Callable[[], Any], seconds: float = 60) -> Any:
-    """Asks until the answer is true. The limit only keeps a broken server from hanging the run."""
+    """Poll until the condition is true. The limit only keeps a broken server from hanging the run."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
         if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not so after {seconds:.0f} s; last answer {answer!r}")
+            pytest.fail(f"{what}: not true after {seconds:.0f} s; last result {answer!r}")
         time.sleep(0.05)
     return answer

@@ -1,4 +1,4 @@
-// Makes what the console's pages load besides the wasm: `node style/build.mjs [site]`.
+// Builds everything that the console's pages load besides the wasm: `node style/build.mjs [site]`.
 //
 // Writes into `target/site` (or the given folder), next to the wasm-bindgen output in `pkg/`:
 //   console.css           style/main.css with its imports, minified
@@ -27,7 +27,7 @@ const vendored = [
 async function vendor() {
   for (const [name, file, as] of vendored) {
     const code = await readFile(join(modules, name, file), "utf8");
-    // The source map is not served; a reference to it would be a failed request in the tools.
+    // Source maps are not served; a reference to one would be a failed request in developer tools.
     const target = join(site, "vendor", `${as}-${dependencies[name]}.mjs`);
     await writeFile(target, code.replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));
   }

@@ -1,5 +1,5 @@
-// What the tests share: pages that are watched for anything that must not happen, sandboxes that
-// are removed again, and a few moves.
+// Shared fixtures: pages whose faults fail the test, sandboxes that are removed afterwards, and
+// helpers.
 
 import { test as base, expect, type BrowserContext, type Page } from "@playwright/test";
 
@@ -10,7 +10,7 @@ export const image = process.env.OSB_IMAGE ?? "debian:bookworm-slim";
 
 type Sandbox = { id: string; short: string };
 
-/** The lifecycle API, as far as the tests need it. */
+/** The part of the lifecycle API that the tests need. */
 export class Api {
   constructor(readonly url: string) {}
 
@@ -49,7 +49,7 @@ export class Api {
   }
 }
 
-/** Collects what no page of the console may do. */
+/** Collects faults of a page: errors, failed requests and policy violations. */
 function watch(context: BrowserContext, origin: string, faults: string[]): void {
   context.on("request", (request) => {
     const url = new URL(request.url());
@@ -84,7 +84,7 @@ export const test = base.extend<{ api: Api; faults: string[]; sandbox: Sandbox }
       if (!before.has(id)) await api.remove(id);
     }
   },
-  // Faults of the pages of this test; it fails on any.
+  // Faults of this test's pages. Any fault fails the test.
   faults: [
     async ({ context, baseURL }, use) => {
       const faults: string[] = [];
@@ -108,7 +108,7 @@ export async function logIn(page: Page, next = "/console/sandboxes"): Promise<vo
   await expect(page).toHaveURL(new RegExp(`${next.split("?")[0]}`));
 }
 
-/** Waits until script has taken over: the connection is live. */
+/** Waits until the page is hydrated and its connection is live. */
 export async function hydrated(page: Page): Promise<void> {
   await expect(page.locator(".link-state[data-state=live]")).toBeVisible();
 }
@@ -118,7 +118,7 @@ export function row(page: Page, sandbox: Sandbox) {
   return page.getByRole("row").filter({ hasText: sandbox.short });
 }
 
-/** Everything the terminal shows, with its lines joined as a person reads them. */
+/** The text of the terminal, with wrapped lines joined. */
 export async function screen(page: Page): Promise<string> {
   const rows = await page.locator(".xterm-rows > div").allInnerTexts();
   return rows.join("\n").replaceAll("\u00a0", " ");

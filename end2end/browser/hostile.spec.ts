@@ -66,11 +66,11 @@ test("a hostile page reads nothing and deletes nothing", async ({ page, api, fau
   await page.getByRole("button", { name: "send" }).click();
   expect((await answer).status()).toBe(403);
 
-  // The blind writes were sent; what counts is that the victim lives.
+  // The blind writes were sent; the victim must still run.
   const now = await api.call("GET", `/sandboxes/${victim.id}`);
   expect(((await now.json()) as { status: { state: string } }).status.state).toBe("Running");
-  // What it was refused stands in the browser's log as errors: they are wanted here. The last of
-  // them may still be on its way, so the page is closed before they are dropped.
+  // The browser logs each refused request as an error, which this test expects. The last one may
+  // still be pending, so the page is closed before the faults are dropped.
   await page.close();
   faults.length = 0;
 });

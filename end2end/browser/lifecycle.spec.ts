@@ -1,4 +1,4 @@
-// What an operator does all day: log in, create, see it everywhere at once, renew, delete.
+// An operator's daily work: log in, create a sandbox, see it in every tab, renew it, delete it.
 
 import { expect, hydrated, image, key, logIn, row, test } from "./console";
 
@@ -18,7 +18,7 @@ test("a wrong key is refused, the right one opens, logging out closes", async ({
   await expect(page).toHaveURL(/\/console\/login/);
 });
 
-test("a sandbox made in one tab is seen in another without a reload", async ({
+test("a sandbox created in one tab appears in another without a reload", async ({
   page,
   context,
   api,
@@ -56,14 +56,14 @@ test("a sandbox made in one tab is seen in another without a reload", async ({
   expect(await api.mine()).not.toContain(id);
 });
 
-test("the form says what is wrong while one types", async ({ page }) => {
+test("the form reports mistakes while the user types", async ({ page }) => {
   await logIn(page, "/console/create");
   await hydrated(page);
   await page.getByLabel("Time to live").fill("5s");
   await expect(page.locator("#ttl-problem")).toHaveText("A sandbox lives for at least 1 minute.");
   await page.getByLabel("Time to live").fill("10m");
   await expect(page.locator("#ttl-problem")).toBeEmpty();
-  // Rules about meaning are looked at once every field has the right form.
+  // Rules between fields are checked once every field is well formed.
   await page.getByLabel("Image").fill(image);
   await page.getByLabel("Labels").fill("bad key!=x");
   await expect(page.locator("#metadata-problem")).not.toBeEmpty();
@@ -102,7 +102,7 @@ test("the filter stands in the URL and keys move through the list", async ({ pag
   await expect(page.getByRole("dialog")).toContainText("Keyboard");
 });
 
-test("a sandbox whose command failed says why, where, and that it has no endpoints", async ({
+test("a failed sandbox shows the reason, the failed step, and that it has no endpoints", async ({
   page,
   api,
 }) => {
@@ -110,7 +110,7 @@ test("a sandbox whose command failed says why, where, and that it has no endpoin
   await logIn(page, "/console/sandboxes?q=browser");
   await hydrated(page);
   await expect(row(page, failed)).toContainText("Failed");
-  // Followed by script, so that the page asks for itself; whatever it is refused is a fault.
+  // Navigated by script, so that the page itself sends the requests; any refused one is a fault.
   await row(page, failed).getByRole("link").first().click();
   await expect(page).toHaveURL(new RegExp(failed.id));
   await expect(page.locator(".page-head")).toContainText("Failed");
@@ -129,11 +129,11 @@ test("a sandbox that failed at once does not claim that it was ready", async ({ 
   await expect(page.locator(".page-head")).toContainText("Failed");
   const steps = page.getByRole("list", { name: "Stages" }).getByRole("listitem");
   const states = await steps.evaluateAll((all) => all.map((it) => (it as HTMLElement).dataset.state));
-  // Nothing is done after what failed, and something failed.
+  // One step failed, and no later step is done.
   expect(states.join(" ")).toMatch(/^done( done)*( failed)( missed)*$/);
 });
 
-test("a port that is none is told at its field, without an old address", async ({ page, sandbox }) => {
+test("an invalid port is reported at its field, without the previous address", async ({ page, sandbox }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}`);
   await hydrated(page);
   const endpoints = page.getByRole("region", { name: "Endpoints" });
@@ -151,7 +151,7 @@ test("a port that is none is told at its field, without an old address", async (
   }
 });
 
-test("a label that is too long is cut with an ellipsis and says all on hover", async ({ page, api }) => {
+test("a long label ends in an ellipsis and shows its full text on hover", async ({ page, api }) => {
   const long = "x".repeat(60);
   const { id } = await api.create(undefined, { purpose: long });
   await logIn(page, `/console/sandboxes?q=${id}`);
@@ -160,7 +160,7 @@ test("a label that is too long is cut with an ellipsis and says all on hover", a
   const cut = () =>
     chip.evaluate((it) => {
       const style = getComputedStyle(it);
-      // Only a block puts the ellipsis where the text ends.
+      // Only a block element puts the ellipsis at the end of its text.
       return it.scrollWidth > it.clientWidth && `${style.textOverflow} in ${style.display}`;
     });
   await expect(chip).toHaveAttribute("title", `purpose=${long}`);

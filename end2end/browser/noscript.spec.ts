@@ -1,4 +1,4 @@
-// Without script every list and page reads, and the main actions work.
+// Without script, lists and pages are readable and the main actions work.
 
 import { expect, image, logIn, row, test } from "./console";
 

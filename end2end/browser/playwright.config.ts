@@ -11,7 +11,7 @@ export default defineConfig({
   outputDir: "../test-results",
   timeout: 90_000,
   expect: { timeout: 20_000 },
-  // Sandboxes are real: two at a time are what a small machine holds.
+  // Sandboxes are real: a small machine has room for two at a time.
   workers: Number(process.env.OSB_WORKERS ?? 1),
   retries: 0,
   forbidOnly: !!process.env.CI,

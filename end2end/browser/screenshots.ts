@@ -17,7 +17,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         page.screenshot({
           path: `${out}${what}-${colorScheme}-${name}.png`,
           fullPage: name === "390",
-          // A bar that sticks to the window would stand in the middle of a picture of the page.
+          // A sticky bar would be in the middle of a full-page screenshot.
           style: ".rail { position: static !important; }",
         });
 

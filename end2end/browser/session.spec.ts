@@ -1,10 +1,10 @@
-// A tab that is open when its session ends: it says so, stops to connect, and comes back to the same
-// page after a new sign-in.
+// A tab whose session ends reports it, stops reconnecting, and returns to the same page after a new
+// sign-in.
 
 import type { BrowserContext, Page } from "@playwright/test";
 import { expect, hydrated, key, logIn, test } from "./console";
 
-/** Logs out as another tab of the same browser does. */
+/** Logs out as if in another tab of the same browser. */
 async function logOutElsewhere(context: BrowserContext): Promise<void> {
   const other = await context.newPage();
   await other.goto("/console/sandboxes");
@@ -20,7 +20,7 @@ async function signIn(page: Page): Promise<void> {
 
 test.beforeEach(() => test.skip(!key, "this server has no key"));
 
-test("a tab learns that it was signed out, and leads back to its page", async ({ page, context }) => {
+test("a tab reports that it was signed out, and returns to its page after signing in", async ({ page, context }) => {
   const here = "/console/sandboxes?q=suite%3Dbrowser&state=Running";
   await page.clock.install();
   await logIn(page, here);
@@ -31,8 +31,8 @@ test("a tab learns that it was signed out, and leads back to its page", async ({
   const notice = page.getByRole("alert").filter({ hasText: "You are signed out" });
   await expect(notice).toBeVisible();
   await expect(page.locator(".link-state")).toHaveText("signed out");
-  // One attempt was made, in case somebody had signed in again. A tab that went on would make the
-  // next one when its longest pause is over.
+  // The tab reconnects once, in case the user has signed in again. A tab that kept trying would
+  // connect again after its longest pause.
   await page.clock.fastForward("01:00");
   await page.evaluate(() => undefined);
   expect(sockets).toBe(1);
@@ -44,19 +44,19 @@ test("a tab learns that it was signed out, and leads back to its page", async ({
   await hydrated(page);
 });
 
-test("a tab goes on with the session that followed its own", async ({ page, context }) => {
+test("a tab continues with the session that replaced its own", async ({ page, context }) => {
   await logIn(page);
   await hydrated(page);
   const again = page.waitForEvent("websocket");
   const other = await context.newPage();
-  // A new session for the same browser; the one of the open connection is over.
+  // A new session of the same browser; the session of the open connection has ended.
   await logIn(other);
   await again;
   await hydrated(page);
   await expect(page.getByRole("alert")).toHaveCount(0);
 });
 
-test("a terminal says that it was signed out, and finds its shell again", async ({
+test("a terminal reports that it was signed out, and reattaches to its shell", async ({
   page,
   context,
   sandbox,
@@ -77,7 +77,7 @@ test("a terminal says that it was signed out, and finds its shell again", async 
   expect(await shell()).toBe(before);
 });
 
-test("a sandbox that is opened without a session offers the sign-in", async ({
+test("a sandbox page without a session offers the sign-in", async ({
   page,
   context,
   sandbox,
@@ -93,6 +93,6 @@ test("a sandbox that is opened without a session offers the sign-in", async ({
   await signIn(page);
   await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${sandbox.id}$`));
   await expect(page.locator(".page-head")).toContainText("Running");
-  // The refused calls stand in the browser's log.
+  // The browser logs the refused requests.
   for (const fault of faults.splice(0)) expect(fault).toContain("401");
 });

@@ -1,8 +1,8 @@
-// The terminal: a real shell, that outlives the page it is shown in.
+// The terminal: a real shell that outlives the page that shows it.
 
 import { expect, logIn, screen, test, type } from "./console";
 
-test("types, resizes, survives a reload and is taken over politely", async ({
+test("types, resizes, survives a reload and asks before a takeover", async ({
   page,
   context,
   sandbox,
@@ -29,7 +29,7 @@ test("types, resizes, survives a reload and is taken over politely", async ({
   await type(page, "echo still the same shell: $((40+2))");
   await expect.poll(() => screen(page)).toContain("still the same shell: 42");
 
-  // The same shell in a second page: it asks before it takes over.
+  // A second page with the same shell asks before it takes over.
   const pty = await page.evaluate((id) => sessionStorage.getItem(`osb.pty.${id}`), sandbox.id);
   const other = await context.newPage();
   await other.addInitScript(
@@ -45,10 +45,10 @@ test("types, resizes, survives a reload and is taken over politely", async ({
   await expect.poll(() => screen(other)).toContain("size:");
 });
 
-test("programs have all the colours they ask for", async ({ page, sandbox }) => {
+test("programs get all colours", async ({ page, sandbox }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
   await expect(page.locator(".terminal-bar")).toContainText("Connected");
-  // Beyond the palette, and on a background: the terminal sets these on each piece of text.
+  // Colours outside the palette, as text and background, are set on each span.
   await type(page, "printf '\\e[48;2;0;0;80;38;2;255;100;0mtrue%s\\e[0m\\n' colour");
   await expect.poll(() => screen(page)).toContain("truecolour");
   const piece = page.locator(".xterm-rows span", { hasText: /^truecolour$/ });
@@ -56,7 +56,7 @@ test("programs have all the colours they ask for", async ({ page, sandbox }) => 
   await expect(piece).toHaveCSS("background-color", "rgb(0, 0, 80)");
 });
 
-test("a shell that ends says so, and a new one begins on request", async ({ page, sandbox }) => {
+test("the end of a shell is reported, and a new one starts on request", async ({ page, sandbox }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
   const bar = page.locator(".terminal-bar");
   await expect(bar).toContainText("Connected");

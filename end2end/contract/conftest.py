@@ -1,4 +1,4 @@
-"""A client without an SDK, and a sandbox."""
+"""Fixtures: a client without an SDK, and a sandbox."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ class Api:
     run_id: str
 
     def body(self, **changes: Any) -> dict[str, Any]:
-        """A valid create request; a change to ``...`` removes the member."""
+        """Build a valid create request with changes; a change to ``...`` removes the member."""
         body: dict[str, Any] = {
             "image": {"uri": self.target.image},
             "entrypoint": ["sleep", "infinity"],
@@ -39,7 +39,7 @@ class Api:
 
     @contextlib.contextmanager
     def sandbox(self, **changes: Any) -> Iterator["Box"]:
-        """A sandbox that is gone afterwards."""
+        """Create a sandbox and delete it afterwards."""
         reply = self.http.post("/v1/sandboxes", json=self.body(**changes))
         assert reply.status_code == 202, reply.text
         box = Box(self, reply.json()["id"])
@@ -73,13 +73,13 @@ class Box:
         return reply.json()
 
     def execd(self, method: str, path: str, **settings: Any) -> httpx.Response:
-        """A request to execd as an SDK makes it: at its endpoint, with its headers, without the key."""
+        """Send a request to execd as an SDK does: to its endpoint, with its headers, without the key."""
         endpoint = self.endpoint(44772)
         headers = endpoint.get("headers", {}) | settings.pop("headers", {})
         return httpx.request(method, f"http://{endpoint['endpoint']}{path}", headers=headers, timeout=PATIENCE, **settings)
 
     def run(self, command: str, **settings: Any) -> tuple[str, int]:
-        """Output and exit code of a command."""
+        """Run a command and return its output and exit code."""
         reply = self.execd("POST", "/command", json={"command": command} | settings)
         assert reply.status_code == 200, reply.text
         events = [json.loads(frame) for frame in reply.text.split("\n\n") if frame]
@@ -88,7 +88,7 @@ class Box:
         return output, int(last["error"]["evalue"]) if last["type"] == "error" else 0
 
     def start(self, command: str) -> str:
-        """Starts a command in the background; its id."""
+        """Start a command in the background and return its id."""
         reply = self.execd("POST", "/command", json={"command": command, "background": True})
         assert reply.status_code == 200, reply.text
         return json.loads(reply.text.split("\n\n")[0])["text"]
@@ -110,7 +110,7 @@ def api(target: Target, run_id: str) -> Iterator[Api]:
 
 @pytest.fixture(scope="session")
 def box(api: Api) -> Iterator[Box]:
-    """One sandbox for the tests that leave it as it was."""
+    """A shared sandbox for tests that do not change it."""
     with api.sandbox() as box:
         yield box
 

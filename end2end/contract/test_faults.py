@@ -1,4 +1,4 @@
-"""What goes wrong inside a sandbox stays there, and is told."""
+"""Faults inside a sandbox stay inside, and are reported."""
 
 import json
 import subprocess
@@ -9,8 +9,8 @@ from conftest import PATIENCE
 from waiting import wait_until
 
 
-def test_a_fork_bomb_meets_the_limit_and_the_sandbox_lives_on(api):
-    # Memory for as many processes as there may be.
+def test_a_fork_bomb_hits_the_limit_and_the_sandbox_recovers(api):
+    # Enough memory for the largest allowed number of processes.
     with api.sandbox(resourceLimits={"cpu": "2", "memory": "4Gi"}) as box:
         bomb = box.start("while :; do sleep 1000 & done 2>/dev/null")
 
@@ -20,8 +20,8 @@ def test_a_fork_bomb_meets_the_limit_and_the_sandbox_lives_on(api):
             last = json.loads(reply.text.rstrip("\n").split("\n\n")[-1])
             return last if last["type"] == "error" else None
 
-        told = wait_until("no process is left", refused, seconds=120)
-        assert told["error"]["evalue"]
+        event = wait_until("no process is left", refused, seconds=120)
+        assert event["error"]["evalue"]
         assert box.execd("GET", "/ping").status_code == 200
         assert box.execd("GET", "/files/info", params={"path": "/etc/passwd"}).status_code == 200
 
@@ -33,8 +33,8 @@ def test_a_fork_bomb_meets_the_limit_and_the_sandbox_lives_on(api):
         assert box.execd("GET", f"/command/status/{bomb}").json()["running"] is False
 
 
-def test_a_daemon_that_was_killed_is_told_and_nobody_hangs(api):
-    """execd is the init of its sandbox: with it everything ends, and the state says so."""
+def test_a_killed_daemon_is_reported_and_no_client_hangs(api):
+    """execd is the init process of its sandbox: the sandbox ends with it, and the state reports that."""
     with api.sandbox() as box:
         endpoint = box.endpoint(44772)
         with httpx.stream(
@@ -47,7 +47,8 @@ def test_a_daemon_that_was_killed_is_told_and_nobody_hangs(api):
             lines = reply.iter_lines()
             events = (json.loads(line) for line in lines if line)
             assert any((event["type"], event.get("text")) == ("stdout", "started") for event in events)
-            # Its own init cannot be killed from within; memory that runs out does it, and so does this.
+            # No process in the sandbox can kill its init; the kernel can when memory runs out, and so
+            # can this helper.
             _kill(box.id)
             try:
                 for _ in lines:
@@ -59,7 +60,7 @@ def test_a_daemon_that_was_killed_is_told_and_nobody_hangs(api):
         def state():
             return api.http.get(path).json()["status"]
 
-        ended = wait_until("the end is told", lambda: state()["state"] not in ("Running", "Pending") and state())
+        ended = wait_until("the end is reported", lambda: state()["state"] not in ("Running", "Pending") and state())
         assert ended["state"] in ("Terminated", "Failed"), ended
         assert ended["reason"] and ended["message"]
         reply = api.http.post(f"{box.proxy}/44772/command", json={"command": "true"})

@@ -1,4 +1,4 @@
-"""execd in images that have little: a small shell, none at all, nothing to write to."""
+"""execd in minimal images: with a small shell, without a shell, and with a read-only root."""
 
 import contextlib
 import json
@@ -16,12 +16,12 @@ from websockets.sync.client import connect
 from conftest import PATIENCE, Box
 from waiting import wait_until
 
-#: What execd is asked for with a token; the read-only daemon runs without a server.
+#: Token of the read-only execd, which runs without a server.
 TOKEN = "images"
 
 
 def docker(*arguments: str) -> str:
-    """Runs the engine's client."""
+    """Run the engine's command-line client."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr[-2000:]}"
     return done.stdout.strip()
@@ -29,7 +29,7 @@ def docker(*arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def image(target, run_id):
-    """Builds one of the images; all are gone afterwards."""
+    """Build one of the images; all are removed afterwards."""
     if shutil.which("docker") is None:
         pytest.skip("needs the engine's client to build images")
     made = []
@@ -68,7 +68,7 @@ def texts(reply: httpx.Response, kind: str = "stdout") -> list[str]:
     return [event["text"] for event in events(reply) if event["type"] == kind]
 
 
-def test_commands_run_in_the_shell_that_is_there(busybox):
+def test_commands_run_in_the_available_shell(busybox):
     assert busybox.run("echo $0 | grep -c sh; id -un; exit 5") == ("1\nroot\n", 5)
     reply = busybox.execd("POST", "/command", json={"argv": ["echo", "a b"]})
     assert texts(reply) == ["a b"]
@@ -93,7 +93,7 @@ def test_files_work_without_any_tools(shellless):
     assert shellless.execd("GET", "/metrics").json()["mem_total_mib"] > 0
 
 
-def test_without_a_shell_programs_run_and_shell_commands_say_why_not(shellless):
+def test_without_a_shell_programs_run_and_shell_commands_fail_with_a_reason(shellless):
     reply = shellless.execd("POST", "/command", json={"argv": ["/app/busybox", "echo", "hello"]})
     assert texts(reply) == ["hello"]
     last = events(shellless.execd("POST", "/command", json={"command": "echo hello"}))[-1]
@@ -101,17 +101,17 @@ def test_without_a_shell_programs_run_and_shell_commands_say_why_not(shellless):
     assert "sh" in last["error"]["evalue"]
 
 
-def test_without_a_shell_a_terminal_says_why_it_does_not_start(shellless):
-    """A session is only made; its shell starts with the first client, who is told."""
+def test_without_a_shell_a_terminal_fails_with_a_reason(shellless):
+    """Creating a session starts no shell; the first client does, and gets the error."""
     made = shellless.execd("POST", "/pty", json={})
     assert made.status_code == 201
     session = made.json()["session_id"]
     endpoint = shellless.endpoint(44772)
     url = f"ws://{endpoint['endpoint']}/pty/{session}/ws"
     with connect(url, additional_headers=endpoint["headers"], open_timeout=PATIENCE) as socket:
-        told = json.loads(socket.recv(PATIENCE))
-        assert (told["type"], told["code"]) == ("error", "START_FAILED")
-        assert "neither bash nor sh" in told["error"]
+        message = json.loads(socket.recv(PATIENCE))
+        assert (message["type"], message["code"]) == ("error", "START_FAILED")
+        assert "neither bash nor sh" in message["error"]
         with pytest.raises(ConnectionClosed) as ended:
             socket.recv(PATIENCE)
     assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1011, "START_FAILED")
@@ -121,7 +121,7 @@ def test_without_a_shell_a_terminal_says_why_it_does_not_start(shellless):
 
 @contextlib.contextmanager
 def read_only_execd(image: str) -> Iterator[httpx.Client]:
-    """execd as the init of a container whose root cannot be written."""
+    """execd as the init process of a container with a read-only root."""
     program = Path(os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]).with_name("execd")
     container = docker(
         "run", "-d", "--read-only", "-p", "127.0.0.1::44772", "-v", f"{program}:/execd:ro",
@@ -144,14 +144,14 @@ def read_only_execd(image: str) -> Iterator[httpx.Client]:
         docker("rm", "-f", container)
 
 
-def test_a_root_that_cannot_be_written(target):
+def test_a_read_only_root(target):
     if "OPENSANDBOX_TEST_SERVER_BINARY" not in os.environ or shutil.which("docker") is None:
         pytest.skip("needs the engine's client and a build of execd")
     with read_only_execd(target.image) as http:
         reply = http.post("/command", json={"command": "touch /x; seq 1 300000 | tail -n 1"})
         assert texts(reply) == ["300000"]
         assert "Read-only" in texts(reply, "stderr")[0]
-        # More than what stays in memory: it goes to the one place that can be written.
+        # More output than execd keeps in memory: it goes to the only writable place.
         started = events(http.post("/command", json={"command": "seq 1 100000", "background": True}))
         run = started[0]["text"]
         status = f"/command/status/{run}"

@@ -1,4 +1,4 @@
-"""From inside one sandbox, another's execd cannot be driven."""
+"""A process in one sandbox cannot use the execd of another."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ def pair(api):
 
 
 def ways(attacker, victim):
-    """Every address at which the attacker could hope to find the victim's execd."""
+    """Yield every address at which the attacker might reach the victim's execd."""
     gateway = attacker.run("sed -n '2,$p' /proc/net/route | awk '$2 == \"00000000\" {print $3}' | head -1")[0].strip()
     gateway = socket.inet_ntoa(bytes.fromhex(gateway)[::-1])
     own_address = victim.run("hostname -i")[0].split()[0]
@@ -28,7 +28,7 @@ def ways(attacker, victim):
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "own"])
-def test_no_way_leads_to_another_sandbox_s_execd(pair, token):
+def test_another_sandbox_s_execd_cannot_be_used(pair, token):
     attacker, victim = pair
     if token == "own":
         token = attacker.endpoint(PORT)["headers"]["X-EXECD-ACCESS-TOKEN"]
@@ -38,7 +38,7 @@ def test_no_way_leads_to_another_sandbox_s_execd(pair, token):
     for url in ways(attacker, victim):
         command = f"curl -s -m 3 -o /dev/null -w '%{{http_code}}' {headers} -d '{body}' {url}/command"
         output, _ = attacker.run(command)
-        # 000: not even a connection; otherwise refused by the token.
+        # 000: no connection. 401: refused without the right token.
         assert output.strip() in ("000", "401"), (url, output)
         tried += 1
     assert tried == 4
@@ -46,7 +46,7 @@ def test_no_way_leads_to_another_sandbox_s_execd(pair, token):
 
 
 def test_the_probe_itself_works(pair):
-    """The same request with the right token and address succeeds, so a refusal above means something."""
+    """The same request with the right token and address succeeds, which gives the refusals meaning."""
     attacker, _ = pair
     token = attacker.endpoint(PORT)["headers"]["X-EXECD-ACCESS-TOKEN"]
     body = json.dumps({"command": "touch /tmp/self"})
@@ -55,16 +55,16 @@ def test_the_probe_itself_works(pair):
     assert attacker.run("test -e /tmp/self")[1] == 0
 
 
-def test_the_token_is_not_lying_about_in_the_sandbox(pair):
-    """Neither the environment nor any process's command line shows it to the code that runs inside."""
+def test_the_token_is_not_visible_in_the_sandbox(pair):
+    """Neither the environment nor a command line shows the token to user processes."""
     attacker, _ = pair
     token = attacker.endpoint(PORT)["headers"]["X-EXECD-ACCESS-TOKEN"]
     assert token not in attacker.run("env")[0]
     assert token not in attacker.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")[0]
 
 
-def test_sandboxes_do_not_reach_each_other_at_all(pair):
-    """Traffic between containers is off on our network."""
+def test_sandboxes_cannot_reach_each_other(pair):
+    """Traffic between containers is disabled on the sandbox network."""
     attacker, victim = pair
     address = victim.run("hostname -i")[0].split()[0]
     command = victim.start("exec python3 -m http.server 3300")

@@ -27,7 +27,7 @@ def web(box):
 
 
 def seen(reply):
-    """What the web server in the sandbox was asked."""
+    """Return the request that the web server in the sandbox received."""
     assert reply.status_code == 200, reply.text
     asked = reply.json()
     asked["headers"] = {name: value for name, value in asked["headers"]}
@@ -100,7 +100,7 @@ def test_any_status_passes(api, web, status):
 
 
 def test_a_reply_streams_through(api, web, box):
-    """The second piece is only sent once the first was received."""
+    """The second chunk is only sent after the first was received."""
     with api.http.stream("GET", f"{web}/slow") as reply:
         pieces = reply.iter_raw()
         assert next(pieces) == b"first"
@@ -108,7 +108,7 @@ def test_a_reply_streams_through(api, web, box):
         assert b"".join(pieces) == b"second"
 
 
-def test_head_asks_the_program_and_carries_no_body(api, web):
+def test_head_reaches_the_program_and_has_no_body(api, web):
     reply = api.http.head(f"{web}/cookies")
     assert reply.status_code == 200
     assert reply.headers.get_list("set-cookie") == ["a=1", "b=2"]
@@ -119,7 +119,7 @@ def test_options_that_are_no_preflight_reach_the_program(api, web):
     assert seen(api.http.options(f"{web}/x"))["method"] == "OPTIONS"
 
 
-def test_a_port_where_nobody_listens_is_a_502(api, box):
+def test_a_port_without_a_listener_is_a_502(api, box):
     reply = api.http.get(f"{box.proxy}/3999/")
     assert (reply.status_code, reply.json()["code"]) == (502, "BACKEND_CONNECTION_FAILED")
 
@@ -129,8 +129,8 @@ def test_a_bad_port_is_refused(api, box, port, status):
     assert api.http.get(f"{box.proxy}/{port}/x").status_code == status
 
 
-def test_the_proxy_needs_no_key_but_then_has_no_token(stranger, web, box):
-    """A program's own port is open; execd, which can do everything, is not."""
+def test_a_request_without_a_key_gets_no_token(stranger, web, box):
+    """A program's port is open without a key; execd, which can do anything, is not."""
     assert stranger.get(f"{web}/x").status_code == 200
     assert stranger.get(f"{box.proxy}/44772/ping").status_code == 200
     refused = stranger.post(f"{box.proxy}/44772/command", json={"command": "true"})
@@ -141,7 +141,7 @@ def test_the_proxy_needs_no_key_but_then_has_no_token(stranger, web, box):
     assert stranger.post(f"{box.proxy}/44772/command", json={"command": "true"}, headers=token).status_code == 200
 
 
-def test_the_proxy_with_a_key_brings_the_token(api, box):
+def test_a_request_with_a_key_gets_the_token(api, box):
     reply = api.http.post(f"{box.proxy}/44772/command", json={"command": "echo in"})
     assert reply.status_code == 200
     assert '"in"' in reply.text
@@ -166,7 +166,7 @@ def test_websockets_pass_both_ways(target, web):
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4321, "as you wish")
 
 
-def test_a_websocket_to_nobody_is_closed_with_a_reason(target, box):
+def test_a_websocket_to_a_closed_port_is_closed_with_a_reason(target, box):
     url = target.url.replace("http", "ws") + f"{box.proxy}/3999/socket"
     with pytest.raises(Exception) as refused, connect(url, open_timeout=PATIENCE) as socket:
         socket.recv(PATIENCE)

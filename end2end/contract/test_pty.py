@@ -1,4 +1,4 @@
-"""Terminals: attach, type, resize, leave, come back, see everything again."""
+"""Terminals: attach, type, resize, detach, reattach with the earlier output."""
 
 import contextlib
 import json
@@ -79,7 +79,7 @@ def test_the_size_follows_the_window(box, session):
         terminal.see("45 123")
 
 
-def test_everything_is_there_again_after_a_reconnect(box, session):
+def test_the_output_is_replayed_after_a_reconnect(box, session):
     with Terminal(box, session) as terminal:
         terminal.type("echo before-$((1 + 1))\n")
         terminal.see("before-2")
@@ -113,7 +113,7 @@ def test_a_second_client_is_refused_unless_it_takes_over(box, session):
             second.see("mine-4")
 
 
-def test_the_end_of_the_shell_is_told(box, session):
+def test_the_end_of_the_shell_is_reported(box, session):
     with Terminal(box, session) as terminal:
         terminal.type("exit 5\n")
         with pytest.raises(ConnectionClosed) as closed:

@@ -1,4 +1,4 @@
-"""The server dies at any moment and loses nothing."""
+"""A server that is killed at any moment loses nothing."""
 
 import os
 import re
@@ -20,7 +20,7 @@ NEEDED = ("OPENSANDBOX_TEST_SERVER_BINARY", "OPENSANDBOX_TEST_SERVER_CONFIG")
 
 
 class Server:
-    """A server of our own: same program and settings as the one under test, other port and store."""
+    """A second server: same program and settings as the one under test, other port and store."""
 
     def __init__(self, folder: Path, image: str, run_id: str):
         with socket.socket() as free:
@@ -99,7 +99,7 @@ def test_sandboxes_and_their_expiry_survive_a_kill(server):
     endpoint = api.http.get(f"/v1/sandboxes/{plain['id']}/endpoints/44772").json()
 
     server.kill()
-    # Clients go on without the server: endpoints lead to the sandbox itself.
+    # Clients keep working without the server: endpoints lead to the sandbox itself.
     base = f"http://{endpoint['endpoint']}"
     assert httpx.get(f"{base}/ping").status_code == 200
     server.start()
@@ -118,7 +118,7 @@ def test_sandboxes_and_their_expiry_survive_a_kill(server):
     assert '"alive"' in reply.text
 
 
-def test_an_expiry_that_passed_meanwhile_is_carried_out(server):
+def test_an_expiry_during_the_outage_is_carried_out(server):
     api = server.api
     created = create(api, timeout=600)
     path = f"/v1/sandboxes/{created['id']}"
@@ -178,7 +178,7 @@ def test_a_bad_configuration_is_named_by_file_and_key(server, tmp_path, line, ke
     broken.write_text(text)
     program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
     ended = subprocess.run([program, "--config", broken], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    told = ended.stdout + ended.stderr
+    output = ended.stdout + ended.stderr
     assert ended.returncode == 1
-    assert "broken.toml" in told and key in told
-    assert "hunter2" not in told
+    assert "broken.toml" in output and key in output
+    assert "hunter2" not in output

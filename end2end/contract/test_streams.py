@@ -49,7 +49,7 @@ def test_the_stream_ends_with_its_last_event(stream):
 
 
 def test_events_arrive_one_by_one(stream, box):
-    """The second line is only written once the first was received."""
+    """The second line is only written after the first was received."""
     box.run("rm -f /tmp/received")
     command = "echo first; while [ ! -e /tmp/received ]; do sleep 0.05; done; echo second"
     seen = []
@@ -64,7 +64,7 @@ def test_events_arrive_one_by_one(stream, box):
     assert seen == ["first", "second"]
 
 
-def test_a_reader_that_leaves_does_not_end_a_background_command(stream, box):
+def test_a_disconnect_does_not_end_a_background_command(stream, box):
     box.run("rm -f /tmp/finished")
     with stream(command="sleep 1; touch /tmp/finished", background=True) as reply:
         next(reply.iter_bytes())
@@ -113,7 +113,7 @@ def test_a_bad_command_is_a_400_before_any_event(stream, body):
     assert error["message"]
 
 
-def test_nulls_are_taken_as_absent(stream):
+def test_nulls_count_as_absent(stream):
     nulls = dict.fromkeys(("argv", "cwd", "background", "timeout", "uid", "gid", "envs"))
     with stream(command="echo fine", **nulls) as reply:
         assert reply.status_code == 200
@@ -130,8 +130,8 @@ def test_the_token_is_needed_and_ping_is_open(box):
         assert httpx.get(f"{base}/no/such/route", headers=headers).status_code == 401
 
 
-def test_a_stream_that_broke_goes_on_where_it_was(stream, box):
-    """Events are numbered; the rest can be had after any of them, directly and through the server."""
+def test_a_broken_stream_is_resumed(stream, box):
+    """Events are numbered; a client can read on after any of them, directly and through the server."""
     with stream(command="seq 1 1000; exit 4") as reply:
         url, headers = str(reply.request.url), reply.request.headers
         whole = reply.read()
@@ -147,7 +147,7 @@ def test_a_stream_that_broke_goes_on_where_it_was(stream, box):
     assert "since" in ahead.json()["message"]
 
 
-def test_a_request_that_is_sent_again_joins_the_first_run(box):
+def test_a_repeated_request_joins_the_first_run(box):
     endpoint = box.endpoint(44772, use_server_proxy="true")
     url = f"http://{endpoint['endpoint']}/command"
     headers = {**endpoint.get("headers", {}), "Idempotency-Key": "test-a-request-that-is-sent-again"}
@@ -161,7 +161,7 @@ def test_a_request_that_is_sent_again_joins_the_first_run(box):
 
 
 def _numbered(content):
-    """The events of a stream without its pings, which carry no number and come when nothing else does."""
+    """Return the events of a stream without pings, which have no number and depend on timing."""
     frames = [json.loads(frame) for frame in content.split(b"\n\n") if frame]
     return [event for event in frames if "seq" in event]
 

@@ -95,7 +95,7 @@ def test_a_wrong_method_is_a_405_with_a_body(api, method, path):
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/sandboxes", "/v1/nothing", f"/v1/sandboxes/{UNKNOWN}"])
-def test_request_ids_are_echoed_or_made(api, path):
+def test_request_ids_are_echoed_or_generated(api, path):
     assert api.http.get(path, headers={"X-Request-ID": "mine-1"}).headers["x-request-id"] == "mine-1"
     first, second = (api.http.get(path).headers["x-request-id"] for _ in range(2))
     assert re.fullmatch("[0-9a-f]{32}", first)
@@ -124,7 +124,7 @@ def test_scripts_of_other_origins_may_read_replies(api):
 
 
 def test_the_console_is_closed_to_other_origins(stranger):
-    """The console's space has no CORS headers, and a key does not open it."""
+    """Routes of the console have no CORS headers, and an API key does not open them."""
     reply = stranger.get("/console", headers={"Origin": "https://evil.example"})
     assert "access-control-allow-origin" not in reply.headers
     assert "access-control-allow-credentials" not in reply.headers
@@ -142,7 +142,7 @@ def test_open_routes_need_no_key(stranger):
 
 
 def test_every_route_of_the_document_exists(api):
-    """No documented operation answers as an unknown route would."""
+    """No documented operation answers like an unknown route."""
     document = api.http.get("/openapi.json").json()
     assert len(document["paths"]) > 5
     for path, operations in document["paths"].items():
@@ -155,7 +155,7 @@ def test_every_route_of_the_document_exists(api):
                 assert reply.json()["code"] == "DOCKER::SANDBOX_NOT_FOUND", (method, path, reply.text)
 
 
-def test_client_metrics_are_taken(api, stranger):
+def test_client_metrics_are_accepted(api, stranger):
     event = {"eventType": "sandbox.create", "createDurationMs": 1842, "success": True}
     for body in (event, event | {"sandboxId": UNKNOWN, "image": "debian:12"}):
         reply = api.http.post("/v1/metrics/events", json=body)
@@ -163,7 +163,7 @@ def test_client_metrics_are_taken(api, stranger):
     assert is_error(stranger.post("/v1/metrics/events", json=event), 401)
 
 
-def test_deleting_is_told_once_and_harmless_twice(api):
+def test_a_repeated_delete_is_harmless(api):
     created = api.http.post("/v1/sandboxes", json=api.body()).json()
     path = f"/v1/sandboxes/{created['id']}"
     reply = api.http.delete(path)
@@ -191,7 +191,7 @@ def test_the_reply_to_create_has_what_clients_need(api):
         assert created["metadata"] == {"suite": api.run_id}
         assert {"createdAt", "expiresAt"} <= set(created)
         assert "image" not in created
-        # A write answers only after reads show it.
+        # A write is answered only after reads show it.
         listed = api.http.get("/v1/sandboxes", params={"metadata": f"suite={api.run_id}"}).json()
         assert created["id"] in [item["id"] for item in listed["items"]]
     finally:

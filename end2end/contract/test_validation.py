@@ -1,4 +1,4 @@
-"""What create refuses, and how it says so."""
+"""Requests that create refuses, and its errors."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def volume(**changes):
     return {"volumes": [{name: value for name, value in changed.items() if value is not ...}]}
 
 
-#: Change to a valid request, and where the error must be said to be.
+#: Changes to a valid request, and the location that the error must name.
 BAD_FIELDS = [
     ({"timeout": 59}, ["timeout"]),
     ({"timeout": 0}, ["timeout"]),
@@ -45,7 +45,7 @@ BAD_FIELDS = [
     (volume(pvc=..., host={"path": "relative"}), ["volumes", 0, "host", "path"]),
 ]
 
-#: Changes that break a rule between fields, and the field that ours says it of.
+#: Changes that break a rule between fields, and the field that the error names.
 BAD_TOGETHER = [
     ({"image": ...}, "image"),
     ({"image": {"uri": "  "}}, "image"),
@@ -56,7 +56,7 @@ BAD_TOGETHER = [
     ({"credentialProxy": {"enabled": True}}, "credentialProxy"),
 ]
 
-#: Changes that the server's own rules refuse.
+#: Changes that break a rule of the server.
 BAD_RULES = [
     ({"metadata": {"opensandbox.io/x": "1"}}, "SANDBOX::INVALID_METADATA_LABEL"),
     ({"metadata": {"-a": "1"}}, "SANDBOX::INVALID_METADATA_LABEL"),
@@ -97,7 +97,7 @@ def test_a_bad_field_is_a_422_at_that_field(api, changes, where):
 
 
 @pytest.mark.parametrize(("changes", "field"), BAD_TOGETHER, ids=str)
-def test_fields_that_do_not_go_together_are_a_422(api, changes, field):
+def test_conflicting_fields_are_a_422(api, changes, field):
     body = refused(api, 422, json=api.body(**changes))
     places = [detail["loc"] for detail in body["detail"]]
     assert ["body"] in places or ["body", field] in places, places
@@ -108,7 +108,7 @@ def test_a_broken_rule_is_a_400_with_its_code(api, changes, code):
     assert refused(api, 400, json=api.body(**changes))["code"] == code
 
 
-def test_all_bad_fields_are_told_at_once(api):
+def test_all_bad_fields_are_reported_together(api):
     body = refused(api, 422, json=api.body(timeout=1, entrypoint=[], env={"A": 1}))
     places = [detail["loc"] for detail in body["detail"]]
     for where in (["body", "timeout"], ["body", "entrypoint"], ["body", "env", "A"]):
@@ -169,7 +169,7 @@ def test_a_filter_without_an_equals_sign_is_a_400(api):
 
 
 @pytest.mark.parametrize("body", [{}, {"expiresAt": "soon"}, {"expiresAt": None}, []])
-def test_a_renewal_that_cannot_be_read_is_a_422(api, box, body):
+def test_a_malformed_renewal_is_a_422(api, box, body):
     assert api.http.post(f"/v1/sandboxes/{box.id}/renew-expiration", json=body).status_code == 422
 
 
@@ -182,7 +182,7 @@ def test_a_renewal_into_the_past_is_a_400(api, box):
     "when",
     ["2100-01-01T00:00:00Z", "2100-01-01T00:00:00.123456+00:00", "2100-01-01T02:00:00.1234567+02:00", "2100-01-01T00:00:00.123456789Z"],
 )
-def test_every_way_to_write_a_time_is_read(api, box, when):
+def test_every_time_format_is_accepted(api, box, when):
     reply = api.http.post(f"/v1/sandboxes/{box.id}/renew-expiration", json={"expiresAt": when})
     assert reply.status_code == 200, reply.text
     assert reply.json()["expiresAt"].startswith("2100-01-01T00:00:00")

@@ -1,4 +1,4 @@
-// Isolated sessions with the official JavaScript SDK, in sandboxes that were made for them.
+// Isolated sessions with the official JavaScript SDK, in sandboxes that allow them.
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
@@ -13,10 +13,10 @@ function tests(box) {
   const within = (request, work) => box().isolation.withSession(request, work);
   const workspace = (name, mode) => ({ workspace: { path: `/data/${name}`, mode } });
 
-  test("capabilities say what there is", async () => {
-    const told = await box().isolation.capabilities();
+  test("capabilities are reported", async () => {
+    const capabilities = await box().isolation.capabilities();
     assert.deepEqual(
-      [told.available, told.setpriv_available, told.diff_supported, told.message],
+      [capabilities.available, capabilities.setpriv_available, capabilities.diff_supported, capabilities.message],
       [true, true, true, undefined],
     );
   });

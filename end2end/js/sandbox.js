@@ -16,8 +16,8 @@ export const connection = (settings = {}) => ({
 });
 
 /**
- * Runs `tests` once per route, with a function that gives the route's sandbox. `settings` are
- * further ones of its create; `about` is told with the route.
+ * Runs `tests` once per route, with a function that returns the route's sandbox. `settings` are
+ * added to its create request; `about` is the prefix of the test names.
  */
 export function onEveryRoute(describe, before, after, tests, settings = {}, about = "") {
   for (const useServerProxy of [false, true]) {

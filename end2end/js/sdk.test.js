@@ -126,7 +126,7 @@ onEveryRoute(describe, before, after, (box) => {
     assert.ok(metrics.cpuUsedPercentage >= 0 && metrics.cpuUsedPercentage <= 100);
   });
 
-  test("it is listed, renewed and known by its metadata", async () => {
+  test("it is listed, renewed and found by its metadata", async () => {
     const manager = SandboxManager.create({ connectionConfig: connection() });
     try {
       const { items } = await manager.listSandboxInfos({ metadata: { suite: "js" } });
@@ -140,7 +140,7 @@ onEveryRoute(describe, before, after, (box) => {
   });
 });
 
-test("a wrong key is told", async () => {
+test("a wrong key is refused", async () => {
   const manager = SandboxManager.create({ connectionConfig: connection({ apiKey: "wrong" }) });
   await assert.rejects(manager.listSandboxInfos(), (error) => error.statusCode === 401);
   await manager.close();

@@ -13,7 +13,7 @@ from flavour import Asyncio, Blocking
 from target import Target
 from waiting import wait_until
 
-#: What the tests ask for, and what metrics must therefore report.
+#: Limits that the tests request, and that metrics must therefore report.
 RESOURCES = {"cpu": "500m", "memory": "256Mi"}
 
 ROUTES = [(Blocking, False), (Blocking, True), (Asyncio, False), (Asyncio, True)]
@@ -59,7 +59,7 @@ class Sdk:
         return self.flavour.handlers(**callbacks)
 
     def clean(self) -> None:
-        """Deletes what tests left, and waits until it is gone: the server may be stopped next."""
+        """Delete the sandboxes that tests left, and wait: the server may be stopped next."""
         for box in self.created:
             with contextlib.suppress(SandboxApiException):
                 box.kill()

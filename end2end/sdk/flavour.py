@@ -1,4 +1,4 @@
-"""One way to write a test for both faces of the SDK: blocking and asyncio."""
+"""A common interface to both flavours of the SDK, blocking and asyncio."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from opensandbox.models.execd_sync import ExecutionHandlersSync
 
 
 class Blocking:
-    """The SDK as it is."""
+    """The blocking SDK, unchanged."""
 
     name = "sync"
 
@@ -38,7 +38,7 @@ class Blocking:
 
 
 class Asyncio:
-    """The asyncio SDK on a loop of its own, seen from ordinary tests."""
+    """The asyncio SDK on its own event loop, with a blocking interface."""
 
     name = "async"
 
@@ -81,7 +81,7 @@ class Asyncio:
 
 
 class Awaited:
-    """Stands for an object of the asyncio SDK; its methods return when they are done."""
+    """Proxy of an asyncio SDK object whose methods block until they are done."""
 
     def __init__(self, flavour: Asyncio, inner: Any) -> None:
         self._flavour = flavour
@@ -94,7 +94,7 @@ class Awaited:
         return self._wrap(value)
 
     def _wrap(self, value: Any) -> Any:
-        """The SDK's services are made of coroutines as well."""
+        """Wrap services of the SDK too, whose methods are coroutines."""
         return Awaited(self._flavour, value) if type(value).__module__.startswith("opensandbox.adapters") else value
 
     def _call(self, method: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:

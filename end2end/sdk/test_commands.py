@@ -12,13 +12,13 @@ from waiting import wait_until
 
 
 def test_output_arrives_while_the_command_runs(sdk, box):
-    """The command goes on only after it sees that its first line was received."""
+    """The command continues only after it sees that its first line was received."""
     lines, errors, ids, completions = [], [], [], []
 
     def on_stdout(message):
         lines.append(message.text)
         if message.text == "first":
-            # From a thread of its own: the handler of the asyncio SDK runs on the SDK's loop.
+            # In a separate thread, because the asyncio SDK calls handlers on its event loop.
             threading.Thread(target=lambda: other.files.write_file("/tmp/go-on", "x")).start()
 
     other = sdk.connect(box.id)
@@ -145,7 +145,7 @@ def test_a_daemon_that_keeps_the_pipe_open_does_not_hold_the_stream(box):
 
 
 def test_commands_run_side_by_side(sdk, box):
-    """Each waits for the other: one after the other they would never end."""
+    """Each command waits for the other, so that sequential ones would never end."""
     results: dict[str, str] = {}
 
     def meet(mine: str, other: str):
@@ -168,7 +168,7 @@ def test_native_arguments_reach_the_program_unchanged(box):
     assert execution.text == "$HOME||it's \"quoted\"|*|"
 
 
-def test_variables_set_once_are_there_for_later_commands(box):
+def test_set_variables_reach_later_commands(box):
     if not hasattr(box.commands, "set_env"):
         pytest.skip("the 0.1 SDK has no set_env")
     box.commands.set_env("STICKY", "it's here\nand there")

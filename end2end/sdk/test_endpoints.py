@@ -1,4 +1,4 @@
-"""Endpoints: how programs in a sandbox are reached from outside."""
+"""Endpoints: how clients reach programs in a sandbox."""
 
 import httpx
 from opensandbox.models.execd import RunCommandOpts

@@ -1,4 +1,4 @@
-"""What goes wrong is told, and leaves nothing behind."""
+"""Errors are reported, and failed requests leave nothing behind."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ def test_a_wrong_key_is_refused(sdk, monkeypatch, key, code):
     assert refused.value.error.code == code
 
 
-def test_a_bad_field_is_told_with_its_rule(sdk):
+def test_a_bad_field_is_reported_with_its_rule(sdk):
     with pytest.raises(SandboxException) as refused:
         sdk.create(timeout=timedelta(seconds=10))
     assert refused.value.status_code == 422
@@ -52,13 +52,13 @@ def test_a_bad_field_is_told_with_its_rule(sdk):
         ({"extensions": {"access.renew.extend.seconds": "1"}}, "SANDBOX::INVALID_PARAMETER"),
     ],
 )
-def test_rules_of_the_server_are_told_with_their_code(sdk, settings, code):
+def test_violations_are_reported_with_their_code(sdk, settings, code):
     with pytest.raises(SandboxApiException) as refused:
         sdk.create(**settings)
     assert (refused.value.status_code, refused.value.error.code) == (400, code)
 
 
-def test_a_sandbox_that_is_not_there_is_a_404_with_the_request_id(sdk):
+def test_a_missing_sandbox_is_a_404_with_the_request_id(sdk):
     manager = sdk.manager(headers={"X-Request-ID": "my-request-7"})
     try:
         for act in (manager.get_sandbox_info, manager.kill_sandbox):
@@ -74,7 +74,7 @@ def test_a_sandbox_that_is_not_there_is_a_404_with_the_request_id(sdk):
         manager.close()
 
 
-def test_connecting_to_a_sandbox_that_is_not_there_fails(sdk):
+def test_connecting_to_a_missing_sandbox_fails(sdk):
     with pytest.raises(SandboxApiException) as missing:
         sdk.connect(UNKNOWN)
     assert missing.value.status_code == 404

@@ -47,7 +47,7 @@ def test_bytes_and_streams_are_written_as_they_are(box, folder):
     assert box.files.read_bytes(f"{folder}/empty") == b""
 
 
-def test_a_big_file_comes_back_unharmed(box, folder):
+def test_a_big_file_is_read_back_unchanged(box, folder):
     data = random.Random(7).randbytes(BIG)
     path = f"{folder}/big"
     box.files.write_file(path, data)
@@ -159,7 +159,7 @@ def test_a_missing_file_is_a_404_with_a_reason(box):
     assert missing.value.status_code == 404
 
 
-def test_deleting_what_is_not_there_is_fine(box):
+def test_deleting_a_missing_file_succeeds(box):
     box.files.delete_files(["/no/such/file"])
     box.files.delete_directories(["/no/such/folder"])
 

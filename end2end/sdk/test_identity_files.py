@@ -1,4 +1,4 @@
-"""Files as another user: the kernel decides what that user may."""
+"""Files as another user: the kernel checks that user's permissions."""
 
 import pytest
 from opensandbox.exceptions import SandboxApiException
@@ -10,32 +10,32 @@ from opensandbox.models.filesystem import (
     WriteEntry,
 )
 
-#: Somebody without an entry in the user database.
-SOMEBODY = 4242
+#: A user id without an entry in the user database.
+UNLISTED = 4242
 
 
 @pytest.fixture
 def files(box):
     if not hasattr(box, "files_with_identity"):
         pytest.skip("the 0.1 SDK has no files_with_identity")
-    return box.files_with_identity(SOMEBODY, SOMEBODY)
+    return box.files_with_identity(UNLISTED, UNLISTED)
 
 
 @pytest.fixture
 def folder(box, request):
-    """A folder that belongs to somebody, removed afterwards."""
+    """A folder that belongs to the user, removed afterwards."""
     path = f"/tmp/identity-{abs(hash(request.node.name)) % 10**8}"
-    box.commands.run(f"mkdir {path} && chown {SOMEBODY}:{SOMEBODY} {path}")
+    box.commands.run(f"mkdir {path} && chown {UNLISTED}:{UNLISTED} {path}")
     yield path
     box.files.delete_directories([path])
 
 
-def test_what_is_made_belongs_to_the_user(box, files, folder):
+def test_created_files_belong_to_the_user(box, files, folder):
     data = bytes(range(256)) * 20_000
     files.write_files([WriteEntry(path=f"{folder}/a", data="one two"), WriteEntry(path=f"{folder}/b", data=data)])
     files.create_directories([WriteEntry(path=f"{folder}/c", mode=700)])
     owners = box.commands.run(f"cd {folder}; stat -c %u:%g a b c").text
-    assert owners == "\n".join([f"{SOMEBODY}:{SOMEBODY}"] * 3)
+    assert owners == "\n".join([f"{UNLISTED}:{UNLISTED}"] * 3)
     assert files.read_file(f"{folder}/a") == "one two"
     assert files.read_bytes(f"{folder}/b") == data
     assert [part for part in files.read_bytes(f"{folder}/b", range_header="bytes=1-3")] == [1, 2, 3]
@@ -52,14 +52,14 @@ def test_every_call_works(files, folder):
     assert [entry.path for entry in found] == [f"{folder}/d/b.txt"]
     listed = files.list_directory(DirectoryListEntry(path=folder, depth=2))
     assert [entry.path for entry in listed] == [f"{folder}/d", f"{folder}/d/b.txt"]
-    assert files.get_file_info([f"{folder}/d/b.txt"])[f"{folder}/d/b.txt"].owner == str(SOMEBODY)
+    assert files.get_file_info([f"{folder}/d/b.txt"])[f"{folder}/d/b.txt"].owner == str(UNLISTED)
     files.delete_files([f"{folder}/d/b.txt"])
     files.delete_directories([f"{folder}/d"])
     assert files.list_directory(DirectoryListEntry(path=folder)) == []
 
 
 @pytest.mark.parametrize("path", ["/root/x", "/etc/x", "/etc/shadow"])
-def test_what_the_user_may_not_is_refused(box, files, path):
+def test_calls_without_permission_are_refused(box, files, path):
     existed = box.commands.run(f"cat {path}").exit_code == 0
     with pytest.raises(SandboxApiException) as refused:
         files.write_file(path, "x")

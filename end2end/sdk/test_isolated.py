@@ -1,4 +1,4 @@
-"""Isolated sessions: what they keep, what they see, and what stays outside."""
+"""Isolated sessions: their state, their view of the sandbox, and what stays outside."""
 
 import contextlib
 import hashlib
@@ -32,12 +32,12 @@ needs_overlays = pytest.mark.skipif(
 )
 
 
-def wanted(path, mode=None, **more):
+def session_request(path, mode=None, **more):
     return CreateIsolatedSessionRequest(workspace=IsolatedWorkspaceSpec(path=path, mode=mode), **more)
 
 
 def refusal(call, *arguments, **settings):
-    """Status of the error that a call must raise."""
+    """Return the status of the error that a call must raise."""
     with pytest.raises(SandboxApiException) as refused:
         call(*arguments, **settings)
     return refused.value.status_code
@@ -45,7 +45,7 @@ def refusal(call, *arguments, **settings):
 
 @pytest.fixture(scope="session")
 def cell(sdk):
-    """A sandbox whose execd may isolate."""
+    """A sandbox whose execd may create isolated sessions."""
     return sdk.create(
         extensions={"bootstrap.execd.isolation": "enable"},
         env={"PLAIN": "seen", "SOME_API_KEY": "secret"},
@@ -64,7 +64,7 @@ def folder(cell, request):
 
 @pytest.fixture
 def open_session(cell, folder):
-    """Makes sessions that are gone afterwards."""
+    """Create sessions that are deleted afterwards."""
 
     def forget(session):
         try:
@@ -75,7 +75,7 @@ def open_session(cell, folder):
     with contextlib.ExitStack() as sessions:
 
         def make(*arguments, **settings):
-            session = cell.isolation.create(wanted(*arguments, **settings))
+            session = cell.isolation.create(session_request(*arguments, **settings))
             sessions.callback(forget, session)
             return session
 
@@ -89,25 +89,25 @@ def session(open_session, folder):
 
 
 def raw(box, method, path, **settings):
-    """A call that no SDK has."""
+    """Send a request that the SDK has no method for."""
     endpoint = box.get_endpoint(44772)
     url = f"http://{endpoint.endpoint}/v1/isolated/{path}"
     return httpx.request(method, url, headers=endpoint.headers, timeout=60, **settings)
 
 
-def test_capabilities_say_what_there_is(cell):
-    told = cell.isolation.capabilities()
-    assert (told.available, told.message) == (True, None)
-    assert told.setpriv_available and told.diff_supported and told.commit_supported
-    assert told.isolator and told.version
-    assert (told.hardening.init_mode, told.hardening.seccomp.state) == ("pid1", "active")
+def test_capabilities_are_reported(cell):
+    capabilities = cell.isolation.capabilities()
+    assert (capabilities.available, capabilities.message) == (True, None)
+    assert capabilities.setpriv_available and capabilities.diff_supported and capabilities.commit_supported
+    assert capabilities.isolator and capabilities.version
+    assert (capabilities.hardening.init_mode, capabilities.hardening.seccomp.state) == ("pid1", "active")
 
 
-def test_without_the_extension_the_reason_is_told_and_all_else_works(box):
-    told = box.isolation.capabilities()
-    assert told.available is False
-    assert "bootstrap.execd.isolation" in told.message
-    assert refusal(box.isolation.create, wanted("/data")) == 503
+def test_without_the_extension_the_reason_is_reported_and_the_sandbox_works(box):
+    capabilities = box.isolation.capabilities()
+    assert capabilities.available is False
+    assert "bootstrap.execd.isolation" in capabilities.message
+    assert refusal(box.isolation.create, session_request("/data")) == 503
     assert box.commands.run("echo fine").text == "fine"
 
 
@@ -119,19 +119,19 @@ def test_another_value_of_the_extension_is_refused_by_its_name(sdk, value):
     assert "extensions.bootstrap.execd.isolation" in str(refused.value)
 
 
-def test_the_extension_is_not_told(cell):
+def test_the_extension_is_not_returned(cell):
     info = cell.get_info()
     assert "isolation" not in info.model_dump_json()
 
 
 def test_output_arrives_while_the_code_runs(sdk, cell, session):
-    """The code goes on only after it sees that its first line was received."""
+    """The code continues only after it sees that its first line was received."""
     lines, errors, ids, completions = [], [], [], []
 
     def on_stdout(message):
         lines.append(message.text)
         if message.text == "first":
-            # From a thread of its own: the handler of the asyncio SDK runs on the SDK's loop.
+            # In a separate thread, because the asyncio SDK calls handlers on its event loop.
             threading.Thread(target=lambda: again.files.write_file("go-on", "x")).start()
 
     other = sdk.connect(cell.id)
@@ -180,14 +180,14 @@ def test_the_state_of_the_shell_outlives_runs(open_session, session, folder):
     ask = 'pwd; echo "$KEPT, $PLAIN"; greet you'
     want = "/usr\nit's two\nlines, p\nhello you"
     assert session.run(ask).text == want
-    # What does not come to its end leaves the state as it was.
+    # A run that does not complete leaves the state unchanged.
     assert session.run("KEPT=lost; cd /; exit 3").exit_code == 3
     assert session.run(ask).text == want
     other = open_session(folder)
     assert other.run('pwd; echo "[$KEPT]"').text == f"{folder}\n[]"
 
 
-def test_variables_of_one_run_are_gone_afterwards(session):
+def test_variables_of_one_run_do_not_outlive_it(session):
     once = IsolatedRunOpts(envs={"ONCE": "it's grün\nand two lines", "PLAIN": "other"})
     assert session.run('echo "$ONCE"; echo $PLAIN; KEPT=$ONCE', opts=once).text == "it's grün\nand two lines\nother"
     assert session.run('echo "[$ONCE] $PLAIN"; echo "$KEPT"').text == "[] seen\nit's grün\nand two lines"
@@ -202,7 +202,7 @@ def test_a_timeout_ends_the_run_and_keeps_the_session(session):
 
 
 def test_runs_of_a_session_wait_for_each_other_and_sessions_do_not(open_session, session, folder):
-    """Two sessions meet in a directory of both: one after the other they would never end."""
+    """Two sessions wait for each other in a shared directory; sequential ones would never end."""
     shared = f"{folder}/deep"
     first, second = open_session(shared, "rw"), open_session(shared, "rw")
     results = {}
@@ -212,7 +212,7 @@ def test_runs_of_a_session_wait_for_each_other_and_sessions_do_not(open_session,
         results[mine] = who.run(code, opts=IsolatedRunOpts(timeout_seconds=120)).text
 
     threads = [threading.Thread(target=meet, args=pair) for pair in ((first, "a", "b"), (second, "b", "a"))]
-    # A count that would come out lower if they overlapped.
+    # Overlapping runs would lose increments.
     count = "n=$(cat count 2> /dev/null || echo 0); sleep 0.1; echo $((n + 1)) > count"
     threads += [threading.Thread(target=session.run, args=(count,)) for _ in range(3)]
     for thread in threads:
@@ -224,7 +224,7 @@ def test_runs_of_a_session_wait_for_each_other_and_sessions_do_not(open_session,
 
 
 def collected(session, run):
-    """All output of a background run, and where it ends."""
+    """Return all output of a background run, and the last cursor."""
     text, cursor, done = "", 0, False
     while not done:
         done = not session.run_status(run.run_id).running
@@ -290,7 +290,7 @@ def test_files_are_the_same_from_inside_and_outside(cell, session, folder):
     assert session.files.read_bytes("new/er/big", range_header="bytes=1-3") == data[1:4]
     assert b"".join(session.files.read_bytes_stream("new/er/big")) == data
     assert refusal(session.files.read_file, f"{folder}/deep/f") == 404
-    # Nothing of it is the sandbox's.
+    # None of the changes reached the sandbox.
     assert cell.commands.run(f"cd {folder}; find . -type f | sort; cat old.txt").text == "./deep/f\n./old.txt\nold"
 
 
@@ -317,7 +317,7 @@ def test_every_call_of_files(session, folder):
     assert session.run("find . -type f").text == "./old.txt"
 
 
-def test_paths_lead_nowhere_else(session, folder):
+def test_paths_outside_the_workspace_are_refused(session, folder):
     session.run("ln -s /etc/passwd out; ln -s .. up")
     for path in ("/etc/passwd", f"{folder}/../x", "out", "up/x"):
         assert refusal(session.files.read_file, path) == 400, path
@@ -373,19 +373,19 @@ def test_overlays_of_every_kind_in_one_session(cell, folder):
     assert seen.split() == ["old", "old", "new", "old", "old", "f"]
 
 
-def test_programs_that_were_written_can_be_run(session):
+def test_written_programs_can_be_run(session):
     session.files.write_file("by-call", "#!/bin/sh\necho by call\n", mode=755)
     assert session.run("printf '#!/bin/sh\\necho by code\\n' > by-code; chmod +x by-code; ./by-call; ./by-code").text == (
         "by call\nby code"
     )
 
 
-def test_changes_are_told_and_applied(cell, session, folder):
+def test_changes_are_listed_and_applied(cell, session, folder):
     path = f"session/{session.session_id}"
     assert raw(cell, "GET", f"{path}/diff").json() == {"changes": [], "truncated": False}
     session.run("KEPT=1; echo newer > old.txt; rm deep/f; mkdir more; echo x > more/y")
-    told = raw(cell, "GET", f"{path}/diff").json()
-    assert [(change["change"], change["path"], change.get("type")) for change in told["changes"]] == [
+    diff = raw(cell, "GET", f"{path}/diff").json()
+    assert [(change["change"], change["path"], change.get("type")) for change in diff["changes"]] == [
         ("deleted", f"{folder}/deep/f", None),
         ("added", f"{folder}/more", "directory"),
         ("added", f"{folder}/more/y", "file"),
@@ -399,7 +399,7 @@ def test_changes_are_told_and_applied(cell, session, folder):
     assert session.run("echo $KEPT; cat old.txt").text == "1\nnewer"
 
 
-def test_changes_are_thrown_away(cell, session, folder):
+def test_changes_are_discarded(cell, session, folder):
     path = f"session/{session.session_id}"
     session.run("KEPT=1; echo newer > old.txt; rm -r deep")
     assert raw(cell, "POST", f"{path}/discard").json()["changes"] >= 2
@@ -443,12 +443,12 @@ def test_the_sdk_s_helpers_leave_no_session_behind(cell, folder):
     before = {entry.session_id for entry in cell.isolation.list()}
     once = cell.isolation.run_once("cat old.txt; exit 4", workspace=folder, workspace_mode="ro", profile="balanced")
     assert (once.exit_code, once.logs.stdout[0].text) == (4, "old")
-    with cell.isolation.session(wanted(folder)) as session:
+    with cell.isolation.session(session_request(folder)) as session:
         assert session.run("pwd").text == folder
     assert {entry.session_id for entry in cell.isolation.list()} == before
 
 
-def test_a_session_that_nobody_uses_expires(cell, open_session, folder):
+def test_an_idle_session_expires(cell, open_session, folder):
     idle = open_session(folder, idle_timeout_seconds=1)
     known = lambda: idle.session_id in {entry.session_id for entry in cell.isolation.list()}  # noqa: E731
     wait_until("the session expires", lambda: not known())
@@ -474,7 +474,7 @@ def test_a_session_that_nobody_uses_expires(cell, open_session, folder):
     ],
 )
 def test_requests_that_break_a_rule_are_refused(cell, member, value):
-    request = wanted("/data").model_copy(update={member: value})
+    request = session_request("/data").model_copy(update={member: value})
     assert refusal(cell.isolation.create, request) == 400
 
 
@@ -501,7 +501,7 @@ def test_runs_that_break_a_rule_are_refused(cell, session):
         assert answer.status_code == 400
 
 
-def test_a_session_sees_and_may_do_little(cell, session):
+def test_a_session_has_few_rights(cell, session):
     sleeper = cell.commands.run("sleep 98765 > /dev/null 2>&1 & echo $!")
     assert session.run("ps -e -o args= | grep -c '[s]leep 98765'").text == "0"
     assert session.run("hostname").text == "sandbox"
@@ -517,9 +517,9 @@ def test_a_session_sees_and_may_do_little(cell, session):
         "ls /var/lib/execd/isolation/*",
     ):
         assert session.run(forbidden).exit_code != 0, forbidden
-    # What is writable outside is not so inside: it is the container that was weakened.
+    # Paths that are writable in the sandbox are read-only in the session.
     assert cell.commands.run("[ -w /proc/sys/kernel/core_pattern ]").exit_code == 0
-    # Set-uid programs stay without effect in all of the sandbox.
+    # Set-uid programs have no effect anywhere in the sandbox.
     assert cell.commands.run("sed -n 's/^NoNewPrivs:\\s*//p' /proc/self/status").text == "1"
 
 
@@ -529,7 +529,7 @@ def test_secrets_stay_outside(open_session, session, folder):
     assert allowed.run('echo "$SOME_API_KEY [$PLAIN]"').text == "secret []"
 
 
-def test_a_session_runs_as_whom_it_is_asked_to(cell, open_session, folder):
+def test_a_session_runs_as_the_requested_user(cell, open_session, folder):
     session = open_session(folder, uid=4242, gid=4243)
     session.files.write_file("by-call", "x")
     assert session.run("touch by-code; id -u; id -g; stat -c %u:%g by-call by-code").text == (
@@ -540,9 +540,9 @@ def test_a_session_runs_as_whom_it_is_asked_to(cell, open_session, folder):
 
 
 def test_a_user_namespace_gives_an_identity_too(cell, open_session, folder):
-    told = cell.isolation.capabilities()
-    if not told.userns_available:
-        pytest.skip(f"no user namespaces here: {told.message}")
+    capabilities = cell.isolation.capabilities()
+    if not capabilities.userns_available:
+        pytest.skip(f"no user namespaces here: {capabilities.message}")
     session = open_session(folder, uid=1000, gid=1000, uid_mode="userns")
     assert session.run("id -u; echo x > new; stat -c %u new; cat old.txt").text == "1000\n1000\nold"
 

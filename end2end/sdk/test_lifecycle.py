@@ -1,4 +1,4 @@
-"""Create, look at, change, renew and end sandboxes."""
+"""Create, read, change, renew and delete sandboxes."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -8,7 +8,7 @@ from opensandbox.exceptions import SandboxApiException
 from waiting import wait_until
 
 
-def test_a_new_sandbox_is_ready_and_says_what_it_is(sdk, target):
+def test_a_new_sandbox_is_ready_and_described(sdk, target):
     box = sdk.create(metadata={"team": "core"}, timeout=timedelta(minutes=5))
     assert box.is_healthy()
     info = box.get_info()
@@ -78,7 +78,7 @@ def test_a_killed_sandbox_is_gone(sdk):
     wait_until("the sandbox is gone", lambda: state() is None)
 
 
-def test_a_sandbox_whose_entrypoint_ends_says_how(sdk):
+def test_the_status_of_an_ended_entrypoint_is_reported(sdk):
     box = sdk.create(entrypoint=["sh", "-c", "sleep 2; exit 3"])
     status = wait_until(
         "the end is seen",

@@ -20,7 +20,7 @@ def three(sdk):
 
 @pytest.fixture
 def listed(sdk, three):
-    """Lists with the given filter, within this test's three."""
+    """Return a function that lists this test's three sandboxes with a filter."""
     mine = three[0].get_info().metadata["list"]
     manager = sdk.manager()
 
@@ -79,7 +79,7 @@ def test_pages_are_cut_and_counted(listed, three):
 
 
 def test_an_empty_result_has_no_pages(listed):
-    nothing = listed(team="nobody").pagination
+    nothing = listed(team="none").pagination
     assert (nothing.total_items, nothing.total_pages, nothing.has_next_page) == (0, 0, False)
 
 

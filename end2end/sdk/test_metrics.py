@@ -9,7 +9,7 @@ from waiting import wait_until
 
 def test_limits_of_the_sandbox_are_reported(box):
     metrics = box.get_metrics()
-    # 256Mi and 500m were asked for; a fraction of a processor is counted as one.
+    # The test requests 256Mi and 500m; a fraction of a processor counts as one.
     assert metrics.memory_total_in_mib == 256
     assert metrics.cpu_count == 1
     assert 0 < metrics.memory_used_in_mib <= 256

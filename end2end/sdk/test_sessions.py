@@ -1,4 +1,4 @@
-"""Shell sessions: what outlives a run, and what does not."""
+"""Shell sessions: the state that outlives a run."""
 
 import threading
 from datetime import timedelta
@@ -53,7 +53,7 @@ def test_a_timeout_ends_the_run_and_keeps_the_session(box, session):
 def test_deleting_and_interrupting_end_what_runs(sdk, box, session, end):
     def when_it_runs(message):
         if message.text == "running":
-            # From a thread of its own: the handler of the asyncio SDK runs on the SDK's loop.
+            # In a separate thread, because the asyncio SDK calls handlers on its event loop.
             threading.Thread(target=getattr(box.commands, end), args=(session,)).start()
 
     handlers = sdk.handlers(on_stdout=when_it_runs)
@@ -79,5 +79,5 @@ def test_a_missing_directory_is_refused(box, session):
 
 
 def quoted(text):
-    """The text as one word of a shell."""
+    """Quote a text as one shell word."""
     return "'" + text.replace("'", "'\\''") + "'"

@@ -1,4 +1,4 @@
-"""Runs in the sandbox: says what it was asked, and speaks WebSocket."""
+"""Web server that runs in the sandbox: describes each request in its reply, and echoes WebSockets."""
 
 import base64
 import hashlib
@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def slow(self):
-        """A first piece, and a second only when somebody asks for /go."""
+        """Send a first chunk, and a second one only after a connection to the next port."""
         self.send_response_only(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -73,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"6\r\nsecond\r\n0\r\n\r\n")
 
     def web_socket(self):
-        """Echoes; `close` ends with a code of ours."""
+        """Echo messages; `close` closes with a private code."""
         accept = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
         self.send_response_only(101)
         self.send_header("Upgrade", "websocket")
@@ -121,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Go(socketserver.BaseRequestHandler):
-    """Lets /slow go on."""
+    """Lets /slow send its second chunk."""
 
     def handle(self):
         web.go = True
