@@ -12,7 +12,7 @@ use crate::{
     create::CreatePage,
     frame::{Frame, NotFound},
     login::LoginPage,
-    sandbox::{OverviewTab, SandboxPage, TerminalTab},
+    sandbox::{SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
 };
 
@@ -34,8 +34,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/sandboxes") view=SandboxesPage ssr=SsrMode::Async />
                     <Route path=path!("/create") view=CreatePage ssr=SsrMode::Async />
                     <ParentRoute path=path!("/sandboxes/:id") view=SandboxPage ssr=SsrMode::Async>
-                        <Route path=path!("") view=OverviewTab ssr=SsrMode::Async />
-                        <Route path=path!("/terminal") view=TerminalTab ssr=SsrMode::Async />
+                        <TabRoutes />
                     </ParentRoute>
                 </ParentRoute>
             </Routes>

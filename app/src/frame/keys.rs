@@ -4,23 +4,20 @@ use leptos::{ev, html::Dialog, prelude::*};
 use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
-use crate::{browser, ui::Icon};
+use crate::{browser, sandbox::Tab, ui::Icon};
 
 /// What the keys do, as the help shows it.
-const KEYS: [(&str, &str); 7] = [
+const KEYS: [(&str, &str); 6] = [
     ("/", "Filter the list"),
     ("c", "Create a sandbox"),
     ("j", "Next sandbox"),
     ("k", "Previous sandbox"),
     ("Enter", "Open it"),
-    ("t", "Its terminal"),
     ("?", "This help"),
 ];
 
 /// Marks the element that `j` and `k` go through.
 pub const ROW_LINK: &str = "[data-row-link]";
-/// Marks the link that `t` follows.
-pub const TERMINAL_LINK: &str = "[data-terminal-link]";
 
 /// Acts on keys of the whole page, in the browser.
 pub(super) fn listen(help_open: RwSignal<bool>) {
@@ -37,14 +34,21 @@ pub(super) fn listen(help_open: RwSignal<bool>) {
                 "c" => navigate("/console/create", Default::default()),
                 "j" => browser::focus_step(ROW_LINK, 1),
                 "k" => browser::focus_step(ROW_LINK, -1),
-                "t" => browser::click_near_focus(TERMINAL_LINK),
                 "?" => help_open.set(true),
-                _ => return,
+                key => match Tab::of_key(key) {
+                    Some(tab) => browser::click_near_focus(&tab_link(tab)),
+                    None => return,
+                },
             }
             event.prevent_default();
         });
         on_cleanup(move || handle.remove());
     });
+}
+
+/// Marks links to a tab.
+fn tab_link(tab: Tab) -> String {
+    format!("[data-tab-link='{}']", tab.segment())
 }
 
 /// Whether the key belongs to a field, a terminal or an open dialog.
@@ -73,7 +77,12 @@ pub(super) fn Help(
             let _ = dialog.show_modal();
         }
     });
-    let rows = KEYS.into_iter().map(|(key, does)| {
+    let tabs = Tab::ALL.into_iter().filter_map(|tab| {
+        let does = format!("Its {}", tab.title().to_lowercase());
+        Some((tab.key()?, does))
+    });
+    let keys = KEYS.map(|(key, does)| (key, does.to_owned()));
+    let rows = keys.into_iter().chain(tabs).map(|(key, does)| {
         view! {
             <dt>
                 <kbd>{key}</kbd>

@@ -7,6 +7,7 @@ use osb_protocol::SandboxId;
 use super::theme::ThemeSwitch;
 use crate::{
     live::{Link, Live},
+    sandbox::Tab,
     ui::{Clock, Icon, duration},
     view::ServerInfo,
 };
@@ -62,8 +63,9 @@ fn steps(path: &str) -> Vec<(String, String)> {
             (0, "sandboxes") => "Sandboxes".to_owned(),
             (0, "create") => "Create".to_owned(),
             (1, id) => SandboxId::from(id).short().to_owned(),
-            (_, "terminal") => "Terminal".to_owned(),
-            (_, other) => other.to_owned(),
+            (_, part) => {
+                Tab::of_segment(part).map_or_else(|| part.to_owned(), |tab| tab.title().to_owned())
+            }
         };
         steps.push((name, address.clone()));
     }

@@ -6,7 +6,9 @@ mod overview;
 mod page;
 mod ports;
 mod stages;
+mod tab;
 
 pub use actions::{DeleteForm, RenewButton};
-pub use overview::OverviewTab;
-pub use page::{SandboxPage, TerminalTab};
+pub(crate) use page::Current;
+pub use page::SandboxPage;
+pub use tab::{Tab, TabRoutes};

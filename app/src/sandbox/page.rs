@@ -2,25 +2,21 @@
 
 use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::{
-    components::Outlet,
-    hooks::{use_location, use_params_map},
-};
+use leptos_router::{components::Outlet, hooks::use_params_map};
 use osb_protocol::SandboxId;
 
-use super::api;
+use super::{api, tab::TabBar};
 use crate::{
     error::ConsoleError,
     live::Live,
     login::SignInLink,
-    terminal::Terminal,
     ui::{CopyButton, Countdown, Icon, StateBadge},
-    view::{SandboxDetail, StageState, is_alive},
+    view::{SandboxDetail, StageState},
 };
 
-/// The sandbox that the tabs show. `None` once it is gone.
+/// The sandbox that the tabs show; its last state once it is gone.
 #[derive(Clone, Copy)]
-pub(super) struct Current(pub(super) RwSignal<SandboxDetail>);
+pub(crate) struct Current(pub(crate) RwSignal<SandboxDetail>);
 
 /// Loads a sandbox and shows the chosen tab.
 #[component]
@@ -80,7 +76,7 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
                 "This sandbox has been removed. What is below was its last state."
             </p>
         </Show>
-        <Tabs id />
+        <TabBar id />
         <Outlet />
     }
     .into_any()
@@ -92,31 +88,6 @@ pub(crate) fn current_stage(detail: &SandboxDetail) -> Option<String> {
     let mut stages = detail.stages.iter();
     let next = stages.find(|stage| stage.state == StageState::Current)?;
     (detail.sandbox.status.state == Pending).then(|| next.name.clone())
-}
-
-#[component]
-fn Tabs(id: SandboxId) -> impl IntoView {
-    let path = use_location().pathname;
-    let base = format!("/console/sandboxes/{id}");
-    let terminal = format!("{base}/terminal");
-    let at_terminal = Memo::new(move |_| path.read().ends_with("/terminal"));
-    view! {
-        <nav class="tabs" aria-label="Parts of this sandbox">
-            <a href=base aria-current=move || (!at_terminal.get()).then_some("page")>
-                <Icon name="info" />
-                "Overview"
-            </a>
-            <a
-                href=terminal
-                data-terminal-link
-                aria-current=move || at_terminal.get().then_some("page")
-            >
-                <Icon name="terminal" />
-                "Terminal"
-            </a>
-        </nav>
-    }
-    .into_any()
 }
 
 #[component]
@@ -140,15 +111,4 @@ fn Missing(error: ConsoleError) -> impl IntoView {
         </section>
     }
     .into_any()
-}
-
-/// A shell in the sandbox.
-#[component]
-pub fn TerminalTab() -> impl IntoView {
-    let Some(Current(current)) = use_context() else {
-        return ().into_any();
-    };
-    let id = current.with_untracked(|detail| detail.sandbox.id.clone());
-    let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
-    view! { <Terminal id alive /> }.into_any()
 }

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use osb_protocol::SandboxId;
 
 use crate::{
-    sandbox::{DeleteForm, RenewButton},
+    sandbox::{DeleteForm, RenewButton, Tab},
     ui::{Age, Countdown, Icon, Labels, StateBadge},
     view::{SandboxRow, is_alive},
 };
@@ -15,12 +15,10 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
     let row = RwSignal::from(row);
     let state = Signal::derive(move || row.read().sandbox.status.state.clone());
     let alive = Memo::new(move |_| is_alive(&row.read().sandbox.status.state));
-    let address = format!("/console/sandboxes/{id}");
-    let terminal = format!("{address}/terminal");
     view! {
         <tr>
             <th scope="row">
-                <a class="mono row-link" data-row-link href=address title=id.to_string()>
+                <a class="mono row-link" data-row-link href=Tab::Overview.address(&id) title=id.to_string()>
                     {id.short().to_owned()}
                 </a>
             </th>
@@ -42,8 +40,8 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
             <td class="row-actions">
                 <a
                     class="icon-button"
-                    data-terminal-link
-                    href=terminal
+                    data-tab-link=Tab::Terminal.segment()
+                    href=Tab::Terminal.address(&id)
                     aria-label=format!("Terminal of {}", id.short())
                     title="Terminal (t)"
                 >

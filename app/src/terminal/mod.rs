@@ -19,7 +19,7 @@ mod socket;
 use leptos::{html::Div, prelude::*};
 use osb_protocol::SandboxId;
 
-use crate::login::SignInLink;
+use crate::{login::SignInLink, sandbox::Current, view::is_alive};
 
 /// What stands between the user and the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,9 +54,20 @@ pub(crate) enum Wish {
     StartNew,
 }
 
+/// The terminal of the sandbox that the page shows.
+#[component]
+pub fn TerminalTab() -> impl IntoView {
+    let Some(Current(current)) = use_context() else {
+        return ().into_any();
+    };
+    let id = current.with_untracked(|detail| detail.sandbox.id.clone());
+    let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
+    view! { <Terminal id alive /> }.into_any()
+}
+
 /// A terminal that fills its place.
 #[component]
-pub fn Terminal(
+fn Terminal(
     /// Whose.
     id: SandboxId,
     /// Whether there is something to attach to.
