@@ -24,7 +24,7 @@ pub(crate) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Begins the line of an event: with all that tells whether it is like another.
+    /// Begins the line of an event with the members by which sampling compares it to others.
     pub(crate) fn begin(out: &'a mut String, event: &Event<'_>, at: Timestamp) -> Self {
         let level = name(*event.metadata().level());
         let start = write!(out, "{{\"level\":\"{level}\",\"ts\":\"{at:.3}\",\"msg\":\"");
@@ -45,8 +45,8 @@ impl<'a> Line<'a> {
     pub(crate) fn end(self, event: &Event<'_>, left_out: u32) {
         event.record(&mut Members(self.out));
         if left_out > 0 {
-            let told = write!(self.out, ",\"left_out\":{left_out}");
-            told.expect("strings take everything");
+            let written = write!(self.out, ",\"left_out\":{left_out}");
+            written.expect("strings take everything");
         }
         self.out.push_str("}\n");
     }

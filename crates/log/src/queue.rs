@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use crate::{Log, Output, limits};
 
-/// It copies bytes from one place to another.
+/// Bytes of a writing thread's stack: it only copies bytes.
 const STACK: usize = 64 << 10;
 
 /// Lines that wait to be written.
@@ -31,9 +31,9 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct Waiting {
     lines: Vec<u8>,
-    /// Lines that found no place.
+    /// Lines that did not fit.
     lost: u64,
-    /// The thread sleeps: somebody has to wake it.
+    /// The thread sleeps and has to be woken.
     asleep: bool,
     closed: bool,
     ended: bool,
@@ -44,7 +44,7 @@ impl Queue {
         self.waiting.lock().expect("no holder of this lock panics")
     }
 
-    /// Adds a line. One that finds no place is counted.
+    /// Adds a line. One that does not fit is counted.
     pub(crate) fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting();
         if waiting.lines.len() + line.len() > limits::QUEUE {
@@ -58,7 +58,7 @@ impl Queue {
         }
     }
 
-    /// Exchanges an empty buffer for the lines that wait, and tells how many were lost after them.
+    /// Exchanges an empty buffer for the lines that wait, and returns how many were lost after them.
     /// `None` once there will be no more.
     fn take(&self, buffer: &mut Vec<u8>) -> Option<u64> {
         let mut waiting = self.waiting();
@@ -76,18 +76,18 @@ impl Queue {
         Some(std::mem::take(&mut waiting.lost))
     }
 
-    /// The work of the thread.
+    /// Writes to the output until the queue is closed and empty.
     fn write_all(&self, mut to: Output) {
         let mut lines = Vec::new();
-        // Not told yet.
+        // Lost, and not yet reported.
         let mut lost = 0;
         while let Some(more) = self.take(&mut lines) {
             lost += to.write_lines(&lines) + more;
-            if lost > 0 && to.write_lines(told(lost).as_bytes()) == 0 {
+            if lost > 0 && to.write_lines(loss_report(lost).as_bytes()) == 0 {
                 lost = 0;
             }
             lines.clear();
-            // A flood is over some time.
+            // Gives back the memory of a flood.
             lines.shrink_to(limits::KEPT);
         }
         self.waiting().ended = true;
@@ -95,7 +95,8 @@ impl Queue {
     }
 }
 
-fn told(lost: u64) -> String {
+/// The line that reports how many lines were lost.
+fn loss_report(lost: u64) -> String {
     format!(
         "{{\"level\":\"warn\",\"ts\":\"{:.3}\",\
          \"msg\":\"the log is not read fast enough: lines are lost\",\"lost\":{lost}}}\n",
@@ -103,7 +104,8 @@ fn told(lost: u64) -> String {
     )
 }
 
-/// The threads that write, one for each output. Dropped, they write what waits, within a bound.
+/// The threads that write, one for each output. When this is dropped, they write what waits, within
+/// a bound.
 #[derive(Debug)]
 pub struct Writer(Vec<Arc<Queue>>);
 
@@ -122,7 +124,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Each line goes to all of them.
+    /// The queues; each line goes to all of them.
     pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
         self.0.clone()
     }
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_is_counted() {
+    fn lines_that_do_not_fit_are_counted() {
         let queue = Queue::default();
         let line = vec![b'x'; limits::QUEUE / 2];
         for _ in 0..5 {
@@ -166,10 +168,10 @@ mod tests {
         }
         let (lines, lost) = lines_of(&queue);
         assert_eq!((lines.len(), lost), (line.len() * 2, 3));
-        // There is place again, and the loss was told.
+        // There is room again, and the loss was reported.
         queue.push(b"short\n");
         assert_eq!(lines_of(&queue), ("short\n".to_owned(), 0));
-        let read: serde_json::Value = serde_json::from_str(&told(3)).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&loss_report(3)).unwrap();
         assert_eq!((&read["level"], &read["lost"]), (&"warn".into(), &3.into()));
     }
 

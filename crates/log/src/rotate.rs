@@ -150,7 +150,7 @@ impl AsFd for Rotating {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    // A pipe that nobody reads must not hold the start of the daemon.
+    // Opening a pipe without a reader must not block the start of the daemon.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag fits");
     let mut options = OpenOptions::new();
     options

@@ -1,4 +1,4 @@
-//! Leaving out what is said again and again (contract: execd §1.4).
+//! Leaving out lines that repeat (contract: execd §1.4).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,8 +10,8 @@ use crate::limits;
 #[derive(Debug)]
 pub(crate) struct Sampler(Vec<Count>);
 
-/// The count of one text. Another that falls into the same place takes it over: then more is said
-/// than need be, never less.
+/// The count of one text. A text that falls into the same place takes it over: then more lines are
+/// written than necessary, never fewer.
 #[derive(Clone, Debug, Default)]
 struct Count {
     text: u64,
@@ -27,7 +27,8 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// Whether to say it: then how many like it were left out since it was last said.
+    /// Decides whether a line is written. Returns how many like it were left out since the last one
+    /// that was written, or `None` for a line to leave out.
     pub(crate) fn admit(&mut self, level: Level, text: &str, second: i64) -> Option<u32> {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
@@ -67,19 +68,19 @@ mod tests {
     fn the_first_hundred_of_a_second_then_each_hundredth() {
         let mut sampler = Sampler::default();
         let mut said = |level, text, second| sampler.admit(level, text, second);
-        let mut told = Vec::new();
+        let mut written = Vec::new();
         for number in 1..=450 {
             if let Some(left_out) = said(Level::INFO, "again", 7) {
-                told.push((number, left_out));
+                written.push((number, left_out));
             }
         }
-        assert_eq!(told.len(), 103);
-        assert!(told[..100].iter().all(|(_, left_out)| *left_out == 0));
-        assert_eq!(told[100..], [(200, 99), (300, 99), (400, 99)]);
+        assert_eq!(written.len(), 103);
+        assert!(written[..100].iter().all(|(_, left_out)| *left_out == 0));
+        assert_eq!(written[100..], [(200, 99), (300, 99), (400, 99)]);
         // Neither another text nor another level is like it.
         assert_eq!(said(Level::INFO, "else", 7), Some(0));
         assert_eq!(said(Level::WARN, "again", 7), Some(0));
-        // The next second begins anew, and tells the rest of the last one.
+        // The next second begins anew, and reports the rest of the last one.
         assert_eq!(said(Level::INFO, "again", 8), Some(50));
         assert_eq!(said(Level::INFO, "again", 8), Some(0));
     }

@@ -19,7 +19,7 @@ thread_local! {
     static BUFFER: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Makes a line of each event. Spans are never made: no line tells them.
+/// Writes a line for each event. Spans are not recorded, because no line shows them.
 #[derive(Debug)]
 pub(crate) struct Lines {
     level: Level,

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::limits;
 
-/// A client without TLS. It connects anew each time: that happens once a minute.
+/// A client without TLS. It connects for each export, which happens once a minute.
 #[derive(Debug)]
 pub(crate) struct Client {
     timeout: Duration,
@@ -43,7 +43,7 @@ enum SendError {
 }
 
 impl Client {
-    /// A client that gives each try so much time. To be called within the runtime that it uses.
+    /// Creates a client with a time limit for each try. Must be called within the runtime that it uses.
     pub(crate) fn new(timeout: Duration, tasks: Supervisor) -> Self {
         #[cfg(target_env = "gnu")]
         names::resolve_without_plugins();
@@ -59,7 +59,7 @@ impl Client {
 #[async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        // The thread that exports is none of the runtime's, but sockets belong to one.
+        // Exports come from a thread outside of the runtime, but sockets belong to one.
         let sent = {
             let _within = self.runtime.enter();
             let sent = timeout(self.timeout, send(request));
@@ -68,7 +68,7 @@ impl HttpClient for Client {
         let result = match sent.await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(SendError::Late),
-            // The daemon is ending, and that is told elsewhere.
+            // The daemon is ending, which is logged elsewhere.
             Err(broken) => return Err(broken.into()),
         };
         let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
@@ -131,13 +131,13 @@ mod names {
     }
 }
 
-/// Tells now and then that nothing can be sent, and once that it can again.
+/// Logs now and then that nothing can be sent, and once that sending works again.
 #[derive(Debug, Default)]
 struct Trouble {
-    /// Tries in vain since it was last told.
+    /// Failed tries since the last report.
     failures: u64,
-    told: Option<Instant>,
-    /// It was told, and nothing was sent since.
+    reported: Option<Instant>,
+    /// The trouble was reported, and nothing was sent since.
     lasting: bool,
 }
 
@@ -153,8 +153,8 @@ impl Trouble {
 
     fn failed(&mut self, error: Option<&SendError>, status: Option<StatusCode>, now: Instant) {
         self.failures += 1;
-        let recent = |told: Instant| now.duration_since(told) < limits::TROUBLE;
-        if self.told.is_some_and(recent) {
+        let recent = |reported: Instant| now.duration_since(reported) < limits::TROUBLE;
+        if self.reported.is_some_and(recent) {
             return;
         }
         warn!(
@@ -163,7 +163,7 @@ impl Trouble {
             failures = self.failures,
             "metrics cannot be sent"
         );
-        self.told = Some(now);
+        self.reported = Some(now);
         self.lasting = true;
         self.failures = 0;
     }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_told_now_and_then() {
+    fn trouble_is_reported_now_and_then() {
         let mut trouble = Trouble::default();
         let begin = Instant::now();
         let refused = || {
@@ -190,7 +190,7 @@ mod tests {
         trouble.note(&refused(), begin);
         assert!(
             trouble.lasting && trouble.failures == 0,
-            "it is told at once"
+            "it is reported at once"
         );
         trouble.note(&Err(SendError::Late), begin);
         trouble.note(&refused(), begin + limits::TROUBLE / 2);
@@ -198,8 +198,14 @@ mod tests {
         trouble.note(&Ok(Response::default()), begin);
         assert!(!trouble.lasting);
         trouble.note(&refused(), begin);
-        assert!(!trouble.lasting, "coming and going is not told each time");
+        assert!(
+            !trouble.lasting,
+            "coming and going is not reported each time"
+        );
         trouble.note(&refused(), begin + limits::TROUBLE);
-        assert!(trouble.lasting && trouble.failures == 0, "it is told again");
+        assert!(
+            trouble.lasting && trouble.failures == 0,
+            "it is reported again"
+        );
     }
 }

@@ -12,7 +12,7 @@ const ENV_METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
 const ENV_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Address of the machine, on which a collector may listen.
 const ENV_HOST_IP: &str = "HOST_IP";
-/// The same in a file that platforms put into containers.
+/// File that platforms put into containers, with the same address.
 pub(crate) const HOST_INFO: &str = "/etc/hostinfo";
 /// Milliseconds that one try to send may take.
 const ENV_TIMEOUTS: [&str; 2] = [
@@ -31,16 +31,17 @@ pub(crate) struct Destination {
     pub(crate) timeout: Duration,
 }
 
-/// Why metrics cannot go where they are wanted. The address is not told: it may hold a password.
+/// Why the destination that a variable names cannot be used. The texts leave the address out: it may
+/// hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
-    /// It is none.
+    /// The text is not an address.
     #[error("{0} must be an address such as http://collector:4318")]
     Address(&'static str),
-    /// It is one that needs TLS.
+    /// The address needs TLS.
     #[error("{0} must begin with http:// because TLS is not spoken here; a collector can forward")]
     Tls(&'static str),
-    /// It is one with a user, and perhaps a password.
+    /// The address has a user, and perhaps a password.
     #[error("{0} must hold no user and no password; OTEL_EXPORTER_OTLP_HEADERS can authenticate")]
     Credentials(&'static str),
 }
@@ -59,8 +60,8 @@ impl Destination {
             let base = text.trim().trim_end_matches('/');
             address(ENV_ENDPOINT, &format!("{base}/{PATH}"))?
         } else {
-            let told = set(ENV_HOST_IP).and_then(|text| text.trim().parse().ok());
-            match told.or_else(|| host_of(host_info)) {
+            let named = set(ENV_HOST_IP).and_then(|text| text.trim().parse().ok());
+            match named.or_else(|| host_of(host_info)) {
                 Some(host) => of_host(host),
                 None => return Ok(None),
             }
@@ -174,17 +175,17 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_cannot_be_used_are_told_by_their_variable() {
+    fn addresses_that_cannot_be_used_are_named_by_their_variable() {
         let tls = find(&[(ENV_ENDPOINT, "https://me:hunter2@collector")], "");
         assert_eq!(tls, Err(DestinationError::Tls(ENV_ENDPOINT)));
         for variable in [ENV_ENDPOINT, ENV_METRICS_ENDPOINT] {
             for address in ["http://me:hunter2@collector:4318", "http://me@collector/v1"] {
                 let refused = find(&[(variable, address)], "").unwrap_err();
                 assert_eq!(refused, DestinationError::Credentials(variable));
-                let told = refused.to_string();
+                let text = refused.to_string();
                 assert!(
-                    told.starts_with(variable) && !told.contains("hunter2"),
-                    "{told}"
+                    text.starts_with(variable) && !text.contains("hunter2"),
+                    "{text}"
                 );
             }
         }
