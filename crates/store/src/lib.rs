@@ -52,6 +52,17 @@ pub enum StoreError {
     /// The schema cannot be brought up to date.
     #[error("cannot bring the store's schema up to date")]
     Migrate(#[source] sqlx::migrate::MigrateError),
+    /// The store works again as soon as its surroundings let it.
+    #[error("cannot {op}: {problem}")]
+    Unavailable {
+        /// What was asked.
+        op: &'static str,
+        /// What is in the way.
+        problem: Problem,
+        /// What the database said.
+        #[source]
+        source: Option<sqlx::Error>,
+    },
     /// A statement failed.
     #[error("store: cannot {op}")]
     Query {
@@ -72,6 +83,32 @@ pub enum StoreError {
     },
 }
 
+/// What keeps a store from working. The words may be shown to anybody: they name no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// Another process holds the database.
+    Locked,
+    /// There is no space.
+    Full,
+    /// The files that are open are not those that the next start would open.
+    Replaced,
+    /// The disk fails.
+    Disk,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Locked => "another process keeps the store locked",
+            Self::Full => "no space is left for the store",
+            Self::Replaced => {
+                "the store's file was removed or replaced; put it back, or restart the server"
+            }
+            Self::Disk => "the store's disk fails",
+        })
+    }
+}
+
 /// What the server keeps in a database, a trait per concern. Each call is one transaction.
 ///
 /// A back end implements every concern; the server holds one `Arc<dyn Store>`.
@@ -79,6 +116,12 @@ pub enum StoreError {
 pub trait Store: std::fmt::Debug + SandboxChanges + SandboxHistory + ConsoleSessions {
     /// Id of this installation, made on first use.
     async fn instance_id(&self) -> Result<String, StoreError>;
+
+    /// Whether a write would be kept now. Changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] with the problem.
+    async fn check(&self) -> Result<(), StoreError>;
 
     /// Flushes and closes the connections.
     async fn close(&self);

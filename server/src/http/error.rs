@@ -13,6 +13,7 @@ use http::{
 use osb_protocol::{ErrorBody, Feature, FieldError, error::code};
 use osb_runtime::{Codes, Fault, RuntimeError, Vocabulary};
 use osb_service::ErrorChain;
+use osb_store::StoreError;
 
 use crate::sandbox::Error;
 
@@ -140,6 +141,9 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         // The one endpoint error that SDKs poll, on every runtime (contract: clients rule 20).
         Error::NoAddressYet(_) => (S::NOT_FOUND, code::ADDRESS_NOT_AVAILABLE),
         Error::RuntimeDown { .. } => (S::SERVICE_UNAVAILABLE, code::RUNTIME_UNAVAILABLE),
+        Error::Store(StoreError::Unavailable { .. }) => {
+            (S::SERVICE_UNAVAILABLE, code::STORE_UNAVAILABLE)
+        }
         Error::Store(_) => (S::INTERNAL_SERVER_ERROR, code::UNKNOWN_ERROR),
         Error::ShuttingDown => (S::SERVICE_UNAVAILABLE, code::OVERLOADED),
     };
@@ -295,6 +299,15 @@ mod tests {
                 },
                 503,
                 "GENERAL::RUNTIME_UNAVAILABLE",
+            ),
+            (
+                Error::Store(StoreError::Unavailable {
+                    op: "write",
+                    problem: osb_store::Problem::Full,
+                    source: None,
+                }),
+                503,
+                "GENERAL::STORE_UNAVAILABLE",
             ),
             (
                 RuntimeError::ImagePull {

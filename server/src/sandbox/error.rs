@@ -85,7 +85,7 @@ pub enum Error {
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// The store failed.
-    #[error("the server cannot keep its state")]
+    #[error("the server cannot keep its state{}", problem(.0))]
     Store(#[from] StoreError),
     /// The work ended before its result was known.
     #[error("the server is shutting down")]
@@ -173,6 +173,14 @@ fn path(field: &str) -> Vec<osb_protocol::error::Loc> {
                 .map_or_else(|_| part.into(), Into::into)
         })
         .collect()
+}
+
+/// What is in the store's way, as far as it is known.
+fn problem(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable { problem, .. } => format!(": {problem}"),
+        _ => String::new(),
+    }
 }
 
 fn summary(fields: &[FieldError]) -> String {

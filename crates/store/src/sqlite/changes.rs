@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 
-use super::{SqliteStore, failed};
+use super::SqliteStore;
 use crate::{Changes, SandboxChanges, StoreError};
 
 #[async_trait]
@@ -16,7 +16,7 @@ impl SandboxChanges for SqliteStore {
             sqlx::query_as("SELECT id, expires_at, metadata, deleted_at FROM sandbox_changes")
                 .fetch_all(&self.reader)
                 .await
-                .map_err(failed("read the sandbox changes"))?;
+                .map_err(self.failed("read the sandbox changes"))?;
         rows.into_iter()
             .map(|(id, expires_at, metadata, deleted_at)| {
                 let metadata = metadata
@@ -37,16 +37,13 @@ impl SandboxChanges for SqliteStore {
     }
 
     async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
-        sqlx::query(
+        let statement = sqlx::query(
             "INSERT INTO sandbox_changes (id, expires_at) VALUES ($1, $2)
              ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
         )
         .bind(id.as_str())
-        .bind(at.unix_us())
-        .execute(&self.writer)
-        .await
-        .map_err(failed("keep the expiry"))?;
-        Ok(())
+        .bind(at.unix_us());
+        self.write("keep the expiry", statement).await.map(drop)
     }
 
     async fn set_metadata(
@@ -58,30 +55,26 @@ impl SandboxChanges for SqliteStore {
             what: "sandbox metadata",
             source,
         })?;
-        sqlx::query(
+        let statement = sqlx::query(
             "INSERT INTO sandbox_changes (id, metadata) VALUES ($1, $2)
              ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata",
         )
         .bind(id.as_str())
-        .bind(text)
-        .execute(&self.writer)
-        .await
-        .map_err(failed("keep the metadata"))?;
-        Ok(())
+        .bind(text);
+        self.write("keep the metadata", statement).await.map(drop)
     }
 
     async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
-        sqlx::query(
+        let statement = sqlx::query(
             "INSERT INTO sandbox_changes (id, deleted_at) VALUES ($1, $2)
              ON CONFLICT (id) DO UPDATE
              SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at)",
         )
         .bind(id.as_str())
-        .bind(at.unix_us())
-        .execute(&self.writer)
-        .await
-        .map_err(failed("keep the delete intent"))?;
-        Ok(())
+        .bind(at.unix_us());
+        self.write("keep the delete intent", statement)
+            .await
+            .map(drop)
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 
-use super::{SqliteStore, failed};
+use super::SqliteStore;
 use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
 
 type Row = (String, String, i64, i64, String, String, String, String);
@@ -23,7 +23,7 @@ impl SandboxHistory for SqliteStore {
             what: "stage times",
             source,
         })?;
-        let mut transaction = self.writer.begin().await.map_err(failed(OP))?;
+        let mut write = self.begin(OP).await?;
         sqlx::query(
             "INSERT INTO sandbox_history
                (id, image, created_at, ended_at, outcome, reason, message, stages)
@@ -37,15 +37,15 @@ impl SandboxHistory for SqliteStore {
         .bind(&entry.reason)
         .bind(&entry.message)
         .bind(stages)
-        .execute(&mut *transaction)
+        .execute(write.connection())
         .await
-        .map_err(failed(OP))?;
+        .map_err(self.failed(OP))?;
         sqlx::query("DELETE FROM sandbox_changes WHERE id = $1")
             .bind(entry.id.as_str())
-            .execute(&mut *transaction)
+            .execute(write.connection())
             .await
-            .map_err(failed(OP))?;
-        transaction.commit().await.map_err(failed(OP))
+            .map_err(self.failed(OP))?;
+        self.commit(OP, write).await
     }
 
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
@@ -56,7 +56,7 @@ impl SandboxHistory for SqliteStore {
         .bind(id.as_str())
         .fetch_optional(&self.reader)
         .await
-        .map_err(failed("read the history"))?;
+        .map_err(self.failed("read the history"))?;
         row.map(entry).transpose()
     }
 
@@ -68,16 +68,14 @@ impl SandboxHistory for SqliteStore {
         .bind(limit)
         .fetch_all(&self.reader)
         .await
-        .map_err(failed("read the history"))?;
+        .map_err(self.failed("read the history"))?;
         rows.into_iter().map(entry).collect()
     }
 
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
-        let done = sqlx::query("DELETE FROM sandbox_history WHERE ended_at < $1")
-            .bind(before.unix_us())
-            .execute(&self.writer)
-            .await
-            .map_err(failed("prune the history"))?;
+        let statement =
+            sqlx::query("DELETE FROM sandbox_history WHERE ended_at < $1").bind(before.unix_us());
+        let done = self.write("prune the history", statement).await?;
         Ok(done.rows_affected())
     }
 }

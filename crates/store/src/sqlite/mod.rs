@@ -2,26 +2,42 @@
 //! file of its own, beside its SQL.
 
 mod changes;
+mod database_file;
 mod history;
-mod private;
 mod sessions;
 
-use std::{fs::File, path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use sqlx::{
-    SqlSafeStr, SqlitePool,
+    SqlSafeStr, Sqlite, SqliteConnection, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    pool::PoolConnection,
+    query::Query,
+    sqlite::{
+        SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions,
+        SqliteQueryResult, SqliteSynchronous,
+    },
 };
 use uuid::Uuid;
 
-use crate::{Store, StoreError};
+use self::database_file::DatabaseFile;
+use crate::{Problem, Store, StoreError};
 
 /// How long a statement waits for another process that holds the database.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a write waits for those before it. With [`BUSY_TIMEOUT`] this bounds how long a client
+/// waits to learn that the store is unavailable.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reading connections; reads are rare, the registry answers almost everything.
-const READERS: u32 = 4;
+const READERS: u32 = 2;
 
 /// A store in one SQLite file.
 #[derive(Clone, Debug)]
@@ -29,8 +45,11 @@ pub(crate) struct SqliteStore {
     /// Exactly one connection, so writers queue here instead of failing with "database is locked".
     writer: SqlitePool,
     reader: SqlitePool,
+    /// Whether the disk failed the last write, which only another write can disprove.
+    disk_failed: Arc<AtomicBool>,
     /// Held as long as the store is open: two servers over one store would undo each other's work.
-    _lock: Arc<File>,
+    /// The last field: it must outlive the connections.
+    file: Arc<DatabaseFile>,
 }
 
 impl SqliteStore {
@@ -40,18 +59,28 @@ impl SqliteStore {
             path: path.display().to_string(),
             source,
         };
-        let lock = private::prepare(path).map_err(|error| open_error(error.into()))?;
+        let file = DatabaseFile::take(path).map_err(|error| open_error(error.into()))?;
+        let file = Arc::new(file);
         let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
+            .filename(file.canonical())
             .journal_mode(SqliteJournalMode::Wal)
             // A power cut may lose the last renewals but never damages the file.
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(BUSY_TIMEOUT);
         let connect = |most, options| {
+            let file = Arc::clone(&file);
             SqlitePoolOptions::new()
                 .max_connections(most)
-                .min_connections(1)
+                .min_connections(most)
+                .acquire_timeout(QUEUE_TIMEOUT)
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .test_before_acquire(false)
+                // One that is opened later, after a failure, must not open another file.
+                .after_connect(move |_, _| {
+                    let in_place = file.is_in_place();
+                    Box::pin(async move { in_place.then_some(()).ok_or(sqlx::Error::PoolClosed) })
+                })
                 .connect_with(options)
         };
         let writer = connect(1, options.clone())
@@ -61,11 +90,139 @@ impl SqliteStore {
         let reader = connect(READERS, options.read_only(true))
             .await
             .map_err(|error| open_error(error.into()))?;
+        file.note_wal();
         Ok(Self {
             writer,
             reader,
-            _lock: Arc::new(lock),
+            disk_failed: Arc::default(),
+            file,
         })
+    }
+
+    /// Runs one statement that writes. It counts only if the next start will find it: that is asked
+    /// before, so that nothing is half done, and afterwards, so that nothing is acknowledged in vain.
+    async fn write(
+        &self,
+        op: &'static str,
+        statement: Query<'_, Sqlite, SqliteArguments>,
+    ) -> Result<SqliteQueryResult, StoreError> {
+        self.in_place(op)?;
+        let done = statement.execute(&self.writer).await;
+        let done = done.map_err(self.failed(op))?;
+        // What changed nothing has written nothing.
+        if done.rows_affected() > 0 {
+            self.written(op)?;
+        }
+        Ok(done)
+    }
+
+    /// Begins a write of several statements, with the lock that it takes; [`Self::commit`] ends it.
+    async fn begin(&self, op: &'static str) -> Result<Write, StoreError> {
+        self.in_place(op)?;
+        let connection = self.writer.acquire().await.map_err(self.failed(op))?;
+        let mut write = Write {
+            connection,
+            is_open: true,
+        };
+        let begun = write.run("BEGIN IMMEDIATE").await;
+        write.is_open = begun.is_ok();
+        begun.map_err(self.failed(op)).map(|()| write)
+    }
+
+    /// Ends a write; what was said of [`Self::write`] holds.
+    async fn commit(&self, op: &'static str, mut write: Write) -> Result<(), StoreError> {
+        self.in_place(op)?;
+        write.run("COMMIT").await.map_err(self.failed(op))?;
+        write.is_open = false;
+        self.written(op)
+    }
+
+    fn written(&self, op: &'static str) -> Result<(), StoreError> {
+        self.disk_failed.store(false, Ordering::Relaxed);
+        self.in_place(op)
+    }
+
+    fn in_place(&self, op: &'static str) -> Result<(), StoreError> {
+        if self.file.is_in_place() {
+            return Ok(());
+        }
+        Err(StoreError::Unavailable {
+            op,
+            problem: Problem::Replaced,
+            source: None,
+        })
+    }
+
+    /// Names the operation of a failed statement, and what is wrong with the store.
+    fn failed(&self, op: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+        move |source| {
+            let Some(problem) = problem(&source) else {
+                return StoreError::Query { op, source };
+            };
+            if matches!(problem, Problem::Full | Problem::Disk) {
+                self.disk_failed.store(true, Ordering::Relaxed);
+            }
+            StoreError::Unavailable {
+                op,
+                problem,
+                source: Some(source),
+            }
+        }
+    }
+}
+
+/// A write of several statements. The library's own transactions count how deep they are, and count
+/// wrong once SQLite has rolled one back by itself, as it does on a full disk.
+#[derive(Debug)]
+struct Write {
+    connection: PoolConnection<Sqlite>,
+    is_open: bool,
+}
+
+impl Write {
+    async fn run(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
+        sqlx::query(statement)
+            .execute(&mut *self.connection)
+            .await?;
+        Ok(())
+    }
+
+    fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        if self.is_open {
+            // Whatever became of it ends with its connection.
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+/// What keeps the store from working for now; `None` for any other failure.
+fn problem(error: &sqlx::Error) -> Option<Problem> {
+    // Primary result codes; the bits above them say more.
+    const BUSY: i32 = 5;
+    const LOCKED: i32 = 6;
+    const READ_ONLY: i32 = 8;
+    const IO: i32 = 10;
+    const FULL: i32 = 13;
+    const CANNOT_OPEN: i32 = 14;
+    let error = match error {
+        // The writers before this one wait for the same lock.
+        sqlx::Error::PoolTimedOut => return Some(Problem::Locked),
+        sqlx::Error::Io(_) => return Some(Problem::Disk),
+        sqlx::Error::Database(error) => error,
+        _ => return None,
+    };
+    let code: i32 = error.code()?.parse().ok()?;
+    match code & 0xff {
+        BUSY | LOCKED => Some(Problem::Locked),
+        FULL => Some(Problem::Full),
+        READ_ONLY | IO | CANNOT_OPEN => Some(Problem::Disk),
+        _ => None,
     }
 }
 
@@ -83,27 +240,141 @@ fn schema() -> Migrator {
     Migrator::with_migrations(steps.into())
 }
 
-/// Names the operation of a failed statement.
-fn failed(op: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
-    move |source| StoreError::Query { op, source }
-}
-
 #[async_trait]
 impl Store for SqliteStore {
     async fn instance_id(&self) -> Result<String, StoreError> {
+        const OP: &str = "read the instance id";
         let fresh = Uuid::new_v4().simple().to_string();
-        sqlx::query_scalar(
+        // Not `RETURNING`: the row comes before the commit, whose failure would go unnoticed.
+        let mut write = self.begin(OP).await?;
+        sqlx::query(
             "INSERT INTO instance (only_row, id) VALUES (1, $1)
-             ON CONFLICT (only_row) DO UPDATE SET id = id RETURNING id",
+             ON CONFLICT (only_row) DO UPDATE SET id = id",
         )
         .bind(fresh)
-        .fetch_one(&self.writer)
+        .execute(write.connection())
         .await
-        .map_err(failed("read the instance id"))
+        .map_err(self.failed(OP))?;
+        let id = sqlx::query_scalar("SELECT id FROM instance")
+            .fetch_one(write.connection())
+            .await
+            .map_err(self.failed(OP))?;
+        self.commit(OP, write).await?;
+        Ok(id)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        const OP: &str = "take a write";
+        self.in_place(OP)?;
+        if self.disk_failed.load(Ordering::Relaxed) {
+            // Only a write shows whether it has recovered; this one changes nothing.
+            return self.instance_id().await.map(drop);
+        }
+        let mut write = self.begin(OP).await?;
+        write.run("ROLLBACK").await.map_err(self.failed(OP))?;
+        write.is_open = false;
+        Ok(())
     }
 
     async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::{SandboxId, WireTime};
+    use sqlx::{ConnectOptions, Connection};
+
+    use super::*;
+    use crate::{SandboxChanges, SandboxHistory};
+
+    async fn store() -> (SqliteStore, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        (SqliteStore::open(&path).await.unwrap(), folder)
+    }
+
+    fn problem_of<T: std::fmt::Debug>(result: Result<T, StoreError>) -> Problem {
+        match result.unwrap_err() {
+            StoreError::Unavailable { problem, .. } => problem,
+            other => panic!("{other}"),
+        }
+    }
+
+    async fn write(store: &SqliteStore, id: &str) -> Result<(), StoreError> {
+        let metadata = [("k".to_owned(), "v".repeat(1000))].into();
+        store.set_metadata(&SandboxId::from(id), &metadata).await
+    }
+
+    #[tokio::test]
+    async fn a_full_store_says_so_and_recovers() {
+        let (store, _folder) = store().await;
+        let limit = async |pages: &'static str| {
+            let done = sqlx::query(pages).execute(&store.writer).await;
+            done.unwrap();
+        };
+        limit("PRAGMA max_page_count = 1").await;
+        let mut kept = 0;
+        let full = loop {
+            match write(&store, &kept.to_string()).await {
+                Ok(()) => kept += 1,
+                full => break full,
+            }
+        };
+        assert_eq!(problem_of(full), Problem::Full);
+        let at = WireTime::from_unix_us(1).unwrap();
+        let renewed = store.set_expiry(&SandboxId::from("new"), at).await;
+        assert!(renewed.is_ok() || problem_of(renewed) == Problem::Full);
+        assert!(store.all_changes().await.unwrap().len() >= kept);
+        // A write that fits disproves nothing, one that does not is what counts.
+        let checked = store.check().await;
+        assert!(checked.is_ok() || problem_of(checked) == Problem::Full);
+        limit("PRAGMA max_page_count = 100000").await;
+        write(&store, "more").await.unwrap();
+        store.check().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn another_process_that_locks_the_store_is_not_waited_for_long() {
+        let (store, folder) = store().await;
+        let options = SqliteConnectOptions::new().filename(folder.path().join("s.db"));
+        let mut other = options.connect().await.unwrap();
+        let lock = sqlx::query("BEGIN IMMEDIATE").execute(&mut other);
+        lock.await.unwrap();
+        let writes = (0..8).map(|n| {
+            let store = store.clone();
+            async move { write(&store, &n.to_string()).await }
+        });
+        let mut all = tokio::task::JoinSet::new();
+        for one in writes {
+            all.spawn(one);
+        }
+        for refused in all.join_all().await {
+            assert_eq!(problem_of(refused), Problem::Locked);
+        }
+        assert_eq!(problem_of(store.check().await), Problem::Locked);
+        assert_eq!(store.recent_history(1).await.unwrap(), []);
+        other.close().await.unwrap();
+        write(&store, "0").await.unwrap();
+        store.check().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_the_next_start_would_not_find_is_not_acknowledged() {
+        let (store, folder) = store().await;
+        let (path, aside) = (folder.path().join("s.db"), folder.path().join("aside"));
+        for moved in [path.clone(), folder.path().join("s.db-wal")] {
+            std::fs::rename(&moved, &aside).unwrap();
+            assert_eq!(problem_of(write(&store, "a").await), Problem::Replaced);
+            assert_eq!(problem_of(store.check().await), Problem::Replaced);
+            std::fs::rename(&aside, &moved).unwrap();
+            write(&store, "a").await.unwrap();
+        }
+        store.close().await;
+        drop(store);
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_eq!(store.all_changes().await.unwrap().len(), 1);
     }
 }

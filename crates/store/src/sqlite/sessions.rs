@@ -2,34 +2,29 @@
 
 use async_trait::async_trait;
 
-use super::{SqliteStore, failed};
+use super::SqliteStore;
 use crate::{ConsoleSessions, SessionRow, StoreError};
 
 #[async_trait]
 impl ConsoleSessions for SqliteStore {
     async fn session_create(&self, session: &SessionRow) -> Result<bool, StoreError> {
-        let done = sqlx::query(
+        let statement = sqlx::query(
             "INSERT INTO sessions (id, data, expires_at) VALUES ($1, $2, $3)
              ON CONFLICT (id) DO NOTHING",
         )
         .bind(&session.id)
         .bind(&session.data)
-        .bind(session.expires_at)
-        .execute(&self.writer)
-        .await
-        .map_err(failed("add a session"))?;
+        .bind(session.expires_at);
+        let done = self.write("add a session", statement).await?;
         Ok(done.rows_affected() == 1)
     }
 
     async fn session_save(&self, session: &SessionRow) -> Result<(), StoreError> {
-        sqlx::query("UPDATE sessions SET data = $2, expires_at = $3 WHERE id = $1")
+        let statement = sqlx::query("UPDATE sessions SET data = $2, expires_at = $3 WHERE id = $1")
             .bind(&session.id)
             .bind(&session.data)
-            .bind(session.expires_at)
-            .execute(&self.writer)
-            .await
-            .map_err(failed("save a session"))?;
-        Ok(())
+            .bind(session.expires_at);
+        self.write("save a session", statement).await.map(drop)
     }
 
     async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
@@ -38,7 +33,7 @@ impl ConsoleSessions for SqliteStore {
                 .bind(id)
                 .fetch_optional(&self.reader)
                 .await
-                .map_err(failed("load a session"))?;
+                .map_err(self.failed("load a session"))?;
         Ok(row.map(|(id, data, expires_at)| SessionRow {
             id,
             data,
@@ -47,20 +42,13 @@ impl ConsoleSessions for SqliteStore {
     }
 
     async fn session_delete(&self, id: &str) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM sessions WHERE id = $1")
-            .bind(id)
-            .execute(&self.writer)
-            .await
-            .map_err(failed("delete a session"))?;
-        Ok(())
+        let statement = sqlx::query("DELETE FROM sessions WHERE id = $1").bind(id);
+        self.write("delete a session", statement).await.map(drop)
     }
 
     async fn session_prune(&self, before: i64) -> Result<u64, StoreError> {
-        let done = sqlx::query("DELETE FROM sessions WHERE expires_at < $1")
-            .bind(before)
-            .execute(&self.writer)
-            .await
-            .map_err(failed("prune sessions"))?;
+        let statement = sqlx::query("DELETE FROM sessions WHERE expires_at < $1").bind(before);
+        let done = self.write("prune sessions", statement).await?;
         Ok(done.rows_affected())
     }
 }
