@@ -24,7 +24,7 @@ mod vocabulary;
 
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
-pub use observed::{Address, Observed, Phase, Ports, Status};
+pub use observed::{Address, Foreign, Observed, Phase, Ports, Status};
 pub use origin::{Expiry, Origin, Source};
 pub use power::{Pausing, PoolSpec, PoolStatus, Pools, Snapshots};
 pub use reach::{NoRoute, Reach, Viewpoint};
@@ -122,4 +122,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Removes what belongs to no sandbox and to no create under way: containers that were made but
     /// never started, and helpers of a server that died. Also mends what earlier releases left.
     async fn sweep(&self) -> Result<(), RuntimeError>;
+
+    /// Sandboxes that another installation of the server made. They are none of ours to touch.
+    async fn foreign(&self) -> Result<Vec<Foreign>, RuntimeError>;
 }

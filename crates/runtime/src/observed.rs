@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use osb_protocol::WireTime;
+use osb_protocol::{SandboxId, WireTime};
 
 use crate::{Amendment, Origin, Role};
 
@@ -83,4 +83,13 @@ impl Status {
             amendment: Amendment::default(),
         }
     }
+}
+
+/// A sandbox that another installation of the server made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// Its name.
+    pub id: SandboxId,
+    /// Id of the installation.
+    pub instance: String,
 }

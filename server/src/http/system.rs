@@ -16,10 +16,12 @@ use super::{AppState, error::ApiError};
 pub(super) async fn health() -> Json<Health> {
     Json(Health {
         status: "healthy".to_owned(),
+        detail: None,
     })
 }
 
-/// Whether sandboxes can be made: the runtime answers and everything it has is known.
+/// Whether sandboxes can be made: the runtime answers, everything it has is known, and the store
+/// takes writes.
 #[utoipa::path(
     get, path = "/ready", tag = "system", operation_id = "ready",
     responses(
@@ -28,9 +30,9 @@ pub(super) async fn health() -> Json<Health> {
     ),
 )]
 pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Health>, ApiError> {
-    app.service.available()?;
     Ok(Json(Health {
         status: "ready".to_owned(),
+        detail: app.service.ready().await?,
     }))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Observed, Phase, Role, RuntimeEvent};
-use osb_service::{ErrorChain, Supervisor};
+use osb_service::Supervisor;
 use osb_store::{Changes, Outcome};
 use tracing::{error, info, warn};
 
@@ -105,7 +105,7 @@ impl Service {
                 message: "It was gone when the server started.".to_owned(),
                 stages: Vec::new(),
             };
-            self.keep(&entry).await;
+            self.keep_history(entry).await;
         }
     }
 
@@ -202,15 +202,9 @@ impl Service {
         }
         warn!(sandbox = %id, "was removed by somebody else");
         let message = "Its container was removed by somebody else.".to_owned();
-        self.keep(&history(facts, Outcome::Vanished, "VANISHED", message))
+        self.keep_history(history(facts, Outcome::Vanished, "VANISHED", message))
             .await;
         self.inner.registry.remove(id);
-    }
-
-    async fn keep(&self, entry: &osb_store::HistoryEntry) {
-        if let Err(failure) = self.inner.store.finish(entry).await {
-            error!(sandbox = %entry.id, error = %ErrorChain(&failure), "the history entry is lost");
-        }
     }
 }
 

@@ -8,16 +8,13 @@
 use std::time::Duration;
 
 use osb_protocol::SandboxId;
-use osb_service::ErrorChain;
 use osb_store::Outcome;
-use tracing::{error, info};
+use tracing::info;
 
-use super::{Error, Service, lifecycle::now};
+use super::{Service, lifecycle::now};
 
 /// Longest sleep: the clock of the host may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-/// Pause after the store refused a delete intent.
-const STORE_RETRY: Duration = Duration::from_secs(1);
 
 pub(super) fn start(service: Service) {
     let tasks = service.inner.tasks.clone();
@@ -32,7 +29,7 @@ pub(super) fn start(service: Service) {
             let sleep = match service.inner.registry.next_deadline() {
                 Some((at, id)) => match at.unix_us() - now().unix_us() {
                     ..=0 => {
-                        service.expire(&id).await;
+                        service.expire(&id);
                         continue;
                     }
                     left => Duration::from_micros(left.unsigned_abs()).min(LONGEST_SLEEP),
@@ -48,7 +45,7 @@ pub(super) fn start(service: Service) {
 }
 
 impl Service {
-    async fn expire(&self, id: &SandboxId) {
+    fn expire(&self, id: &SandboxId) {
         let at = now();
         let marked = self.inner.registry.update(id, |facts| {
             let due = facts.expires_at().is_some_and(|deadline| deadline <= at);
@@ -62,12 +59,8 @@ impl Service {
             return;
         }
         info!(sandbox = %id, "expired");
-        if let Err(failure) = self.inner.store.set_deleted(id, at).await {
-            // The label still says when it ends, so a restart ends it too. The pause keeps a full
-            // disk from turning this into a busy loop.
-            error!(sandbox = %id, error = %ErrorChain(&Error::from(failure)), "cannot keep the intent");
-            tokio::time::sleep(STORE_RETRY).await;
-        }
+        // The store is not asked: it may be slow, others are due too, and a restart would find the
+        // same deadline.
         if let Some(locks) = self.inner.registry.locks(id) {
             self.start_removal(id.clone(), locks, Outcome::Expired);
         }

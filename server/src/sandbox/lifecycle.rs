@@ -1,7 +1,7 @@
 //! Making and removing sandboxes: one at a time per sandbox, by the task that holds its `life`
 //! lock. The work belongs to the server, not to the request that asked for it.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, atomic::Ordering};
 
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{CreateSpec, Progress, Stage};
@@ -23,13 +23,7 @@ pub(super) fn now() -> WireTime {
 
 impl Service {
     pub(super) async fn provision(&self, spec: CreateSpec) -> Result<Arc<Record>, Error> {
-        let id = spec.id().clone();
-        self.inner.registry.put(Facts::accepted(&spec));
-        let locks = self
-            .inner
-            .registry
-            .locks(&id)
-            .expect("it was put there just now");
+        let locks = self.inner.registry.accept(Facts::accepted(&spec));
         let service = self.clone();
         let work = async move { service.provision_owned(spec, &locks).await };
         let done = self.inner.tasks.spawn("create", work).await;
@@ -135,38 +129,56 @@ impl Service {
             Error::WrongState { .. } => (Outcome::Deleted, "DELETED"),
             _ => (Outcome::CreateFailed, "START_FAILED"),
         };
-        let entry = history(&record.facts, outcome, reason, error.to_string());
-        if let Err(error) = self.inner.store.finish(&entry).await {
-            error!(sandbox = %id, error = %ErrorChain(&error), "the history entry is lost");
-        }
+        self.keep_history(history(&record.facts, outcome, reason, error.to_string()))
+            .await;
         self.inner.registry.remove(id);
     }
 
-    /// Deletes a sandbox (contract: lifecycle §5.6). Returns once the intent is kept; with `wait`
-    /// only when the sandbox is gone. Whoever asks again while it goes is told the same.
+    /// Deletes a sandbox (contract: lifecycle §5.6). Returns once the intent is kept; with `wait`,
+    /// or when the store cannot keep it, only when the sandbox is gone: a full disk is emptied by
+    /// deleting. A repeated call while the removal goes on is answered in the same way.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; with `wait` also why the removal failed (it is tried again).
+    /// [`Error::NotFound`]; if the removal is waited for, also why it failed (it is tried again).
     pub async fn delete(&self, id: &SandboxId, wait: bool) -> Result<(), Error> {
         let locks = self.locks(id)?;
         let (service, id) = (self.clone(), id.clone());
         let removal = self
             .owned("delete", async move {
-                if service.known(&id)?.facts.is_deleted() && !wait {
+                let is_deleted = service.known(&id)?.facts.is_deleted();
+                let mut kept = locks.deletion_kept.load(Ordering::Relaxed);
+                if is_deleted && kept && !wait {
                     return Ok(None);
                 }
                 let at = now();
-                service.inner.store.set_deleted(&id, at).await?;
+                if !kept {
+                    kept = service.keep_deletion(&id, &locks, at).await;
+                }
                 service.change(&id, |facts| {
                     facts.changes.deleted_at.get_or_insert(at);
                     Ok(())
                 })?;
-                Ok(Some(service.start_removal(id, locks, Outcome::Deleted)))
+                let removal = service.start_removal(id, locks, Outcome::Deleted);
+                Ok((wait || !kept).then_some(removal))
             })
             .await?;
         match removal {
-            Some(removal) if wait => removal.await.unwrap_or(Err(Error::ShuttingDown)),
-            _ => Ok(()),
+            Some(removal) => removal.await.unwrap_or(Err(Error::ShuttingDown)),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the intent to delete; answers whether it is kept now.
+    async fn keep_deletion(&self, id: &SandboxId, locks: &Locks, at: WireTime) -> bool {
+        match self.inner.store.set_deleted(id, at).await {
+            Ok(()) => {
+                locks.deletion_kept.store(true, Ordering::Relaxed);
+                true
+            }
+            Err(failure) => {
+                warn!(sandbox = %id, error = %ErrorChain(&failure), "the delete intent cannot be kept");
+                false
+            }
         }
     }
 
@@ -216,6 +228,11 @@ impl Service {
                 facts.removal_error = Some(error.to_string());
                 Ok(())
             });
+            // An expiry has not asked the store yet; now it may have to outlive this process.
+            if !locks.deletion_kept.load(Ordering::Relaxed) {
+                let at = record.facts.changes.deleted_at.unwrap_or_else(now);
+                self.keep_deletion(id, locks, at).await;
+            }
             return Err(error.into());
         }
         let (reason, message) = match outcome {
@@ -223,7 +240,7 @@ impl Service {
             _ => ("DELETED", "It was deleted by request."),
         };
         let entry = history(&record.facts, outcome, reason, message.to_owned());
-        self.inner.store.finish(&entry).await?;
+        self.keep_history(entry).await;
         self.inner.registry.remove(id);
         info!(sandbox = %id, reason, "sandbox removed");
         Ok(())

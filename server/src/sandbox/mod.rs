@@ -6,6 +6,7 @@
 //! * [`record`], [`state`]: how the facts about a sandbox become what clients see.
 //! * [`lifecycle`]: making and removing, one owner per sandbox.
 //! * [`events`]: the runtime's events into the registry.
+//! * [`journal`]: history that the store could not take yet. [`ready`]: what an operator asks.
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
 //! * [`validate`]: the rules of a request.
 
@@ -13,9 +14,11 @@ pub mod endpoint;
 pub mod error;
 mod events;
 pub mod expiry;
+mod journal;
 pub mod lifecycle;
 pub mod list;
 mod readiness;
+mod ready;
 pub mod reconcile;
 pub mod record;
 pub mod registry;

@@ -53,6 +53,7 @@ impl Service {
                 self.start_removal(facts.origin.id.clone(), locks, outcome);
             }
         }
+        self.look_for_foreign().await;
         if let Err(error) = self.inner.runtime.sweep().await {
             warn!(error = %ErrorChain(&error), "the sweep of the runtime failed");
         }

@@ -8,7 +8,7 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map},
     net::IpAddr,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicBool},
 };
 
 use osb_protocol::{SandboxId, WireTime};
@@ -87,6 +87,8 @@ pub struct Locks {
     pub edit: tokio::sync::Mutex<()>,
     /// Ends a create under way.
     pub cancel: CancellationToken,
+    /// Whether the store knows that the sandbox is to be removed.
+    pub deletion_kept: AtomicBool,
 }
 
 impl Registry {
@@ -170,9 +172,17 @@ impl Registry {
     /// Adds a sandbox, or replaces what is known about it.
     pub fn put(&self, facts: Facts) -> Arc<Record> {
         let mut views = self.write();
-        let record = views.put(facts, &self.vocabulary.reasons);
+        let (record, _) = views.put(facts, &self.vocabulary.reasons);
         self.told(&record.facts.origin.id, Some(&record), views.seq);
         record
+    }
+
+    /// Adds a sandbox that is to be made; answers its locks.
+    pub(super) fn accept(&self, facts: Facts) -> Arc<Locks> {
+        let mut views = self.write();
+        let (record, locks) = views.put(facts, &self.vocabulary.reasons);
+        self.told(&record.facts.origin.id, Some(&record), views.seq);
+        locks
     }
 
     /// Changes a sandbox in one step: nobody sees or changes it in between. `change` answers
@@ -187,7 +197,7 @@ impl Registry {
         if let Err(refused) = change(&mut facts) {
             return Some(Err(refused));
         }
-        let record = views.put(facts, &self.vocabulary.reasons);
+        let (record, _) = views.put(facts, &self.vocabulary.reasons);
         self.told(id, Some(&record), views.seq);
         Some(Ok(record))
     }
@@ -271,7 +281,7 @@ impl Registry {
 }
 
 impl Views {
-    fn put(&mut self, facts: Facts, reasons: &Reasons) -> Arc<Record> {
+    fn put(&mut self, facts: Facts, reasons: &Reasons) -> (Arc<Record>, Arc<Locks>) {
         self.seq += 1;
         let record = Arc::new(Record::derive(facts, self.seq, reasons));
         let id = &record.facts.origin.id;
@@ -296,10 +306,10 @@ impl Views {
             id.clone(),
             Entry {
                 record: Arc::clone(&record),
-                locks,
+                locks: Arc::clone(&locks),
             },
         );
-        record
+        (record, locks)
     }
 
     fn unlink(&mut self, record: &Record) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 use osb_protocol::{FeatureSet, FieldError, SandboxId, WireTime, lifecycle::Endpoint};
 use osb_runtime::{Amendment, Expiry, KeptBy, Runtime, Vocabulary};
 use osb_service::Supervisor;
-use osb_store::{HistoryEntry, Store};
+use osb_store::Store;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
@@ -57,6 +57,10 @@ pub(super) struct Inner {
     pub(super) tasks: Supervisor,
     pub(super) limits: Limits,
     pub(super) hosts: Hosts,
+    /// History that waits for the store.
+    pub(super) journal: super::journal::Journal,
+    /// For readiness.
+    pub(super) seen: super::ready::Seen,
     /// Wakes the reconciler.
     pub(super) nudge: Notify,
 }
@@ -90,11 +94,14 @@ impl Service {
                 tasks: tasks.clone(),
                 limits,
                 hosts,
+                journal: super::journal::Journal::default(),
+                seen: super::ready::Seen::default(),
                 nudge: Notify::new(),
             }),
         };
         super::events::start(service.clone(), changes);
         super::expiry::start(service.clone());
+        super::journal::start(service.clone());
         super::reconcile::start(service.clone());
         Ok(service)
     }
@@ -308,22 +315,6 @@ impl Service {
     pub async fn log_tail(&self, id: &SandboxId, lines: usize) -> Result<Vec<String>, Error> {
         self.known(id)?;
         Ok(self.inner.runtime.log_tail(id, lines).await?)
-    }
-
-    /// What became of a sandbox that is gone, or of a create that failed.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, Error> {
-        Ok(self.inner.store.history(id).await?)
-    }
-
-    /// The sandboxes that ended last, newest first.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, Error> {
-        Ok(self.inner.store.recent_history(limit).await?)
     }
 
     /// Tells changes from now on.

@@ -296,12 +296,15 @@ pub struct ClientMetricsEvent {
     pub image: Option<String>,
 }
 
-/// Answer of `GET /health`.
+/// Answer of `GET /health` and `GET /ready`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
-    /// `healthy`: the process serves requests.
+    /// `healthy`: the process serves requests. `ready`: sandboxes can be made.
     pub status: String,
+    /// What an operator should look at; only from `GET /ready`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// Answer of `GET /version`.

@@ -42,8 +42,8 @@ use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
 use crate::{
-    Address, CreateSpec, NoRoute, Observed, Progress, Reach, Runtime, RuntimeError, RuntimeEvent,
-    Viewpoint,
+    Address, CreateSpec, Foreign, NoRoute, Observed, Progress, Reach, Runtime, RuntimeError,
+    RuntimeEvent, Viewpoint,
 };
 
 /// Name of this back end.
@@ -135,5 +135,9 @@ impl Runtime for DockerRuntime {
 
     async fn sweep(&self) -> Result<(), RuntimeError> {
         self.sweep_leftovers().await
+    }
+
+    async fn foreign(&self) -> Result<Vec<Foreign>, RuntimeError> {
+        self.observe_foreign().await
     }
 }

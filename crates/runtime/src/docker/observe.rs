@@ -12,7 +12,7 @@ use futures::StreamExt;
 use osb_protocol::{SandboxId, WireTime};
 
 use super::{DockerRuntime, error, group, labels};
-use crate::{Address, Observed, Phase, Role, RuntimeError, Status};
+use crate::{Address, Foreign, Observed, Phase, Role, RuntimeError, Status};
 
 /// Longest line of a log tail, in bytes.
 const LOG_LINE: usize = 4096;
@@ -112,6 +112,28 @@ impl DockerRuntime {
             }
         }
         Ok(all)
+    }
+
+    /// The sandboxes that carry the label of another installation.
+    pub(super) async fn observe_foreign(&self) -> Result<Vec<Foreign>, RuntimeError> {
+        let list = self
+            .list_labelled(labels::SERVER, "list other instances' sandboxes")
+            .await?;
+        let foreign = list.iter().filter_map(|container| {
+            let read = labels::Read(container.labels.as_ref()?);
+            let instance = read
+                .server()
+                .filter(|server| *server != self.config.instance)?;
+            Some(Foreign {
+                id: read.id()?,
+                instance: instance.to_owned(),
+            })
+        });
+        // Each container of a group carries the labels.
+        let mut foreign: Vec<Foreign> = foreign.collect();
+        foreign.sort_by(|a, b| a.id.as_str().cmp(b.id.as_str()));
+        foreign.dedup();
+        Ok(foreign)
     }
 
     /// The sandbox that a container's labels name and the role in it, unless another installation
@@ -359,6 +381,22 @@ mod tests {
         assert_eq!(seen.status.phase, Phase::Exited(137));
         assert_eq!(seen.status.since.to_string(), "2031-05-01T10:00:02Z");
         assert!(seen.status.out_of_memory);
+    }
+
+    #[tokio::test]
+    async fn sandboxes_of_other_installations_are_told_apart() {
+        let engine = FakeEngine::start(|_| {
+            let of = |id: &str, server: &str| {
+                json!({"Labels": {labels::ID: id, labels::SERVER: server}})
+            };
+            (200, json!([of("a", "us"), of("b", "them")]).to_string())
+        })
+        .await;
+        let foreign = engine.runtime().foreign().await.unwrap();
+        let [one] = foreign.as_slice() else {
+            panic!("{foreign:?}");
+        };
+        assert_eq!((one.id.as_str(), one.instance.as_str()), ("b", "them"));
     }
 
     #[tokio::test]

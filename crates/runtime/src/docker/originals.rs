@@ -166,7 +166,7 @@ impl DockerRuntime {
             .collect())
     }
 
-    async fn list_labelled(
+    pub(super) async fn list_labelled(
         &self,
         label: &str,
         op: &'static str,

@@ -22,9 +22,9 @@ use tokio::sync::{Notify, mpsc};
 
 use self::powers::Pool;
 use crate::{
-    Address, Amendment, CreateSpec, KeptBy, NoRoute, Observed, Pausing, Phase, Pools, Progress,
-    Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint,
-    Vocabulary,
+    Address, Amendment, CreateSpec, Foreign, KeptBy, NoRoute, Observed, Pausing, Phase, Pools,
+    Progress, Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status,
+    Viewpoint, Vocabulary,
 };
 
 const KIND: &str = "sim";
@@ -93,6 +93,7 @@ struct State {
     faults: Faults,
     down: Option<String>,
     events: Option<mpsc::Sender<RuntimeEvent>>,
+    foreign: usize,
 }
 
 /// A sandbox with its containers.
@@ -146,6 +147,11 @@ impl SimRuntime {
     /// Sets what goes wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.locked().faults = faults;
+    }
+
+    /// Sets how many sandboxes another server has on the same engine.
+    pub fn set_foreign(&self, sandboxes: usize) {
+        self.locked().foreign = sandboxes;
     }
 
     /// The engine stops answering.
@@ -398,5 +404,14 @@ impl Runtime for SimRuntime {
 
     async fn sweep(&self) -> Result<(), RuntimeError> {
         self.available().map(|_| ())
+    }
+
+    async fn foreign(&self) -> Result<Vec<Foreign>, RuntimeError> {
+        self.available()?;
+        let one = |n| Foreign {
+            id: SandboxId::new(format!("foreign-{n}")),
+            instance: "another".to_owned(),
+        };
+        Ok((0..self.locked().foreign).map(one).collect())
     }
 }

@@ -1,0 +1,352 @@
+//! The server over a store that is full, locked, replaced or taken.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test helper that cannot go on fails the test"
+)]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+
+use osb_runtime::sim::SimRuntime;
+use osb_store::Location;
+use osb_testkit::{TestServer, wait_until};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
+use tokio::time::{Instant, timeout};
+
+/// Ten times what a refused write may take.
+const BOUND: Duration = Duration::from_secs(40);
+
+struct Answer {
+    status: u16,
+    body: Value,
+    retry_after: bool,
+}
+
+impl Answer {
+    fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+
+    fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+
+    /// The write was refused for now, with this word in the reason.
+    fn is_refused_for(&self, reason: &str) {
+        let seen = (self.status, self.code(), self.retry_after);
+        let want = (503, "GENERAL::STORE_UNAVAILABLE", true);
+        assert_eq!(seen, want, "{}", self.body);
+        assert!(self.message().contains(reason), "{}", self.body);
+    }
+}
+
+async fn ask(server: &TestServer, method: Method, path: &str, body: Option<Value>) -> Answer {
+    let mut request = server.request(method, path);
+    if let Some(body) = body {
+        request = request.json(&body);
+    }
+    let response = timeout(BOUND, request.send()).await.unwrap().unwrap();
+    let (status, retry_after) = (
+        response.status(),
+        response.headers().contains_key("retry-after"),
+    );
+    let text = response.text().await.unwrap();
+    Answer {
+        status: status.as_u16(),
+        body: serde_json::from_str(&text).unwrap_or(Value::Null),
+        retry_after,
+    }
+}
+
+async fn create(server: &TestServer, timeout: u64) -> String {
+    let mut body = TestServer::good_create();
+    body["timeout"] = json!(timeout);
+    let made = ask(server, Method::POST, "/v1/sandboxes", Some(body)).await;
+    assert_eq!(made.status, 202, "{}", made.body);
+    made.body["id"].as_str().unwrap().to_owned()
+}
+
+async fn get(server: &TestServer, id: &str) -> Answer {
+    ask(server, Method::GET, &format!("/v1/sandboxes/{id}"), None).await
+}
+
+async fn delete(server: &TestServer, id: &str) -> Answer {
+    ask(server, Method::DELETE, &format!("/v1/sandboxes/{id}"), None).await
+}
+
+async fn renew(server: &TestServer, id: &str, at: Value) -> Answer {
+    let path = format!("/v1/sandboxes/{id}/renew-expiration");
+    ask(
+        server,
+        Method::POST,
+        &path,
+        Some(json!({ "expiresAt": at })),
+    )
+    .await
+}
+
+async fn ready(server: &TestServer) -> Answer {
+    ask(server, Method::GET, "/ready", None).await
+}
+
+async fn until_ready(server: &TestServer) {
+    let look = || ready(server);
+    let look = async || {
+        let seen = look().await;
+        (seen.status, seen.body)
+    };
+    wait_until("readiness", look, |seen| seen.0 == 200).await;
+}
+
+fn in_seconds(seconds: f64) -> Value {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    json!(now.as_secs_f64() + seconds)
+}
+
+async fn started(folder: &Path) -> (TestServer, Arc<SimRuntime>) {
+    let sim = Arc::new(SimRuntime::new());
+    let server = TestServer::over(Arc::clone(&sim) as _, folder, "")
+        .await
+        .unwrap();
+    until_ready(&server).await;
+    (server, sim)
+}
+
+/// A small filesystem of its own, unmounted when dropped; `None`, said loudly, where the tests may
+/// not mount.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(folder: &Path) -> Option<Self> {
+        let path = folder.join("disk");
+        std::fs::create_dir(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]);
+        let mounted = mount.arg(&path).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(path));
+        }
+        eprintln!("SKIPPED: a full disk is not tested, mounting a tmpfs needs root");
+        None
+    }
+
+    /// Fills it to the last byte; what is returned takes the space.
+    fn fill(&self) -> PathBuf {
+        let path = self.0.join("ballast");
+        let mut ballast = std::fs::File::create(&path).unwrap();
+        for size in [4096, 1] {
+            while std::io::Write::write_all(&mut ballast, &vec![0; size]).is_ok() {}
+        }
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("--lazy").arg(&self.0).status();
+        assert!(
+            unmounted.is_ok_and(|status| status.success()),
+            "{:?}",
+            self.0
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_can_be_emptied_by_deleting() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(folder.path()) else {
+        return;
+    };
+    let (server, sim) = started(&disk.0).await;
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(create(&server, 600).await);
+    }
+    let ballast = disk.fill();
+    // What the write-ahead log has room for may still be kept; then it is full.
+    let full = async || {
+        let renewed = renew(&server, &ids[0], in_seconds(7200.0)).await;
+        (renewed.status, renewed.body)
+    };
+    wait_until("a refused renewal", full, |seen| seen.0 != 200).await;
+    let refused = renew(&server, &ids[0], in_seconds(7200.0)).await;
+    refused.is_refused_for("no space");
+    let told = async || ready(&server).await.body["message"].to_string();
+    wait_until("the reason", told, |message| message.contains("no space")).await;
+
+    for id in &ids {
+        assert_eq!(get(&server, id).await.status, 200, "reads go on");
+        assert_eq!(delete(&server, id).await.status, 204);
+        let seen = get(&server, id).await;
+        assert_eq!(seen.status, 404, "acknowledged only when gone");
+    }
+    assert!(sim.sandboxes().is_empty());
+    let list = ask(&server, Method::GET, "/v1/sandboxes", None).await;
+    assert_eq!((list.status, &list.body["items"]), (200, &json!([])));
+    let history = server.service.recent_history(10).await.unwrap();
+    assert_eq!(history.len(), 5, "what cannot be written yet is known");
+
+    std::fs::remove_file(ballast).unwrap();
+    until_ready(&server).await;
+    server.stop().await;
+    drop(server);
+    let location = Location::Sqlite(disk.0.join("store.db"));
+    let store = osb_store::open(&location).await.unwrap();
+    let written = store.recent_history(10).await.unwrap();
+    assert_eq!(written.len(), 5, "it was written once there was space");
+    store.close().await;
+}
+
+/// Holds the write lock of a store, as a backup or an editor of databases does.
+async fn lock(folder: &Path) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(folder.join("store.db"));
+    let mut other = options.connect().await.unwrap();
+    sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut other)
+        .await
+        .unwrap();
+    other
+}
+
+#[tokio::test]
+async fn a_locked_store_refuses_writes_soon_and_recovers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, sim) = started(folder.path()).await;
+    let (kept, deleted, due) = (
+        create(&server, 600).await,
+        create(&server, 600).await,
+        create(&server, 600).await,
+    );
+    assert_eq!(renew(&server, &due, in_seconds(3.0)).await.status, 200);
+    let other = lock(folder.path()).await;
+    let begun = Instant::now();
+    renew(&server, &kept, in_seconds(7200.0))
+        .await
+        .is_refused_for("locked");
+    // Ten at once do not wait for one another.
+    let at_once = (0..10).map(|_| renew(&server, &kept, in_seconds(7200.0)));
+    for refused in futures::future::join_all(at_once).await {
+        refused.is_refused_for("locked");
+    }
+    assert!(begun.elapsed() < BOUND, "took {:?}", begun.elapsed());
+    ready(&server).await.is_refused_for("locked");
+    assert_eq!(get(&server, &kept).await.status, 200, "reads go on");
+    assert_eq!(delete(&server, &deleted).await.status, 204);
+    assert_eq!(get(&server, &deleted).await.status, 404);
+    // Time goes on for what is due, whatever the store does.
+    wait_until(
+        "the expiry",
+        async || sim.sandboxes(),
+        |left| left.len() == 1,
+    )
+    .await;
+    other.close().await.unwrap();
+    until_ready(&server).await;
+    assert_eq!(renew(&server, &kept, in_seconds(7200.0)).await.status, 200);
+    let history = async || {
+        let entry = server.service.history(&due.as_str().into()).await.unwrap();
+        entry.map(|entry| entry.reason)
+    };
+    wait_until("the history", history, |reason| {
+        reason.as_deref() == Some("EXPIRED")
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn writes_to_a_database_that_is_not_there_any_more_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, sim) = started(folder.path()).await;
+    let (kept, deleted) = (create(&server, 600).await, create(&server, 600).await);
+    let path = folder.path().join("store.db");
+    let aside = folder.path().join("aside.db");
+    for replaced in [false, true] {
+        std::fs::rename(&path, &aside).unwrap();
+        if replaced {
+            std::fs::write(&path, []).unwrap();
+        }
+        renew(&server, &kept, in_seconds(7200.0))
+            .await
+            .is_refused_for("replaced");
+        let seen = async || {
+            let seen = ready(&server).await;
+            (seen.status, seen.body)
+        };
+        wait_until("the reason", seen, |(status, body)| {
+            *status == 503 && body["message"].to_string().contains("replaced")
+        })
+        .await;
+        std::fs::rename(&aside, &path).unwrap();
+        until_ready(&server).await;
+    }
+    // The log of changes belongs to it.
+    let wal = folder.path().join("store.db-wal");
+    std::fs::rename(&wal, &aside).unwrap();
+    renew(&server, &kept, in_seconds(7200.0))
+        .await
+        .is_refused_for("replaced");
+    assert_eq!(delete(&server, &deleted).await.status, 204);
+    assert_eq!(sim.sandboxes().len(), 1);
+    std::fs::rename(&aside, &wal).unwrap();
+    assert_eq!(renew(&server, &kept, in_seconds(7200.0)).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_store_has_one_server_whatever_it_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, _sim) = started(folder.path()).await;
+    let path = folder.path().join("store.db");
+    let links = folder.path().join("links");
+    std::fs::create_dir(&links).unwrap();
+    std::os::unix::fs::symlink(&path, links.join("symbolic.db")).unwrap();
+    std::os::unix::fs::symlink(folder.path(), links.join("folder")).unwrap();
+    std::fs::hard_link(&path, links.join("hard.db")).unwrap();
+    for name in ["symbolic.db", "folder/store.db", "hard.db"] {
+        let name = links.join(name);
+        let second = osb_store::open(&Location::Sqlite(name.clone())).await;
+        let error = second.unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(
+            error.to_string().contains(name.to_str().unwrap()),
+            "{error}"
+        );
+        assert!(cause.contains("another server"), "{error}: {cause}");
+    }
+    let id = create(&server, 600).await;
+    assert_eq!(renew(&server, &id, in_seconds(7200.0)).await.status, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn sandboxes_of_another_instance_are_reported_not_touched() {
+    let sim = Arc::new(SimRuntime::new());
+    sim.set_foreign(3);
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), "")
+        .await
+        .unwrap();
+    let seen = async || ready(&server).await.body;
+    let told = |body: &Value| {
+        let detail = body["detail"].as_str().unwrap_or_default();
+        detail.starts_with("3 sandboxes") && body["status"] == "ready"
+    };
+    wait_until("the report", seen, told).await;
+    // They may be gone one day, or taken over.
+    sim.set_foreign(0);
+    server.service.reconcile().await;
+    assert_eq!(ready(&server).await.body, json!({"status": "ready"}));
+    let status = ask(&server, Method::GET, "/health", None).await;
+    assert_eq!(status.status, StatusCode::OK.as_u16());
+    server.stop().await;
+}

@@ -1,0 +1,154 @@
+//! History that the store could not take yet.
+//!
+//! A sandbox that is gone is gone, whatever the store does: its history waits here, is read from
+//! here, and is written as soon as the store works again.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use osb_protocol::SandboxId;
+use osb_service::ErrorChain;
+use osb_store::HistoryEntry;
+use tokio::sync::Notify;
+use tracing::{error, info, warn};
+
+use super::{Error, Service};
+
+/// Most entries that wait; the oldest are lost first.
+const WAITING: usize = 10_000;
+/// Pause between attempts.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Entries that wait for the store, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    waiting: Mutex<VecDeque<HistoryEntry>>,
+    filled: Notify,
+}
+
+impl Journal {
+    fn locked(&self) -> MutexGuard<'_, VecDeque<HistoryEntry>> {
+        // The queue is whole after every operation, so a panic elsewhere does not spoil it.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.locked().is_empty()
+    }
+
+    fn push(&self, entry: HistoryEntry) {
+        let mut waiting = self.locked();
+        if waiting.len() == WAITING
+            && let Some(lost) = waiting.pop_front()
+        {
+            error!(sandbox = %lost.id, reason = lost.reason, "the history entry is lost");
+        }
+        waiting.push_back(entry);
+        self.filled.notify_one();
+    }
+
+    fn first(&self) -> Option<HistoryEntry> {
+        self.locked().front().cloned()
+    }
+
+    fn written(&self, id: &SandboxId) {
+        self.locked().retain(|entry| entry.id != *id);
+    }
+
+    fn of(&self, id: &SandboxId) -> Option<HistoryEntry> {
+        self.locked().iter().find(|entry| entry.id == *id).cloned()
+    }
+
+    /// Those that wait, newest first.
+    fn newest(&self, most: usize) -> Vec<HistoryEntry> {
+        self.locked().iter().rev().take(most).cloned().collect()
+    }
+}
+
+/// Writes what waits, until the server stops.
+pub(super) fn start(service: Service) {
+    let tasks = service.inner.tasks.clone();
+    tasks.clone().spawn("journal", async move {
+        let journal = &service.inner.journal;
+        loop {
+            tokio::select! {
+                () = tasks.stopping().cancelled() => break,
+                () = journal.filled.notified() => {}
+            }
+            while service.write_waiting().await.is_err() {
+                tokio::select! {
+                    () = tasks.stopping().cancelled() => break,
+                    () = tokio::time::sleep(RETRY) => {}
+                }
+            }
+        }
+        if service.write_waiting().await.is_err() {
+            let lost = journal.locked().len();
+            error!(
+                lost,
+                "history entries are lost: the store did not take them"
+            );
+        }
+    });
+}
+
+impl Service {
+    /// Writes the history of a sandbox that is gone, now or when the store can take it.
+    pub(super) async fn keep_history(&self, entry: HistoryEntry) {
+        // Behind others it would only wait as they do.
+        if self.inner.journal.is_empty() {
+            match self.inner.store.finish(&entry).await {
+                Ok(()) => return,
+                Err(error) => {
+                    warn!(sandbox = %entry.id, error = %ErrorChain(&error), "the history waits for the store");
+                }
+            }
+        }
+        self.inner.journal.push(entry);
+    }
+
+    async fn write_waiting(&self) -> Result<(), osb_store::StoreError> {
+        let journal = &self.inner.journal;
+        let mut written = 0_u64;
+        while let Some(entry) = journal.first() {
+            self.inner.store.finish(&entry).await?;
+            journal.written(&entry.id);
+            written += 1;
+        }
+        if written > 0 {
+            info!(written, "the store took the history that waited");
+        }
+        Ok(())
+    }
+
+    /// What became of a sandbox that is gone, or of a create that failed.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, Error> {
+        match self.inner.journal.of(id) {
+            Some(entry) => Ok(Some(entry)),
+            None => Ok(self.inner.store.history(id).await?),
+        }
+    }
+
+    /// The sandboxes that ended last, newest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, Error> {
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut recent = self.inner.journal.newest(most);
+        for entry in self.inner.store.recent_history(limit).await? {
+            if recent.iter().all(|known| known.id != entry.id) {
+                recent.push(entry);
+            }
+        }
+        recent.sort_by_key(|entry| std::cmp::Reverse(entry.ended_at));
+        recent.truncate(most);
+        Ok(recent)
+    }
+}
