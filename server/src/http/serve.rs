@@ -8,7 +8,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use osb_service::Supervisor;
+use osb_service::{Supervisor, request_body::read_or_close};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
@@ -123,9 +123,14 @@ async fn connection(
         let exchange = Exchange::begin(&of_requests);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(Arc::clone(&of_requests));
-        let answer = router.clone().oneshot(request.map(Body::new));
+        let router = router.clone();
         async move {
-            let response = answer.await?;
+            let answer = async |request| {
+                let Ok(response) = router.oneshot(request).await;
+                response
+            };
+            // No request stands behind a body that nothing read.
+            let response = read_or_close(request.map(Body::new), Body::new, answer).await;
             Ok::<_, Infallible>(response.map(|body| Sent::new(body, exchange)))
         }
     });
@@ -223,6 +228,16 @@ mod tests {
             let ended = timeout(Duration::from_secs(3600), rest).await;
             assert!(ended.is_ok(), "{begin:?} is waited for");
         }
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_half_a_request_says_that_the_connection_closes() {
+        let mut client = connected().await;
+        let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhalf";
+        client.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
     }
 
     #[tokio::test]
