@@ -29,7 +29,7 @@ pub enum GuardError {
     NoAnswer,
 }
 
-/// Lets the server start with a key, or without one when somebody says so.
+/// Lets the server start with a key, or without one when the operator confirms it.
 ///
 /// # Errors
 /// See [`GuardError`].
@@ -38,14 +38,14 @@ pub async fn check(config: &Config) -> Result<(), GuardError> {
         return Ok(());
     }
     if std::env::var(ENV_INSECURE).is_ok_and(|value| value == CONFIRMATION) {
-        warn!("running WITHOUT an API key: whoever can connect controls every sandbox");
+        warn!("running WITHOUT an API key: every client that can connect controls all sandboxes");
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
         return Err(GuardError::NoKey);
     }
     eprint!(
-        "\x1b[31mserver.api_key is empty: whoever can connect will control every sandbox.\x1b[0m\n\
+        "\x1b[31mserver.api_key is empty: every client that can connect will control all sandboxes.\x1b[0m\n\
          Type {CONFIRMATION} to start all the same: "
     );
     let mut line = String::new();

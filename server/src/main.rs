@@ -53,7 +53,7 @@ fn init_config(path: PathBuf, force: bool) -> anyhow::Result<()> {
 
 fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {
     let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
-    // The library that serves static files tells each of them at start.
+    // The library that serves static files logs each of them at start.
     let filter = format!("{},memory_serve=warn", loaded.config.log.filter());
     telemetry::init(&filter, telemetry::LogFormat::Auto)?;
     // One TLS provider for the whole process, before anything can ask for one.
@@ -62,7 +62,7 @@ fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let done = runtime.block_on(serve(loaded));
-    // A prompt nobody answered still reads the terminal; it must not hold the process.
+    // An unanswered prompt still reads the terminal; it must not hold the process.
     runtime.shutdown_background();
     done
 }

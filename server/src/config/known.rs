@@ -1,4 +1,4 @@
-//! Every key of the contract, so that a typo can be told with what was probably meant.
+//! Every key of the contract, so that a warning about a typo can suggest the intended key.
 
 use osb_service::config::UnknownKey;
 

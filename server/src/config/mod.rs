@@ -128,7 +128,7 @@ pub struct LoadedConfig {
     pub config: Config,
     /// Where it came from.
     pub path: PathBuf,
-    /// Keys nobody reads.
+    /// Keys without effect.
     pub unknown: Vec<UnknownKey>,
     /// Whether the file has the API key in it and every user of the machine may read it.
     pub exposes_key: bool,
@@ -299,9 +299,9 @@ mod tests {
     fn typos_are_told_and_secrets_are_not() {
         let loaded =
             read("[server]\napi_keys = 'hunter2'\n[runtime]\ntype='docker'\n[servre]\n").unwrap();
-        let told: Vec<String> = loaded.unknown.iter().map(ToString::to_string).collect();
+        let warnings: Vec<String> = loaded.unknown.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            warnings,
             [
                 "unknown key server.api_keys, did you mean server.api_key?",
                 "unknown key servre, did you mean server?"
@@ -316,27 +316,27 @@ mod tests {
 
     #[test]
     fn ports_that_can_get_the_consoles_cookie_are_told() {
-        let tells = |text: &str| {
+        let warns = |text: &str| {
             let notes = read(text).unwrap().config.notes();
             notes.iter().any(|note| note.contains("cookie"))
         };
         let docker = "[runtime]\ntype = 'docker'\n";
         let bridge = format!("{docker}[docker]\nnetwork_mode = 'bridge'\npublish_host = ");
-        assert!(tells(docker), "the contract's defaults");
-        assert!(tells(&format!("{bridge}'10.0.0.1'")));
-        assert!(tells(&format!(
+        assert!(warns(docker), "the contract's defaults");
+        assert!(warns(&format!("{bridge}'10.0.0.1'")));
+        assert!(warns(&format!(
             "{docker}[docker]\npublish_host = '127.0.0.1'"
         )));
-        assert!(!tells(&format!("{bridge}'127.0.0.1'")));
-        assert!(!tells(&format!(
+        assert!(!warns(&format!("{bridge}'127.0.0.1'")));
+        assert!(!warns(&format!(
             "{docker}[server]\neip = 'https://e.example'"
         )));
-        assert!(!tells("[runtime]\ntype = 'sim'"));
+        assert!(!warns("[runtime]\ntype = 'sim'"));
     }
 
     #[test]
     fn endpoints_on_an_ipv6_address_that_is_not_published_are_told() {
-        let tells = |host: &str, more: &str| {
+        let warns = |host: &str, more: &str| {
             let text = format!(
                 "[server]\nhost = '{host}'\n{more}\n[runtime]\ntype = 'docker'\n\
                  [docker]\nnetwork_mode = 'bridge'"
@@ -344,10 +344,10 @@ mod tests {
             let notes = read(&text).unwrap().config.notes();
             notes.iter().any(|note| note.contains("IPv6"))
         };
-        assert!(tells("::1", "") && tells("2001:db8::1", "eip = ' '"));
-        assert!(!tells("::", ""), "endpoints get an IPv4 address then");
-        assert!(!tells("127.0.0.1", "") && !tells("box.example", ""));
-        assert!(!tells("::1", "eip = 'box.example'"));
+        assert!(warns("::1", "") && warns("2001:db8::1", "eip = ' '"));
+        assert!(!warns("::", ""), "endpoints get an IPv4 address then");
+        assert!(!warns("127.0.0.1", "") && !warns("box.example", ""));
+        assert!(!warns("::1", "eip = 'box.example'"));
         let host_network = "[server]\nhost = '::1'\n[runtime]\ntype = 'docker'";
         let notes = read(host_network).unwrap().config.notes();
         assert!(!notes.iter().any(|note| note.contains("IPv6")), "{notes:?}");

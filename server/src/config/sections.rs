@@ -100,7 +100,7 @@ impl ServerSection {
         eip.trim().starts_with("https://")
     }
 
-    /// Whether clients are told `host` for published ports, and it is an IPv6 address.
+    /// Whether clients get `host` for published ports although it is an IPv6 address.
     pub(super) fn tells_ipv6_address(&self) -> bool {
         let has_eip = self
             .eip

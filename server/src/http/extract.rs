@@ -51,7 +51,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            // The library tells this error from others in its words only.
+            // The library distinguishes this error from others by its message only.
             let what = match error.to_string().starts_with("recursion limit") {
                 true => "nested deeper than 127 levels",
                 false => "not valid JSON",

@@ -21,7 +21,7 @@ use super::{AppState, lifecycle, system};
         version = "0.1.0",
         description = "Make, find, renew and delete sandboxes. Generation 1.1 of the API: its \
                        published description has kept the version 0.1.0, and so does this one. \
-                       /version tells the release of the running server.",
+                       /version has the release of the running server.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     modifiers(&ApiKeyHeader),
@@ -41,7 +41,7 @@ impl Modify for ApiKeyHeader {
         document.tags = Some(vec![
             tag("sandboxes", "Make, find, change and delete sandboxes"),
             tag("endpoints", "Reach ports of a sandbox"),
-            tag("metrics", "What SDKs tell"),
+            tag("metrics", "What SDKs report"),
             tag("system", "The server itself; no API key"),
         ]);
     }

@@ -1,8 +1,8 @@
 //! Waiting until execd answers.
 //!
 //! The answer to a create is held until then: SDKs ask execd at once, and a refused connection
-//! costs them half a second and more (contract: clients §3.4). No event tells that a port will be
-//! answered, so it is tried again, quickly at first.
+//! costs them half a second and more (contract: clients §3.4). No event announces that
+//! a port will answer, so the server retries, quickly at first.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is known about a sandbox, and what clients are told.
+//! What the server knows about a sandbox, and what clients see of it.
 //!
 //! [`Facts`] are what the request, the runtime and the store say. A [`Record`] is derived from them
 //! and never changed: each change makes a new one, serialised once, however often it is read.
@@ -92,9 +92,9 @@ impl Facts {
         }
     }
 
-    /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays:
-    /// the end of a command may be told before its start is. A container that never ran is its
-    /// create's business, which may have to make another one.
+    /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays,
+    /// because events may arrive out of order. A container that never ran belongs to a create, which
+    /// may replace it.
     pub fn observe(&mut self, observed: Status, at: WireTime) {
         let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
         let half_made = self.phase.is_none() && observed.phase == Phase::Created;
@@ -148,7 +148,7 @@ impl Facts {
         }
     }
 
-    /// When the sandbox shall be removed.
+    /// When the sandbox expires.
     #[must_use]
     pub fn expires_at(&self) -> Option<WireTime> {
         match self.origin.expiry {
@@ -189,8 +189,8 @@ impl Facts {
         self.changes.deleted_at.is_some()
     }
 
-    /// Notes that a stage was reached, once. In a container whose command has ended nothing answers
-    /// any more, whoever stopped to wait for it.
+    /// Records the first time that a stage was reached. Stages that need a running execd are ignored
+    /// once the command has ended.
     pub fn reached(&mut self, stage: Stage, at: WireTime) {
         let ended = matches!(self.phase, Some((Phase::Exited(_), _)));
         if ended && stage >= Stage::Execd {
@@ -206,7 +206,7 @@ impl Facts {
 /// One sandbox as it stands.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// What clients are told.
+    /// What clients see.
     pub sandbox: Sandbox,
     /// The same as JSON.
     pub json: Bytes,
@@ -217,7 +217,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Derives what clients are told.
+    /// Derives what clients see.
     #[must_use]
     pub fn derive(facts: Facts, seq: u64, reasons: &Reasons) -> Self {
         let origin = &facts.origin;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_told_before_the_start_stays_an_end() {
+    fn an_end_that_is_reported_before_the_start_stays_an_end() {
         let mut facts = facts();
         facts.end(1, at(21));
         facts.observe(observed(Phase::Running, 20), at(20));
@@ -266,7 +266,7 @@ mod tests {
         let restarted = Some((Phase::Running, at(22)));
         assert_eq!(facts.phase, restarted);
         facts.end(1, at(21));
-        assert_eq!(facts.phase, restarted, "an earlier end, told late");
+        assert_eq!(facts.phase, restarted, "an earlier end, reported late");
     }
 
     #[test]
@@ -313,6 +313,6 @@ mod tests {
         assert!(facts.out_of_memory, "the same run, seen again");
         facts.out_of_memory = false;
         facts.observe(killed, at(25));
-        assert!(facts.out_of_memory, "it was not told, but seen");
+        assert!(facts.out_of_memory, "seen without an event");
     }
 }

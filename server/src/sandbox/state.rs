@@ -4,7 +4,7 @@
 //!            ┌────────────── create fails: gone, history entry ──▶
 //!  POST ──▶ Pending ──▶ Running ◀──▶ Paused          (freeze, thaw)
 //!                          │  ▲
-//!             command ends │  │ somebody restarts the container
+//!             command ends │  │ the operator restarts the container
 //!                          ▼  │
 //!                Terminated (0), Failed (else)
 //!
@@ -125,8 +125,8 @@ fn why(facts: &Facts, code: i64) -> &'static str {
     match code {
         NOT_FOUND => ": the command was not found in the image",
         NOT_EXECUTABLE => ": the command cannot be executed",
-        // Any process of the sandbox may have run out of memory; the entry point's end tells whether
-        // it was that one.
+        // The engine reports any process that ran out of memory; only a killed entry point says that
+        // it was this one.
         KILLED if facts.out_of_memory => " because its memory limit was reached",
         KILLED => ": it was killed",
         TERMINATED => ": it was terminated by SIGTERM",

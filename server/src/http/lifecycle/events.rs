@@ -1,4 +1,4 @@
-//! `/v1/metrics/events`: what SDKs tell about their creates (contract: lifecycle §A5).
+//! `/v1/metrics/events`: what SDKs report about their creates (contract: lifecycle §A5).
 
 use http::StatusCode;
 use osb_protocol::{ErrorBody, FieldError, lifecycle::ClientMetricsEvent};

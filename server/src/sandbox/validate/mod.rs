@@ -51,7 +51,7 @@ impl Rules {
     }
 }
 
-/// Checks a request and turns it into a sandbox to be.
+/// Checks a create request and turns it into a spec.
 ///
 /// # Errors
 /// [`Error::Invalid`] with all fields, or the first broken rule about sandboxes.

@@ -1,5 +1,5 @@
-//! What clients may write differently (contract: lifecycle §1.3): snake-case names, numbers as
-//! strings, and `null` for whatever is absent.
+//! Normalises what clients may spell differently (contract: lifecycle §1.3): snake-case names,
+//! numbers as strings, and `null` for absent members.
 
 use std::num::IntErrorKind;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// Integer members, by dotted path.
 const INTEGERS: [&str; 1] = ["timeout"];
-/// Objects whose member names are fields of ours rather than names of the user's.
+/// Objects whose members are fields of the API; the members of other objects are the user's.
 const STRUCTURED: [&str; 10] = [
     "image",
     "auth",
@@ -21,7 +21,7 @@ const STRUCTURED: [&str; 10] = [
     "ossfs",
 ];
 
-/// Brings a create request into the form of the schema.
+/// Normalises a create request to the spelling of the schema.
 pub(super) fn create(body: Value) -> Value {
     match body {
         Value::Object(members) => {
@@ -37,7 +37,7 @@ pub(super) fn create(body: Value) -> Value {
     }
 }
 
-/// Renames, drops nulls, and does the same in members that have fields of their own.
+/// Renames members and drops nulls, recursively in structured members.
 fn fields(members: Map<String, Value>) -> Map<String, Value> {
     let mut out = Map::new();
     for (given, value) in members {
@@ -52,7 +52,7 @@ fn fields(members: Map<String, Value>) -> Map<String, Value> {
             Value::Array(items) if STRUCTURED.contains(&name.as_str()) => {
                 Value::Array(items.into_iter().map(item).collect())
             }
-            // Entries of maps keep their names; a null there has a meaning or is an error.
+            // Entries of maps keep their names; a null has a meaning or is an error there.
             value => value,
         };
         // The proper spelling wins over its alias.
@@ -70,8 +70,8 @@ fn item(value: Value) -> Value {
     }
 }
 
-/// `"600"` and `600.0` are 600. What is beyond the range of our integers becomes their bound: it
-/// breaks the same rules.
+/// Reads `"600"` and `600.0` as 600. A number out of range becomes the nearest bound, which breaks
+/// the same rules.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "integral, and saturating at the bounds is what is wanted"

@@ -1,17 +1,17 @@
-//! What a request to create says and nobody reads. The contract wants it accepted (contract:
-//! lifecycle §1.3, §4.5, §5.2, §A2); a typo is found in the log.
+//! Members of a create request that have no effect. The contract accepts them (contract: lifecycle
+//! §1.3, §4.5, §5.2, §A2), and the log names them, so that an operator finds a typo.
 
 use osb_protocol::resources::ResourceLimits;
 use serde_json::Value;
 
 use super::{rules, schema};
 
-/// Most names that are told.
-const TOLD: usize = 16;
-/// Longest name that is told, in characters.
-const SHOWN: usize = 64;
+/// Most names that are reported.
+const NAMES_MAX: usize = 16;
+/// Longest part of a name that is reported, in characters.
+const NAME_LENGTH_MAX: usize = 64;
 
-/// Dotted names of the members that have no effect, in a request that is in the schema's form.
+/// Dotted names of the members without effect, in a normalised request.
 pub(super) fn members(body: &Value) -> Vec<String> {
     let mut names = Vec::new();
     unknown(&schema::SCHEMA, body, "", &mut names);
@@ -30,16 +30,17 @@ pub(super) fn members(body: &Value) -> Vec<String> {
     if body.get("resourceRequests").is_some() {
         names.push("resourceRequests".to_owned());
     }
-    names.truncate(TOLD);
+    names.truncate(NAMES_MAX);
     for name in &mut names {
-        if let Some((end, _)) = name.char_indices().nth(SHOWN) {
+        if let Some((end, _)) = name.char_indices().nth(NAME_LENGTH_MAX) {
             name.truncate(end);
         }
     }
     names
 }
 
-/// Members that the schema does not know. Where it names none, names are the user's.
+/// Collects members that the schema does not list. In an object without listed members the names
+/// are the user's.
 fn unknown(schema: &Value, value: &Value, path: &str, names: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -115,7 +116,7 @@ mod tests {
             body.insert(format!("{n:0>1000}"), json!(1));
         }
         let names = members(&Value::Object(body));
-        assert_eq!(names.len(), TOLD);
-        assert!(names.iter().all(|name| name.len() == SHOWN), "{names:?}");
+        assert_eq!(names.len(), NAMES_MAX);
+        assert!(names.iter().all(|name| name.len() == NAME_LENGTH_MAX), "{names:?}");
     }
 }
