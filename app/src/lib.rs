@@ -5,6 +5,7 @@
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
+//! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
 //! | [`live`] | the tab's one WebSocket |
 //! | [`backend`] | the domain behind the pages' server functions |
@@ -30,6 +31,7 @@ pub mod login;
 pub mod sandbox;
 pub mod sandboxes;
 pub mod shell;
+pub mod tab;
 pub mod terminal;
 pub mod ui;
 pub mod view;

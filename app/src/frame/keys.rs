@@ -4,7 +4,7 @@ use leptos::{ev, html::Dialog, prelude::*};
 use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
-use crate::{browser, sandbox::Tab, ui::Icon};
+use crate::{browser, tab::Tab, ui::Icon};
 
 /// What the keys do, as the help shows it.
 const KEYS: [(&str, &str); 6] = [

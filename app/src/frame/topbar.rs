@@ -7,7 +7,7 @@ use osb_protocol::SandboxId;
 use super::theme::ThemeSwitch;
 use crate::{
     live::{Link, Live},
-    sandbox::Tab,
+    tab::Tab,
     ui::{Clock, Icon, duration},
     view::ServerInfo,
 };

@@ -9,6 +9,5 @@ mod stages;
 mod tab;
 
 pub use actions::{DeleteForm, RenewButton};
-pub(crate) use page::Current;
 pub use page::SandboxPage;
-pub use tab::{Tab, TabRoutes};
+pub use tab::TabRoutes;

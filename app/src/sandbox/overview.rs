@@ -5,11 +5,11 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
 use super::{
     actions::{DeleteForm, RenewForm},
-    page::Current,
     ports::Ports,
     stages::StageBar,
 };
 use crate::{
+    tab::Current,
     ui::{Age, CodeBlock, CopyButton, Countdown, Labels, When},
     view::{SandboxDetail, is_alive},
 };

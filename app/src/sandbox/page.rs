@@ -10,13 +10,10 @@ use crate::{
     error::ConsoleError,
     live::Live,
     login::SignInLink,
+    tab::Current,
     ui::{CopyButton, Countdown, Icon, StateBadge},
     view::{SandboxDetail, StageState},
 };
-
-/// The sandbox that the tabs show; its last state once it is gone.
-#[derive(Clone, Copy)]
-pub(crate) struct Current(pub(crate) RwSignal<SandboxDetail>);
 
 /// Loads a sandbox and shows the chosen tab.
 #[component]

@@ -4,7 +4,8 @@ use leptos::prelude::*;
 use osb_protocol::SandboxId;
 
 use crate::{
-    sandbox::{DeleteForm, RenewButton, Tab},
+    sandbox::{DeleteForm, RenewButton},
+    tab::Tab,
     ui::{Age, Countdown, Icon, Labels, StateBadge},
     view::{SandboxRow, is_alive},
 };

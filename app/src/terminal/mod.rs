@@ -19,7 +19,7 @@ mod socket;
 use leptos::{html::Div, prelude::*};
 use osb_protocol::SandboxId;
 
-use crate::{login::SignInLink, sandbox::Current, view::is_alive};
+use crate::{login::SignInLink, tab::Current, view::is_alive};
 
 /// What stands between the user and the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
