@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{Daemon, texts};
 
-/// Prints the error number of a `clone3` without arguments: 38 when there is no such call.
+/// Prints the error number of a `clone3` without arguments: 38 when the kernel lacks the call.
 const CALL: &str = "perl -e 'syscall(435, 0, 0); print $! + 0'";
 
 fn daemon(mode: &str) -> Daemon {
@@ -17,7 +17,7 @@ fn daemon(mode: &str) -> Daemon {
 }
 
 #[tokio::test]
-async fn nobody_in_the_sandbox_finds_it() {
+async fn no_process_in_the_sandbox_has_it() {
     for mode in ["on", "reexec"] {
         let daemon = daemon(mode);
         let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
@@ -29,7 +29,7 @@ async fn nobody_in_the_sandbox_finds_it() {
         }
         let events = daemon.run(json!({ "command": CALL })).await;
         assert_eq!(texts(&events, EventKind::Stdout), ["38"], "{mode}");
-        // How it was done is no business of what is started.
+        // The variable is not passed on.
         let events = daemon
             .run(json!({ "command": "env | grep -c _EXECD_CLONE3 || true" }))
             .await;
@@ -38,7 +38,7 @@ async fn nobody_in_the_sandbox_finds_it() {
 }
 
 #[tokio::test]
-async fn without_it_nothing_is_filtered() {
+async fn without_the_variable_nothing_is_filtered() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let own = status.lines().find(|line| line.starts_with("Seccomp:"));
     for mode in ["", "off"] {
@@ -50,17 +50,17 @@ async fn without_it_nothing_is_filtered() {
 }
 
 #[test]
-fn a_value_that_means_nothing_is_told_before_the_flags_are_read() {
+fn an_invalid_value_is_reported_before_the_flags_are_parsed() {
     let output = Command::new(env!("CARGO_BIN_EXE_execd"))
         .arg("--no-such-flag")
         .env("EXECD_CLONE3_COMPAT", "maybe")
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        told.contains("EXECD_CLONE3_COMPAT") && !told.contains("maybe"),
-        "{told}"
+        stderr.contains("EXECD_CLONE3_COMPAT") && !stderr.contains("maybe"),
+        "{stderr}"
     );
 }

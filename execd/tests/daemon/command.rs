@@ -39,7 +39,7 @@ async fn a_stream_begins_with_init_and_ends_with_its_last_event() {
 }
 
 #[tokio::test]
-async fn success_signals_and_failures_to_start() {
+async fn success_signals_and_failed_starts_are_reported() {
     let daemon = daemon();
     let events = daemon
         .run(json!({ "command": "true", "envs": null, "timeout": null }))
@@ -83,8 +83,8 @@ async fn argv_runs_without_a_shell_and_environments_are_layered() {
 #[tokio::test]
 async fn a_timeout_kills_the_whole_tree() {
     let daemon = daemon();
-    // One child in the group, one in a session of its own. Both must be told before the time is up:
-    // on a machine that is too busy for that there is more time in the next round.
+    // One child in the group, one in a session of its own. Both must print their PID before the
+    // timeout. On a busy machine the next round allows more time.
     let text = "sleep 1000 & echo $!; setsid sleep 1000 & echo $!; wait";
     let mut limit = 1000;
     let events = loop {
@@ -94,7 +94,7 @@ async fn a_timeout_kills_the_whole_tree() {
             break events;
         }
         limit *= 2;
-        assert!(limit < 60_000, "the children are never told");
+        assert!(limit < 60_000, "the children never print their PIDs");
     };
     let error = events.last().unwrap().error.as_ref().unwrap();
     assert_eq!(error.evalue, "-1");
@@ -117,7 +117,7 @@ async fn a_timeout_kills_the_whole_tree() {
 }
 
 #[tokio::test]
-async fn a_daemon_in_the_background_of_a_shell_starts_commands_that_can_be_interrupted() {
+async fn commands_of_a_background_daemon_can_be_interrupted() {
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", "trap '' INT QUIT; exec \"$0\" --port 0"])
@@ -130,7 +130,7 @@ async fn a_daemon_in_the_background_of_a_shell_starts_commands_that_can_be_inter
 }
 
 #[tokio::test]
-async fn commands_start_with_all_signals_at_their_defaults() {
+async fn commands_start_with_default_signal_dispositions() {
     let mut command = std::process::Command::new("env");
     command.args(["--ignore-signal", "--block-signal"]).args([
         env!("CARGO_BIN_EXE_execd"),
@@ -138,7 +138,7 @@ async fn commands_start_with_all_signals_at_their_defaults() {
         "0",
     ]);
     let daemon = Daemon::launch(command, |_| {});
-    // Two signals are the C library's own: it ignores them in what it spawns.
+    // The C library reserves two signals and ignores them in spawned processes.
     let defaults = |output: &[Event]| {
         let lines = texts(output, EventKind::Stdout);
         assert_eq!(lines.len(), 2, "{lines:?}");
@@ -147,14 +147,14 @@ async fn commands_start_with_all_signals_at_their_defaults() {
             assert_eq!(bits & !(0b11 << 31), 0, "{line}");
         }
     };
-    // A program, since bash ignores SIGQUIT for itself.
+    // A program of its own, because bash ignores SIGQUIT.
     let text = "grep -E '^Sig(Ign|Blk)' /proc/self/status";
     defaults(&daemon.run(json!({ "command": text })).await);
     let session = daemon.post("/session", json!({})).await.json();
     let path = format!("/session/{}/run", session["session_id"].as_str().unwrap());
     let run = daemon.post(&path, json!({ "command": text })).await;
     defaults(&events(&run.body));
-    // It was told to ignore them, and still does.
+    // The daemon itself still ignores them, as it was started.
     for signal in [Signal::HUP, Signal::QUIT, Signal::USR1] {
         daemon.signal(signal);
     }
@@ -162,7 +162,7 @@ async fn commands_start_with_all_signals_at_their_defaults() {
 }
 
 #[tokio::test]
-async fn the_end_by_every_signal_is_told_by_its_name() {
+async fn a_fatal_signal_is_reported_by_name() {
     let daemon = daemon();
     let names = [
         (1, "hangup"),
@@ -219,7 +219,7 @@ async fn an_interrupt_reaches_every_process_of_the_group() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
-    // One obeys, one ignores it, and the leader ends at once.
+    // One child obeys the signal, one ignores it, and the leader ends at once.
     let text = "cd $PLACE; sh -c 'trap \"echo > heard; exit\" TERM; echo $$ > obeys; \
         while :; do sleep 0.05; done' & sh -c 'trap \"\" TERM; echo $$ > ignores; \
         while :; do sleep 0.05; done' & wait";
@@ -235,15 +235,15 @@ async fn an_interrupt_reaches_every_process_of_the_group() {
     assert_eq!(stopped.status, 200);
     assert!(at("heard").exists(), "SIGTERM came to the leader only");
     for pid in members {
-        eventually("it is gone", async || (!alive(pid)).then_some(())).await;
+        eventually("the process ended", async || (!alive(pid)).then_some(())).await;
     }
 }
 
 #[tokio::test]
-async fn a_command_of_another_user_has_no_groups_of_the_daemon_s() {
+async fn a_command_of_another_user_has_none_of_the_daemon_s_groups() {
     assert!(
         rustix::process::geteuid().is_root(),
-        "this test needs root to be somebody else"
+        "this test needs root to become another user"
     );
     let mut command = std::process::Command::new("setpriv");
     command
@@ -264,7 +264,7 @@ async fn a_command_of_another_user_has_no_groups_of_the_daemon_s() {
 }
 
 #[tokio::test]
-async fn an_interrupt_goes_on_without_its_client() {
+async fn an_interrupt_continues_without_its_client() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let ready = place.path().join("ready");
@@ -347,7 +347,7 @@ async fn background_commands_are_read_by_cursor() {
 }
 
 #[tokio::test]
-async fn background_commands_tell_how_they_ended() {
+async fn exit_codes_of_background_commands_are_reported() {
     let daemon = daemon();
     for (request, code) in [
         (json!({ "command": "exit 7" }), 7),
@@ -368,7 +368,7 @@ async fn background_commands_tell_how_they_ended() {
 }
 
 #[tokio::test]
-async fn streams_have_their_headers_and_the_home_is_a_directory_to_work_in() {
+async fn streams_have_their_headers_and_a_tilde_is_the_home() {
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir(place.path().join("work")).unwrap();
     let daemon = Daemon::start(&["--port", "0"], |command| {
@@ -397,17 +397,17 @@ async fn the_environment_file_is_read_for_each_command() {
             .env("HOME", place.path())
             .env("EXECD_ENVS", "~/variables");
     });
-    let told = async || {
+    let read_variable = async || {
         let events = daemon
             .run(json!({ "command": "echo ${FROM_FILE-unset}" }))
             .await;
         texts(&events, EventKind::Stdout)[0].to_owned()
     };
-    assert_eq!(told().await, "unset");
+    assert_eq!(read_variable().await, "unset");
     for value in ["one", "two"] {
         let file = place.path().join("variables");
         std::fs::write(file, format!("FROM_FILE={value}\n")).unwrap();
-        assert_eq!(told().await, value);
+        assert_eq!(read_variable().await, value);
     }
 }
 
@@ -428,7 +428,7 @@ async fn a_request_that_breaks_a_rule_is_refused() {
 }
 
 #[tokio::test]
-async fn many_at_once() {
+async fn many_commands_run_at_once() {
     let daemon = daemon();
     let text = |index| format!("echo {index}; echo error {index} >&2; exit {index}");
     let runs = (0..50).map(|index| daemon.run(json!({ "command": text(index) })));

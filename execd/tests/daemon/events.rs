@@ -1,4 +1,4 @@
-//! Events that are read again: numbers, coming back for the rest, and requests sent twice.
+//! Replay of events: numbering, resumed streams, and repeated requests.
 
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Daemon, daemon, events, eventually, texts};
 
-/// The events that carry numbers, with these and as they were sent. Pings between them carry none,
-/// and come when nothing else does.
+/// Returns the numbered events, each with its number and the frame as sent. Pings have no number, and
+/// their count depends on timing.
 fn numbered(body: &[u8]) -> Vec<(u64, &str)> {
     let text = std::str::from_utf8(body).unwrap();
     text.split_terminator("\n\n")
@@ -34,7 +34,7 @@ fn id_of(events: &[Event]) -> &str {
 }
 
 #[tokio::test]
-async fn events_are_numbered_and_can_be_read_again() {
+async fn events_are_numbered_and_can_be_replayed() {
     let daemon = daemon();
     let body = json!({ "command": "seq 1 5000; echo x >&2; exit 3" }).to_string();
     let answer = Answer::of(daemon.send(Method::POST, "/command", &[], body).await).await;
@@ -54,7 +54,7 @@ async fn events_are_numbered_and_can_be_read_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_lost_its_stream_comes_back_for_the_rest() {
+async fn a_client_resumes_a_lost_stream() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let go = place.path().join("go");
@@ -69,7 +69,7 @@ async fn a_client_that_lost_its_stream_comes_back_for_the_rest() {
     drop(response);
     let id = id_of(&events(&seen)).to_owned();
     let last = *numbers(&seen).last().unwrap();
-    // It waits for what comes, whether the command has ended by then or not.
+    // The request waits for further events, whether or not the command has ended by then.
     let rest = since(&daemon, &id, last);
     let (rest, written) = tokio::join!(rest, tokio::fs::write(&go, ""));
     written.unwrap();
@@ -115,7 +115,7 @@ async fn several_clients_follow_one_command() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_again_is_told() {
+async fn requests_that_cannot_be_replayed_are_refused_with_a_reason() {
     let daemon = daemon();
     let run = daemon.run(json!({ "command": "true" })).await;
     let id = id_of(&run);
@@ -168,7 +168,7 @@ async fn a_request_sent_twice_runs_once() {
 }
 
 #[tokio::test]
-async fn a_background_command_or_a_failed_start_is_joined_too() {
+async fn a_repeated_background_command_or_failed_start_is_joined() {
     let daemon = daemon();
     for (key, body) in [
         ("b", json!({ "command": "echo x", "background": true })),
@@ -188,7 +188,7 @@ async fn a_background_command_or_a_failed_start_is_joined_too() {
         assert!(!numbered(&first.body).is_empty());
         assert_eq!(numbered(&first.body), numbered(&second.body));
     }
-    // Refused requests keep no key.
+    // A refused request does not reserve its key.
     let key = [("idempotency-key", "r")];
     let bad = json!({ "command": "true", "cwd": "/nowhere" }).to_string();
     let bad = Answer::of(daemon.send(Method::POST, "/command", &key, bad).await).await;
@@ -199,11 +199,11 @@ async fn a_background_command_or_a_failed_start_is_joined_too() {
 }
 
 #[tokio::test]
-async fn a_command_nobody_reads_keeps_its_last_output() {
+async fn a_command_without_a_reader_keeps_its_last_output() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let mark = place.path().join("mark");
-    // More than what is kept for those that come again.
+    // More output than execd keeps for replay.
     let text = "yes 0123456789012345678901234567890123456789 | head -n 1500000; echo x > \"$MARK\"";
     let body = json!({ "command": text, "envs": { "MARK": &mark } }).to_string();
     let mut response = daemon.send(Method::POST, "/command", &[], body).await;
@@ -213,7 +213,7 @@ async fn a_command_nobody_reads_keeps_its_last_output() {
     let opening = events(&opening);
     let id = id_of(&opening);
     eventually("the command ended", async || mark.exists().then_some(())).await;
-    let refused = eventually("the end is told", async || {
+    let refused = eventually("the beginning was dropped", async || {
         let answer = since(&daemon, id, 2).await;
         (answer.status == StatusCode::GONE).then_some(answer)
     })

@@ -1,4 +1,4 @@
-//! What goes wrong around the daemon: no room, no processes, too much of everything.
+//! Faults in the environment of the daemon: full disks, process limits, excessive load.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ fn full() -> bool {
     std::env::var_os("OPENSANDBOX_TEST_FULL").is_some()
 }
 
-/// Fails a test that could not show anything.
+/// Fails a test that would prove nothing without root.
 fn needs_root(reason: &str) {
     assert!(
         rustix::process::geteuid().is_root(),
@@ -32,7 +32,7 @@ fn needs_root(reason: &str) {
     );
 }
 
-/// Memory of the daemon in KiB: what it takes now, and the most it took.
+/// Returns the resident memory of the daemon in KiB, now and at its peak.
 fn memory(daemon: &Daemon) -> (u64, u64) {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let field = |name: &str| {
@@ -44,7 +44,7 @@ fn memory(daemon: &Daemon) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_thousand_commands_at_once() {
+async fn a_thousand_commands_run_at_once() {
     let daemon = daemon();
     let runs = (0..1000).map(|index| {
         let daemon = &daemon;
@@ -61,14 +61,14 @@ async fn a_thousand_commands_at_once() {
 }
 
 #[tokio::test]
-async fn files_of_ten_gigabytes_pass_in_constant_memory() {
+async fn files_of_ten_gigabytes_use_constant_memory() {
     const PIECE: usize = 1 << 20;
     const BOUNDARY: &str = "boundary";
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("file");
     let pieces: usize = if full() { 10_000 } else { 256 };
-    // No two pieces are alike.
+    // No two chunks are equal.
     let piece = |index: usize| {
         let mut piece = vec![b'.'; PIECE];
         piece[..8].copy_from_slice(&index.to_be_bytes());
@@ -124,9 +124,9 @@ async fn files_of_ten_gigabytes_pass_in_constant_memory() {
 }
 
 #[tokio::test]
-async fn output_of_a_gigabyte_is_complete_and_takes_no_memory() {
+async fn a_gigabyte_of_output_is_complete_and_uses_constant_memory() {
     let daemon = daemon();
-    // A line of 64 KiB, so many times.
+    // Number of lines of 64 KiB.
     let lines: usize = if full() { 16 << 10 } else { 2 << 10 };
     let line = "line=$(head -c 65535 /dev/zero | tr '\\0' z); i=0; while [ $i -lt $N ]; do echo $line; i=$((i+1)); done";
     let body = json!({ "command": line, "envs": { "N": lines.to_string() } }).to_string();
@@ -140,7 +140,7 @@ async fn output_of_a_gigabyte_is_complete_and_takes_no_memory() {
     }
     let last = String::from_utf8_lossy(&last);
     assert!(last.contains("\"execution_complete\""), "{last}");
-    // There is none in anything else that events say.
+    // This character occurs nowhere else in the events.
     assert_eq!(zs, lines * 65535);
     assert!(memory(&daemon).1 < 40 << 10, "{:?} KiB", memory(&daemon));
 }
@@ -167,11 +167,11 @@ async fn a_terminal_outlives_its_clients() {
     last.type_in("echo do''ne\n").await;
     last.until("done").await;
     let (after, _) = memory(&daemon);
-    // The ring itself is a mebibyte.
+    // The replay buffer itself is one mebibyte.
     assert!(after < before + (6 << 10), "{before} KiB, {after} KiB");
 }
 
-/// A daemon in a mount namespace where `place` is a filesystem of two mebibytes. Needs root.
+/// Starts a daemon in a mount namespace where `place` is a file system of two mebibytes. Needs root.
 fn daemon_with_little_room(place: &std::path::Path) -> Daemon {
     let mut command = Command::new("unshare");
     command
@@ -183,7 +183,7 @@ fn daemon_with_little_room(place: &std::path::Path) -> Daemon {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_an_upload_and_leaves_nothing() {
+async fn an_upload_to_a_full_disk_is_refused_and_leaves_nothing() {
     needs_root("make a small filesystem");
     let place = tempfile::tempdir().unwrap();
     let daemon = daemon_with_little_room(place.path());
@@ -208,7 +208,7 @@ async fn a_full_disk_refuses_an_upload_and_leaves_nothing() {
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(answer.text().contains("No space left"), "{}", answer.text());
     assert_eq!(list().await, "");
-    // What was there before stays as it was.
+    // The previous file is unchanged.
     assert_eq!(upload(b"old").await.status, StatusCode::OK);
     let answer = upload(&vec![b'x'; 8 << 20]).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
@@ -218,11 +218,11 @@ async fn a_full_disk_refuses_an_upload_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn output_that_fits_nowhere_is_dropped_and_told() {
+async fn output_without_room_is_dropped_and_reported() {
     needs_root("make a small filesystem");
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
-    // No other place for output than the small one.
+    // Output can only be stored on the small file system.
     command
         .args(["--mount", "sh", "-ec"])
         .arg(
@@ -238,7 +238,7 @@ async fn output_that_fits_nowhere_is_dropped_and_told() {
     let mut response = daemon.send(Method::POST, "/command", &[], body).await;
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     let id = events(&frame.into_data().unwrap())[0].text.clone();
-    // Nothing more is read until the command has ended.
+    // The client reads nothing until the command has ended.
     eventually("the command ended", async || {
         let status = daemon.get(&format!("/command/status/{id}")).await.json();
         (status["running"] == false).then_some(())
@@ -247,20 +247,23 @@ async fn output_that_fits_nowhere_is_dropped_and_told() {
     assert!(memory(&daemon).1 < 40 << 10, "{:?} KiB", memory(&daemon));
     let answer = Answer::of(response).await;
     let events = events(&answer.body);
-    let told = texts(&events, EventKind::Stderr).join("\n");
-    assert!(told.contains("bytes of output did not fit"), "{told}");
+    let complaint = texts(&events, EventKind::Stderr).join("\n");
+    assert!(
+        complaint.contains("bytes of output did not fit"),
+        "{complaint}"
+    );
     let lines = texts(&events, EventKind::Stdout);
     assert!(lines.len() > 10_000, "{}", lines.len());
     assert_eq!(events.last().unwrap().exit_code(), Some(0));
 
-    // What is read as it comes needs no room, however small its pieces are.
+    // Output that the client reads at once needs no room, however small its chunks are.
     let text = "i=0; while [ $i -lt 9000 ]; do echo $i; i=$((i+1)); done";
     let all = daemon.run(json!({ "command": text })).await;
     let lines = texts(&all, EventKind::Stdout);
     assert!(texts(&all, EventKind::Stderr).is_empty());
     assert_eq!(lines.len(), 9000);
 
-    // A line that fits nowhere is cut, not held.
+    // A line without room is cut rather than held.
     let body = json!({ "command": "head -c 40000000 /dev/zero" }).to_string();
     let mut response = daemon.send(Method::POST, "/command", &[], body).await;
     let frame = response.body_mut().frame().await.unwrap().unwrap();
@@ -271,17 +274,20 @@ async fn output_that_fits_nowhere_is_dropped_and_told() {
     })
     .await;
     let answer = Answer::of(response).await;
-    let told = self::events(&answer.body);
-    let told = texts(&told, EventKind::Stderr).join("\n");
-    assert!(told.contains("bytes of output did not fit"), "{told}");
-    // The line as the command wrote it is there, but not six times as long.
+    let read = self::events(&answer.body);
+    let complaint = texts(&read, EventKind::Stderr).join("\n");
+    assert!(
+        complaint.contains("bytes of output did not fit"),
+        "{complaint}"
+    );
+    // Memory grew by the line itself, but not by its escaped form, which is six times as long.
     assert!(memory(&daemon).1 < 130 << 10, "{:?} KiB", memory(&daemon));
 }
 
 #[tokio::test]
-async fn a_fork_bomb_does_not_take_the_daemon_along() {
+async fn the_daemon_survives_a_fork_bomb() {
     needs_root("limit the processes of another user");
-    // An identity that nobody else has, so that the limit counts these processes alone.
+    // An identity that no other process has, so that the limit counts only these processes.
     const USER: &str = "54321";
     let mut command = Command::new("setpriv");
     command
@@ -296,16 +302,16 @@ async fn a_fork_bomb_does_not_take_the_daemon_along() {
     let mut response = daemon.send(Method::POST, "/command", &[], body).await;
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     let id = events(&frame.into_data().unwrap())[0].text.clone();
-    // Others are told why they cannot start; nothing hangs.
-    let told = eventually("there is no process left", async || {
+    // Other commands report why they cannot start; nothing hangs.
+    let refused = eventually("there is no process left", async || {
         let events = daemon.run(json!({ "command": "true" })).await;
         let last = events.into_iter().next_back().unwrap();
         (last.exit_code() != Some(0)).then_some(last)
     });
-    let told = told.await;
-    assert!(told.error.is_some(), "{told:?}");
+    let refused = refused.await;
+    assert!(refused.error.is_some(), "{refused:?}");
     assert_eq!(daemon.get("/ping").await.status, StatusCode::OK);
-    // Work that blocks still gets a thread.
+    // Blocking work still gets a thread.
     assert_eq!(
         daemon.get("/files/info?path=/etc/passwd").await.status,
         StatusCode::OK

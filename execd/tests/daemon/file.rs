@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Answer, Daemon, daemon, eventually};
 
-/// A form as the official SDK writes it.
+/// Builds a form as the official SDK does.
 pub(crate) fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, content) in parts {
@@ -48,12 +48,12 @@ fn metadata(path: &Path) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_connection_goes_on_after_an_upload() {
+async fn a_connection_is_reusable_after_an_upload() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
     let body = form(&[("metadata", &metadata(&path)), ("file", b"text")]);
-    let epilogue = "what follows the last part means nothing";
+    let epilogue = "bytes after the last part are ignored";
     let head = format!(
         "POST /files/upload HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\
          content-type: multipart/form-data; boundary=xyz\r\n\r\n",
@@ -73,12 +73,12 @@ async fn a_connection_goes_on_after_an_upload() {
 }
 
 #[tokio::test]
-async fn what_is_uploaded_is_downloaded() {
+async fn an_upload_is_downloaded_unchanged() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let (first, second) = (place.path().join("new/a b.bin"), place.path().join("c"));
     let large: Vec<u8> = (0..5_000_000u32).map(|index| (index % 251) as u8).collect();
-    // In the second pair the file comes before its metadata.
+    // In the second pair the file precedes its metadata.
     let parts: [(&str, &[u8]); 4] = [
         ("metadata", &metadata(&first)),
         ("file", &large),
@@ -100,7 +100,7 @@ async fn what_is_uploaded_is_downloaded() {
         whole.headers["content-disposition"],
         "attachment; filename=\"a b.bin\""
     );
-    for (range, want, told) in [
+    for (range, want, content_range) in [
         ("bytes=0-9", &large[..10], "bytes 0-9/5000000"),
         (
             "bytes=-3",
@@ -119,7 +119,7 @@ async fn what_is_uploaded_is_downloaded() {
             (206, want),
             "{range}"
         );
-        assert_eq!(part.headers["content-range"], told);
+        assert_eq!(part.headers["content-range"], content_range);
     }
     let beyond = daemon.get_with(&path, &[("range", "bytes=5000000-")]).await;
     assert_eq!(
@@ -149,7 +149,7 @@ async fn what_is_uploaded_is_downloaded() {
 }
 
 #[tokio::test]
-async fn lines_of_a_file() {
+async fn lines_of_a_file_are_read_by_number() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("f");
@@ -171,7 +171,7 @@ async fn lines_of_a_file() {
 }
 
 #[tokio::test]
-async fn forms_that_are_wrong() {
+async fn malformed_forms_are_refused() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let target = metadata(&place.path().join("f"));
@@ -201,7 +201,7 @@ async fn forms_that_are_wrong() {
 }
 
 #[tokio::test]
-async fn the_life_of_a_tree() {
+async fn a_tree_is_created_changed_and_deleted() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let root = place.path().display().to_string();
@@ -290,7 +290,7 @@ async fn the_life_of_a_tree() {
 }
 
 #[tokio::test]
-async fn several_files_are_replaced_in_and_the_home_is_known() {
+async fn texts_are_replaced_in_several_files_and_a_tilde_is_the_home() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(&["--port", "0"], |command| {
         command.env("HOME", place.path());
@@ -323,10 +323,10 @@ async fn several_files_are_replaced_in_and_the_home_is_known() {
 }
 
 #[tokio::test]
-async fn owners_are_changed_when_they_are_named_and_only_then() {
+async fn owners_change_only_when_named() {
     assert!(
         rustix::process::geteuid().is_root(),
-        "this test needs root to give files away"
+        "this test needs root to change owners"
     );
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
@@ -340,12 +340,12 @@ async fn owners_are_changed_when_they_are_named_and_only_then() {
         metadata["path"] = json!(at(name));
         metadata.to_string().into_bytes()
     };
-    let nobody = json!({ "owner": "nobody", "group": "nogroup", "mode": 640 });
-    let named = pair("file", nobody.clone());
+    let unprivileged = json!({ "owner": "nobody", "group": "nogroup", "mode": 640 });
+    let named = pair("file", unprivileged.clone());
     let parts: [(&str, &[u8]); 2] = [("metadata", &named), ("file", b"1")];
     assert_eq!(upload(&daemon, &parts).await.status, 200);
     assert_eq!(owner("file"), (65534, 65534, 0o640));
-    // Who overwrites a file does not take it over.
+    // Overwriting a file does not change its owner.
     let plain = pair("file", json!({}));
     let parts: [(&str, &[u8]); 2] = [("metadata", &plain), ("file", b"2")];
     assert_eq!(upload(&daemon, &parts).await.status, 200);
@@ -372,7 +372,7 @@ async fn owners_are_changed_when_they_are_named_and_only_then() {
             json!({ at("a/b").display().to_string(): wanted }),
         )
     };
-    assert_eq!(directory(&nobody).await.status, 200);
+    assert_eq!(directory(&unprivileged).await.status, 200);
     assert_eq!(owner("a/b"), (65534, 65534, 0o640));
     assert_eq!(owner("a").0, 0, "only the leaf is given away");
     let again = json!({ "owner": "root", "mode": 777 });
@@ -381,7 +381,7 @@ async fn owners_are_changed_when_they_are_named_and_only_then() {
 }
 
 #[tokio::test]
-async fn an_empty_file_has_no_part_to_ask_for() {
+async fn a_range_of_an_empty_file_is_refused() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("empty");
@@ -420,7 +420,7 @@ async fn forms_are_bounded_and_every_file_needs_a_path() {
 }
 
 #[tokio::test]
-async fn queries_that_are_wrong() {
+async fn malformed_queries_are_refused() {
     let daemon = daemon();
     for (path, status, code) in [
         ("/files/download", 400, "MISSING_QUERY"),
@@ -452,7 +452,7 @@ async fn queries_that_are_wrong() {
 }
 
 #[tokio::test]
-async fn a_parent_behind_a_link_is_the_kernel_s() {
+async fn a_parent_behind_a_link_is_resolved_by_the_kernel() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let at = |path: &str| place.path().join(path);
@@ -533,7 +533,7 @@ async fn the_working_directory_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn names_need_not_be_text() {
+async fn names_need_not_be_utf_8() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let odd = |name: &[u8]| place.path().join(OsStr::from_bytes(name));
@@ -556,7 +556,7 @@ async fn names_need_not_be_text() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_of_a_directory_is_named() {
+async fn a_file_that_blocks_a_directory_is_named() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
@@ -579,7 +579,7 @@ async fn what_is_in_the_way_of_a_directory_is_named() {
 #[tokio::test]
 async fn files_of_the_kernel_are_sent_whole_without_a_length() {
     let daemon = daemon();
-    // They tell 0 bytes, and a page.
+    // Their reported sizes are 0 bytes and one page.
     let of_a_page = [
         "/sys/kernel/uevent_seqnum",
         "/sys/kernel/mm/transparent_hugepage/enabled",

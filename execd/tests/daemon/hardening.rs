@@ -1,5 +1,4 @@
-//! What processes of the user have to do without (contract: execd A8, A9.4). Needs root, as in a
-//! sandbox.
+//! Restrictions of user processes (contract: execd A8, A9.4). Needs root, as in a sandbox.
 
 use std::{
     fs,
@@ -16,12 +15,12 @@ use tokio_tungstenite::connect_async;
 
 use crate::support::{Daemon, events, eventually, texts};
 
-/// All sets of capabilities, in the order of the kernel.
+/// All capability sets, in the kernel's order.
 const SETS: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
 const NONE: u64 = 0;
 const NET_RAW: u64 = 1 << 13;
 
-/// A daemon with a configuration, and a place to which everybody may write.
+/// A daemon with a configuration, and a folder that every user may write.
 struct Hardened {
     daemon: Daemon,
     place: tempfile::TempDir,
@@ -35,7 +34,7 @@ impl Hardened {
     fn start(config: &str, args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
-            "these tests give up rights, so they need root"
+            "these tests drop privileges, so they need root"
         );
         let place = place();
         let file = place.path().join("isolation.toml");
@@ -51,7 +50,7 @@ impl Hardened {
         self.place.path().join(name)
     }
 
-    /// State and message of a layer.
+    /// Returns the state and message of a layer.
     async fn layer(&self, name: &str) -> (String, Option<String>) {
         layer(&self.daemon, name).await
     }
@@ -60,9 +59,9 @@ impl Hardened {
         self.daemon.run(request).await
     }
 
-    /// Output of a command that must end well.
-    async fn told(&self, command: &str) -> String {
-        told(&self.run(json!({ "command": command })).await)
+    /// Returns the output of a command that must succeed.
+    async fn output_of(&self, command: &str) -> String {
+        output_of(&self.run(json!({ "command": command })).await)
     }
 }
 
@@ -72,19 +71,19 @@ fn place() -> tempfile::TempDir {
     place
 }
 
-/// Away from the temporary directories, which Landlock leaves to everybody.
+/// Creates a folder outside the temporary directories, which stay writable under Landlock.
 fn outside() -> tempfile::TempDir {
     tempfile::tempdir_in("/var/lib").unwrap()
 }
 
 async fn layer(daemon: &Daemon, name: &str) -> (String, Option<String>) {
-    let told = daemon.get("/v1/isolated/capabilities").await.json();
-    let layer = &told["hardening"][name];
+    let capabilities = daemon.get("/v1/isolated/capabilities").await.json();
+    let layer = &capabilities["hardening"][name];
     let state = layer["state"].as_str().unwrap().to_owned();
     (state, layer["message"].as_str().map(str::to_owned))
 }
 
-fn told(events: &[Event]) -> String {
+fn output_of(events: &[Event]) -> String {
     assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
     texts(events, EventKind::Stdout).join("\n")
 }
@@ -93,7 +92,7 @@ fn active() -> (String, Option<String>) {
     ("active".to_owned(), None)
 }
 
-/// A line of `/proc/self/status`.
+/// Returns the value of a line of `/proc/self/status`.
 fn line<'a>(status: &'a str, name: &str) -> &'a str {
     let found = status
         .lines()
@@ -119,7 +118,7 @@ fn assert_hardened(status: &str, kept: u64) {
 async fn written(path: &Path) -> String {
     eventually("the file was written", async || {
         let text = fs::read_to_string(path).ok()?;
-        // Its last line.
+        // The last line.
         text.contains("nonvoluntary_ctxt_switches").then_some(text)
     })
     .await
@@ -129,7 +128,7 @@ const ON: &str = "[hardening]\nenabled = true\n";
 const STATUS: &str = "cat /proc/self/status";
 
 #[tokio::test]
-async fn commands_sessions_terminals_and_the_entry_point_have_no_rights_left() {
+async fn commands_sessions_terminals_and_the_entry_point_are_hardened() {
     let marker = place();
     let entry = marker.path().join("entry");
     let text = format!("{STATUS} > {}; sleep 1000", entry.display());
@@ -149,7 +148,7 @@ async fn commands_sessions_terminals_and_the_entry_point_have_no_rights_left() {
         json!({ "command": STATUS, "uid": 12345 }),
         json!({ "command": STATUS, "uid": 0, "gid": 54321 }),
     ] {
-        let status = told(&hardened.run(request.clone()).await);
+        let status = output_of(&hardened.run(request.clone()).await);
         assert_hardened(&status, NONE);
         if let Some(uid) = request["uid"].as_u64() {
             assert!(line(&status, "Uid").starts_with(&uid.to_string()));
@@ -160,7 +159,7 @@ async fn commands_sessions_terminals_and_the_entry_point_have_no_rights_left() {
     let path = format!("/session/{}/run", created["session_id"].as_str().unwrap());
     let run = async |command: &str| {
         let answer = hardened.daemon.post(&path, json!({ "command": command }));
-        told(&events(&answer.await.body))
+        output_of(&events(&answer.await.body))
     };
     assert_hardened(&run(&format!("export KEPT=1; {STATUS}")).await, NONE);
     assert_eq!(run("echo $KEPT").await, "1");
@@ -183,7 +182,7 @@ async fn commands_sessions_terminals_and_the_entry_point_have_no_rights_left() {
 #[tokio::test]
 async fn without_hardening_nothing_changes() {
     let plain = Hardened::with("");
-    let status = plain.told(STATUS).await;
+    let status = plain.output_of(STATUS).await;
     let own = fs::read_to_string("/proc/self/status").unwrap();
     for name in SETS.iter().chain(&["NoNewPrivs", "Seccomp"]) {
         assert_eq!(line(&status, name), line(&own, name), "{name}");
@@ -196,19 +195,19 @@ async fn without_hardening_nothing_changes() {
 }
 
 #[tokio::test]
-async fn capabilities_are_kept_where_that_is_wanted() {
+async fn configured_capabilities_are_kept() {
     let hardened =
         Hardened::with("[hardening]\nenabled = true\nkeep_capabilities = [\"CAP_NET_RAW\"]\n");
     assert_eq!(hardened.layer("cap_drop").await, active());
-    assert_hardened(&hardened.told(STATUS).await, NET_RAW);
-    // Also by somebody who would have none otherwise, and by what that one starts.
+    assert_hardened(&hardened.output_of(STATUS).await, NET_RAW);
+    // Another user keeps them too, and so do that user's child processes.
     let command = format!("sh -c '{STATUS}'");
     let events = hardened.run(json!({ "command": command, "uid": 12345 }));
-    assert_hardened(&told(&events.await), NET_RAW);
+    assert_hardened(&output_of(&events.await), NET_RAW);
 }
 
 #[tokio::test]
-async fn what_cannot_be_given_up_is_told_and_the_rest_is_given_up() {
+async fn an_unavailable_layer_is_reported_and_the_others_apply() {
     let place = place();
     let file = place.path().join("isolation.toml");
     fs::write(&file, ON).unwrap();
@@ -219,7 +218,7 @@ async fn what_cannot_be_given_up_is_told_and_the_rest_is_given_up() {
     assert_eq!(state, "degraded");
     assert!(why.unwrap().contains("SETPCAP"));
     assert_eq!(layer(&daemon, "seccomp").await, active());
-    let status = told(&daemon.run(json!({ "command": STATUS })).await);
+    let status = output_of(&daemon.run(json!({ "command": STATUS })).await);
     for name in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(set(&status, name), NONE, "{name}");
     }
@@ -227,7 +226,7 @@ async fn what_cannot_be_given_up_is_told_and_the_rest_is_given_up() {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_kept_nothing_is_and_the_other_layers_stay() {
+async fn without_ambient_capabilities_none_are_kept_and_the_other_layers_apply() {
     let place = place();
     let file = place.path().join("isolation.toml");
     let config = "[hardening]\nenabled = true\nkeep_capabilities = [\"CAP_NET_RAW\"]\n";
@@ -236,7 +235,7 @@ async fn where_nothing_can_be_kept_nothing_is_and_the_other_layers_stay() {
     command
         .args(["--port", "0", "--isolation-config"])
         .arg(&file);
-    // What it starts inherits it from this thread, which ends.
+    // The daemon inherits the bit from this thread, which ends afterwards.
     let start = move || {
         set_capabilities_secure_bits(CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE).unwrap();
         Daemon::launch(command, |_| {})
@@ -246,11 +245,11 @@ async fn where_nothing_can_be_kept_nothing_is_and_the_other_layers_stay() {
         assert_eq!(layer(&daemon, name).await, active(), "{name}");
     }
     let events = daemon.run(json!({ "command": STATUS })).await;
-    assert_hardened(&told(&events), NONE);
+    assert_hardened(&output_of(&events), NONE);
 }
 
 #[tokio::test]
-async fn system_calls_on_the_list_are_refused() {
+async fn denied_system_calls_are_refused() {
     let hardened = Hardened::with(ON);
     let failed = async |hardened: &Hardened, command: &str| {
         let events = hardened.run(json!({ "command": command })).await;
@@ -267,15 +266,15 @@ async fn system_calls_on_the_list_are_refused() {
     let refused = failed(&own, &format!("mkdir {}", directory.display())).await;
     assert!(refused.contains("Operation not permitted"), "{refused}");
     assert!(!directory.exists());
-    own.told(&format!("touch {}", own.at("file").display()))
+    own.output_of(&format!("touch {}", own.at("file").display()))
         .await;
-    // A list of one's own does not bring namespaces back, and names that mean nothing are told.
+    // A custom list does not allow namespaces again, and unknown names are reported.
     let refused = failed(&own, "unshare --user true").await;
     assert!(refused.contains("Operation not permitted"), "{refused}");
     let (state, why) = own.layer("seccomp").await;
     assert_eq!(state, "degraded");
     assert!(why.unwrap().contains("no_such_call"));
-    // The daemon itself is not meant.
+    // The filter does not apply to the daemon itself.
     let body = json!({ directory.to_str().unwrap(): {} });
     assert_eq!(own.daemon.post("/directories", body).await.status, 200);
 }
@@ -293,7 +292,7 @@ async fn configuration_never_reaches_a_command() {
     });
     let Hardened { daemon, place } = hardened;
     let daemon = daemon.with_header("x-execd-access-token", "a-token");
-    let variables = told(&daemon.run(json!({ "command": "env" })).await);
+    let variables = output_of(&daemon.run(json!({ "command": "env" })).await);
     for absent in [
         "EXECD_ACCESS_TOKEN",
         "JUPYTER_TOKEN",
@@ -303,7 +302,7 @@ async fn configuration_never_reaches_a_command() {
     ] {
         assert!(!variables.contains(absent), "{absent} in {variables}");
     }
-    // `set_env` of the official clients needs this one.
+    // `set_env` of the official SDKs needs this variable.
     for present in ["OTHER=seen", "EXECD_ENVS=/nonexistent/.env"] {
         assert!(variables.contains(present), "no {present} in {variables}");
     }
@@ -311,7 +310,7 @@ async fn configuration_never_reaches_a_command() {
 }
 
 #[test]
-fn a_configuration_that_means_nothing_is_told_at_the_start() {
+fn an_invalid_configuration_ends_the_start_with_its_key() {
     for (config, key) in [
         (
             "[hardening]\nkeep_capabilities = [\"CAP_FLY\"]",
@@ -336,14 +335,14 @@ fn a_configuration_that_means_nothing_is_told_at_the_start() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{config}: {told}");
-        assert!(told.contains(key), "{config}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{config}: {stderr}");
+        assert!(stderr.contains(key), "{config}: {stderr}");
     }
 }
 
 #[tokio::test]
-async fn errors_are_the_same_with_and_without() {
+async fn errors_are_the_same_with_and_without_hardening() {
     let place = place();
     let plain = place.path().join("plain");
     fs::write(&plain, "").unwrap();
@@ -379,7 +378,7 @@ async fn errors_are_the_same_with_and_without() {
 }
 
 #[tokio::test]
-async fn a_command_that_hardening_keeps_from_starting_says_so() {
+async fn a_start_that_hardening_prevents_is_explained() {
     let outer = outside();
     let tool = outer.path().join("tool");
     fs::write(&tool, "#!/bin/sh\n").unwrap();
@@ -390,39 +389,39 @@ async fn a_command_that_hardening_keeps_from_starting_says_so() {
         let error = events.last().unwrap().error.clone();
         error.unwrap_or_else(|| panic!("{events:?}")).evalue
     };
-    // Of somebody else, which only a capability passes over.
+    // A file of another user, which only a capability can override.
     chown(&tool, Some(12345), Some(12345)).unwrap();
     let request = json!({ "argv": [&tool] });
-    let told = reason(ON, request.clone()).await;
-    assert!(told.contains("ermission denied"), "{told}");
+    let message = reason(ON, request.clone()).await;
+    assert!(message.contains("ermission denied"), "{message}");
     assert!(
-        told.contains("hardening") && !told.contains("SETUID"),
-        "{told}"
+        message.contains("hardening") && !message.contains("SETUID"),
+        "{message}"
     );
-    // Also where nothing is hardened the rights of files hold for others, and no capability helps.
+    // Without hardening, permissions still apply to other users, and no capability would help.
     let other = json!({ "argv": [&tool], "uid": 54321 });
-    let told = reason("", other).await;
-    assert!(told.contains("ermission denied"), "{told}");
+    let message = reason("", other).await;
+    assert!(message.contains("ermission denied"), "{message}");
     assert!(
-        !told.contains("SETUID") && !told.contains("hardening"),
-        "{told}"
+        !message.contains("SETUID") && !message.contains("hardening"),
+        "{message}"
     );
     if let Err(why) = complete_landlock() {
         eprintln!("SKIPPED: no complete Landlock here: {why}");
         return;
     }
     chown(&tool, Some(0), Some(0)).unwrap();
-    let told = reason(&format!("{ON}[landlock]\nenabled = true\n"), request).await;
-    assert!(told.contains("landlock.extra_readable"), "{told}");
+    let message = reason(&format!("{ON}[landlock]\nenabled = true\n"), request).await;
+    assert!(message.contains("landlock.extra_readable"), "{message}");
 }
 
-/// Asks the kernel itself, so that a layer that we break is not taken for one that is not there.
+/// Asks the kernel itself, so that a defect of ours is not mistaken for missing support.
 fn complete_landlock() -> Result<(), String> {
     use nix::libc;
     const OF_KERNEL_VERSION: u32 = 1;
     const COMPLETE: i64 = 3;
     #[expect(unsafe_code, reason = "the C library has no function for it")]
-    // SAFETY: with this flag the kernel reads nothing and answers with a number.
+    // SAFETY: with this flag the kernel reads no memory and returns a number.
     let version = unsafe {
         let nothing = std::ptr::null::<u8>();
         libc::syscall(
@@ -445,7 +444,7 @@ fn complete_landlock() -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn files_can_be_written_where_it_is_allowed_and_nowhere_else() {
+async fn files_are_writable_only_where_allowed() {
     let outer = outside();
     let at = |name: &str| outer.path().join(name);
     for name in ["allowed", "closed", "readable"] {
@@ -492,9 +491,9 @@ async fn files_can_be_written_where_it_is_allowed_and_nowhere_else() {
     let cut = format!("perl -e 'truncate(\"{}\", 0) or die $!'", closed.display());
     assert!(!ended(cut).await);
     assert_eq!(fs::read_to_string(closed).unwrap(), "closed");
-    assert!(writes(at(".env")).await, "set_env writes there");
+    assert!(writes(at(".env")).await, "set_env writes this file");
 
-    // What is made later counts, and so does what is made again.
+    // Paths that are created later, or replaced, are covered too.
     for _ in 0..2 {
         assert!(!at("later").exists());
         let body = json!({ at("later").to_str().unwrap(): {} });
@@ -503,11 +502,11 @@ async fn files_can_be_written_where_it_is_allowed_and_nowhere_else() {
         assert!(writes(at("later/file")).await);
         fs::remove_dir_all(at("later")).unwrap();
     }
-    // A link that was put there later leads nowhere.
+    // A link that is created later is not followed.
     symlink(at("closed"), at("allowed/swapped")).unwrap();
     assert!(!writes(at("allowed/swapped/new")).await);
 
-    // What programs need.
+    // Paths that programs need.
     for command in [
         "exec 3<> /dev/null 4< /dev/urandom; echo x > /dev/stdout; cat /proc/self/stat",
         "f=$(mktemp) && echo x > $f && rm $f",
@@ -515,17 +514,17 @@ async fn files_can_be_written_where_it_is_allowed_and_nowhere_else() {
     ] {
         assert!(ended(command.to_owned()).await);
     }
-    // The state of a shell is told by a program outside of what may be executed otherwise.
+    // The program that reports a shell's state is outside the executable paths.
     let created = hardened.daemon.post("/session", json!({})).await.json();
     let path = format!("/session/{}/run", created["session_id"].as_str().unwrap());
     for command in ["cd /usr; export A=1", "test $PWD$A = /usr1"] {
         let answer = hardened.daemon.post(&path, json!({ "command": command }));
-        told(&events(&answer.await.body));
+        output_of(&events(&answer.await.body));
     }
 }
 
 #[tokio::test]
-async fn what_variables_name_stays_usable_and_links_of_commands_lead_nowhere() {
+async fn paths_in_variables_stay_usable_and_links_of_commands_are_not_followed() {
     if let Err(why) = complete_landlock() {
         eprintln!("SKIPPED: no complete Landlock here: {why}");
         return;
@@ -538,7 +537,7 @@ async fn what_variables_name_stays_usable_and_links_of_commands_lead_nowhere() {
     fs::write(at("real/.env"), "").unwrap();
     fs::write(at("closed/file"), "CLOSED=closed\n").unwrap();
     symlink("real", at("linked")).unwrap();
-    // As a command may have left them before the sandbox started again.
+    // Links that a command may have planted before the sandbox was restarted.
     symlink(at("closed"), at("allowed/planted")).unwrap();
     symlink(at("closed/file"), at("allowed/.env")).unwrap();
     let config = format!(
@@ -558,12 +557,14 @@ async fn what_variables_name_stays_usable_and_links_of_commands_lead_nowhere() {
             events.last().unwrap().exit_code() == Some(0)
         };
         assert_eq!(writes(at(envs)).await, usable, "{envs}");
-        // Nor is it read for somebody who may not.
-        let told = hardened.told("echo \"$A|$CLOSED\"").await;
-        assert_eq!(told, if usable { "x|" } else { "|" }, "{envs}");
+        // The daemon does not read it on behalf of a command either.
+        let output = hardened.output_of("echo \"$A|$CLOSED\"").await;
+        assert_eq!(output, if usable { "x|" } else { "|" }, "{envs}");
         assert!(!writes(at("closed/file")).await, "{envs}");
         assert!(!writes(at("closed/new")).await, "{envs}");
-        let made = hardened.told("f=$(mktemp) && echo x > $f && echo $f").await;
+        let made = hardened
+            .output_of("f=$(mktemp) && echo x > $f && echo $f")
+            .await;
         assert!(Path::new(&made).starts_with(at("temporary")), "{made}");
     }
     let closed = fs::read_to_string(at("closed/file")).unwrap();
@@ -571,7 +572,7 @@ async fn what_variables_name_stays_usable_and_links_of_commands_lead_nowhere() {
 }
 
 #[tokio::test]
-async fn sessions_report_whatever_numbers_descriptors_have() {
+async fn sessions_report_their_state_on_any_descriptor_number() {
     let place = place();
     let file = place.path().join("isolation.toml");
     fs::write(
@@ -583,7 +584,7 @@ enabled = true
         ),
     )
     .unwrap();
-    // Leaves room below the number at which shells report, for no more than the daemon's own.
+    // Below the descriptor on which shells report, leaves room for the daemon's own only.
     let text = r#"for n in {10..69}; do eval "exec $n</dev/null"; done; exec "$@""#;
     let mut command = Command::new("bash");
     command
@@ -602,9 +603,9 @@ enabled = true
     let path = format!("/session/{}/run", created["session_id"].as_str().unwrap());
     let run = async |command: String| {
         let answer = daemon.post(&path, json!({ "command": command }));
-        told(&events(&answer.await.body))
+        output_of(&events(&answer.await.body))
     };
-    // Each connection takes one number more.
+    // Each connection takes one more descriptor.
     let mut connections = Vec::new();
     for round in 0..40 {
         run(format!("export ROUND={round}")).await;
@@ -615,27 +616,27 @@ enabled = true
 }
 
 #[tokio::test]
-async fn an_audit_that_cannot_be_had_is_told() {
+async fn an_unavailable_audit_is_reported() {
     let hardened = Hardened::with("[ebpf]\nenabled = true\n");
     let (state, why) = hardened.layer("ebpf").await;
     assert_eq!(state, "degraded");
     assert!(why.unwrap().contains("audit"));
-    hardened.told("true").await;
+    hardened.output_of("true").await;
 }
 
 #[tokio::test]
-async fn what_commands_may_write_does_not_choose_what_hooks_start() {
+async fn hooks_ignore_variables_that_commands_can_write() {
     let marker = place();
     let at = |name: &str| marker.path().join(name);
     fs::create_dir(at("bin")).unwrap();
-    let (foreign, told) = (at("bin/sh"), at("told"));
-    let text = format!("#!/bin/sh\necho foreign > {}\n", told.display());
+    let (foreign, log) = (at("bin/sh"), at("log"));
+    let text = format!("#!/bin/sh\necho foreign > {}\n", log.display());
     fs::write(&foreign, text).unwrap();
     fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
-    // As a command of an earlier run may have left it.
+    // A file that a command of an earlier run may have planted.
     let variables = format!("PATH={}\nFROM_FILE=seen\n", at("bin").display());
     fs::write(at(".env"), variables).unwrap();
-    let text = format!("echo \"own$FROM_FILE\" > {}", told.display());
+    let text = format!("echo \"own$FROM_FILE\" > {}", log.display());
     let hooks = json!({ "preStart": { "command": ["sh", "-c", text] } });
     let hardened = Hardened::start(ON, &["--port", "0"], |command| {
         command
@@ -643,22 +644,22 @@ async fn what_commands_may_write_does_not_choose_what_hooks_start() {
             .env("OPENSANDBOX_LIFECYCLE", hooks.to_string())
             .env("EXECD_LIFECYCLE_CONFIG", at("hooks.toml"));
     });
-    let told = eventually("the hook ran", async || {
-        let text = fs::read_to_string(&told).ok()?;
+    let log = eventually("the hook ran", async || {
+        let text = fs::read_to_string(&log).ok()?;
         text.ends_with('\n').then_some(text)
     });
-    assert_eq!(told.await, "own\n");
+    assert_eq!(log.await, "own\n");
     let request = json!({ "argv": ["/bin/sh", "-c", "echo $FROM_FILE"] });
-    let told = hardened.run(request).await;
+    let events = hardened.run(request).await;
     assert_eq!(
-        texts(&told, EventKind::Stdout),
+        texts(&events, EventKind::Stdout),
         ["seen"],
-        "for commands it counts"
+        "commands use the variables"
     );
 }
 
-/// An init without a variable for hooks, in whose home a command of an earlier run may have left one.
-/// Tells whether it ran before the entry point.
+/// Starts an init without a variable for hooks, with a planted hook file in its home. Returns whether
+/// the planted hook ran before the entry point.
 async fn planted_hook_runs(config: &str, home: &Path) -> bool {
     let marker = place();
     let at = |name: &str| marker.path().join(name);
@@ -682,11 +683,11 @@ async fn planted_hook_runs(config: &str, home: &Path) -> bool {
 }
 
 #[tokio::test]
-async fn hooks_that_commands_may_have_left_do_not_run() {
+async fn planted_hooks_do_not_run() {
     let closed = format!("{ON}[landlock]\nenabled = true\n");
     assert!(planted_hook_runs("", outside().path()).await, "same rights");
     assert!(!planted_hook_runs(ON, outside().path()).await);
-    // Isolated sessions have fewer rights in any case.
+    // Isolated sessions always have fewer rights.
     let home = outside();
     let shared = format!("allowed_writable = [{:?}]\n", home.path());
     assert!(!planted_hook_runs(&shared, home.path()).await);
@@ -702,11 +703,11 @@ async fn hooks_that_commands_may_have_left_do_not_run() {
 }
 
 #[test]
-fn hooks_in_a_file_that_was_named_and_is_within_reach_of_commands_end_the_start() {
+fn a_named_hook_file_that_commands_can_write_ends_the_start() {
     let place = place();
     let at = |name: &str| place.path().join(name);
     fs::write(at("isolation.toml"), ON).unwrap();
-    // A daemon that read it would end as well, but for another reason.
+    // A daemon that read the file would end as well, but for another reason.
     fs::write(at("hooks.toml"), "preStart = 1").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_execd"))
         .args(["--port", "0", "--isolation-config"])
@@ -716,16 +717,16 @@ fn hooks_in_a_file_that_was_named_and_is_within_reach_of_commands_end_the_start(
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        told.contains("hooks.toml") && told.contains("may have written it"),
-        "{told}"
+        stderr.contains("hooks.toml") && stderr.contains("may have written it"),
+        "{stderr}"
     );
 }
 
 #[tokio::test]
-async fn a_start_script_that_commands_may_have_written_is_sourced_and_told() {
+async fn a_start_script_that_commands_can_write_is_sourced_with_a_warning() {
     for (config, doubtful) in [("", false), (ON, true)] {
         let place = place();
         let at = |name: &str| place.path().join(name);
@@ -740,11 +741,11 @@ async fn a_start_script_that_commands_may_have_written_is_sourced_and_told() {
                 .env_remove("EXECD_LOG_FILE");
         });
         eventually("it was sourced", async || {
-            let told = hardened.told("echo $FROM_SCRIPT").await;
-            (told == "seen").then_some(())
+            let output = hardened.output_of("echo $FROM_SCRIPT").await;
+            (output == "seen").then_some(())
         })
         .await;
-        // The log has a thread of its own, and keeps the order.
+        // The log has its own thread and keeps the order of lines.
         let log = eventually("a later line is in the log", async || {
             let log = fs::read_to_string(at("log")).ok()?;
             log.contains("entry point started").then_some(log)
@@ -759,7 +760,7 @@ async fn a_start_script_that_commands_may_have_written_is_sourced_and_told() {
 }
 
 #[tokio::test]
-async fn hooks_and_files_as_somebody_else_keep_their_rights() {
+async fn hooks_and_files_as_another_user_are_not_hardened() {
     let marker = place();
     let status = marker.path().join("hook");
     let text = format!("{STATUS} > {}", status.display());

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Daemon, eventually, written};
 
-/// An init with hooks, whose entry point leaves a file and stays.
+/// Starts an init with hooks; its entry point writes a file and keeps running.
 fn with_hooks(place: &Path, hooks: Option<&Value>) -> Daemon {
     let args = [
         "init",
@@ -44,7 +44,7 @@ fn shell(text: &str) -> Value {
 
 #[tokio::test]
 async fn the_first_hook_ends_before_the_entry_point_starts() {
-    // Away from /tmp, which isolated sessions may write: what is kept there is not believed.
+    // Outside /tmp: isolated sessions may write there, so files in it are not trusted.
     let place = tempfile::tempdir_in("/var/lib").unwrap();
     fs::write(place.path().join(".env"), "FROM_FILE=seen\n").unwrap();
     let text = "while ! test -e $PLACE/go; do sleep 0.05; done; \
@@ -61,7 +61,7 @@ async fn the_first_hook_ends_before_the_entry_point_starts() {
     assert_eq!(mode & 0o777, 0o600);
     drop(daemon);
 
-    // What was kept serves a start without the variable.
+    // A start without the variable uses the kept hooks.
     for file in ["first", "entry"] {
         fs::remove_file(place.path().join(file)).unwrap();
     }
@@ -87,7 +87,7 @@ async fn a_first_hook_that_fails_ends_everything_with_its_status() {
 }
 
 #[tokio::test]
-async fn the_daemon_can_be_ended_during_its_first_hook() {
+async fn the_daemon_can_be_stopped_during_its_first_hook() {
     let place = tempfile::tempdir().unwrap();
     let text = "trap 'exit 6' TERM; echo > $PLACE/ready; while :; do sleep 0.05; done";
     let hooks = json!({ "preStart": { "command": shell(text) } });
@@ -99,8 +99,8 @@ async fn the_daemon_can_be_ended_during_its_first_hook() {
 }
 
 #[tokio::test]
-async fn a_start_script_of_others_learns_how_far_it_is() {
-    for (text, told) in [("exit 0", "done 0\n"), ("exit 3", "done 1\n")] {
+async fn a_foreign_start_script_sees_the_progress_of_hooks() {
+    for (text, expected) in [("exit 0", "done 0\n"), ("exit 3", "done 1\n")] {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("status");
         let text = format!("while ! test -e $PLACE/go; do sleep 0.05; done; {text}");
@@ -114,19 +114,19 @@ async fn a_start_script_of_others_learns_how_far_it_is() {
         let daemon = Daemon::start(&args, |command| set(command, place.path(), Some(&hooks)));
         assert_eq!(written(&file).await, "running 42\n");
         fs::write(place.path().join("go"), "").unwrap();
-        let line = eventually("it is told", async || {
+        let line = eventually("the script reported the hook", async || {
             fs::read_to_string(&file)
                 .ok()
                 .filter(|line| line.starts_with("done"))
         });
-        assert_eq!(line.await, told);
-        // Whether the command starts is the script's decision; the daemon serves.
+        assert_eq!(line.await, expected);
+        // The script decides whether the command starts; the daemon serves in any case.
         assert_eq!(daemon.get("/ping").await.status, 200);
     }
 }
 
 #[tokio::test]
-async fn periodic_hooks_run_again_and_again() {
+async fn periodic_hooks_run_repeatedly() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("first"), "\n").unwrap();
     let hooks = json!({ "periodic": [
@@ -145,8 +145,8 @@ async fn periodic_hooks_run_again_and_again() {
 }
 
 #[test]
-fn hooks_that_cannot_be_understood_keep_the_daemon_from_starting() {
-    // Away from /tmp: what is kept there is not even looked at.
+fn invalid_hooks_prevent_the_start() {
+    // Outside /tmp, where kept hooks are not even read.
     let place = tempfile::tempdir_in("/var/lib").unwrap();
     let run = |hooks: Option<&Value>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_execd"));
@@ -156,15 +156,15 @@ fn hooks_that_cannot_be_understood_keep_the_daemon_from_starting() {
     };
     let bad = json!({ "periodic": [{ "schedule": "soon", "command": ["true"] }] });
     let output = run(Some(&bad));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        told.contains("OPENSANDBOX_LIFECYCLE") && told.contains("schedule"),
-        "{told}"
+        stderr.contains("OPENSANDBOX_LIFECYCLE") && stderr.contains("schedule"),
+        "{stderr}"
     );
     assert!(
         !place.path().join(".execd").exists(),
-        "nothing broken is kept"
+        "invalid hooks are not kept"
     );
     fs::create_dir(place.path().join(".execd")).unwrap();
     fs::write(place.path().join(".execd/lifecycle.toml"), "preStart = 1").unwrap();

@@ -1,4 +1,4 @@
-//! Files as somebody else (contract: execd A3.3). Needs root, as in a sandbox.
+//! Files as another user (contract: execd A3.3). Needs root, as in a sandbox.
 
 use std::{
     fs,
@@ -19,16 +19,16 @@ use crate::{
     support::{Answer, Daemon, alive, daemon, eventually},
 };
 
-/// Nobody whom the account files know.
+/// User and group without an entry in the account files.
 const UID: u32 = 12_345;
 const GID: u32 = 54_321;
 const AS: &str = "/v1/filesystem/12345/54321";
 
-/// A daemon and a place that everybody may use.
+/// Starts a daemon, and creates a folder that every user may write.
 fn setting() -> (Daemon, tempfile::TempDir) {
     assert!(
         rustix::process::geteuid().is_root(),
-        "these tests change identities, so they need root"
+        "these tests switch users, so they need root"
     );
     let place = tempfile::tempdir().unwrap();
     mode(place.path(), 0o777);
@@ -39,7 +39,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// An upload of one file.
+/// Builds an upload of one file.
 fn upload_of(path: &Path, content: &[u8]) -> Vec<u8> {
     let metadata = json!({ "path": path, "mode": 640 }).to_string();
     form(&[("metadata", metadata.as_bytes()), ("file", content)])
@@ -53,7 +53,7 @@ async fn upload(daemon: &Daemon, path: &Path, content: &[u8]) -> Answer {
 }
 
 #[tokio::test]
-async fn every_route_works_as_somebody_else() {
+async fn every_route_works_as_another_user() {
     let (daemon, place) = setting();
     let root = place.path().display();
     let at = |path: &str| place.path().join(path);
@@ -87,7 +87,7 @@ async fn every_route_works_as_somebody_else() {
     assert_eq!((answer.status.as_u16(), answer.text()), (200, ""));
     assert_eq!(owner(&at("d/large")), (UID, GID));
     let whole = get(&format!("/files/download?path={root}/d/large")).await;
-    assert!(whole.body == large, "it came back different");
+    assert!(whole.body == large, "the download differs");
     assert_eq!(whole.headers["content-length"], "5000000");
     assert!(!whole.headers.contains_key("connection"));
     let range = [("range", "bytes=-3")];
@@ -141,12 +141,12 @@ async fn every_route_works_as_somebody_else() {
 }
 
 #[tokio::test]
-async fn the_kernel_decides() {
+async fn the_kernel_checks_permissions() {
     let (daemon, place) = setting();
     let root = place.path().display();
     let at = |path: &str| place.path().join(path);
-    // A directory that only root may enter, one in which only root may write, and one where
-    // everybody deletes only what is theirs.
+    // A directory that only root may enter, one that only root may write, and one with the sticky
+    // bit, where users may delete only their own files.
     for (directory, bits) in [("closed", 0o700), ("fixed", 0o755), ("sticky", 0o1777)] {
         fs::create_dir(at(directory)).unwrap();
         fs::write(at(directory).join("f"), "secret").unwrap();
@@ -154,7 +154,7 @@ async fn the_kernel_decides() {
         mode(&at(directory), bits);
     }
     symlink(at("closed/f"), at("link")).unwrap();
-    // The daemon's own group would open this one, and root's capabilities the next.
+    // The daemon's group could open the first file, and root's capabilities the second.
     fs::write(at("group"), "secret").unwrap();
     mode(&at("group"), 0o060);
     fs::write(at("mine"), "secret").unwrap();
@@ -222,7 +222,7 @@ async fn the_kernel_decides() {
         assert_eq!((meta.mode() & 0o777, meta.uid()), (0o640, 0), "{file}");
     }
     assert_eq!(fs::read_dir(at("fixed")).unwrap().count(), 1);
-    // Root's own may all of that, and a group that owns a file may what the group may.
+    // Root may do all of that, and members of the owning group have the group's permissions.
     for (identity, path) in [
         ("0/0", "closed/f"),
         ("12345/0", "fixed/f"),
@@ -239,7 +239,7 @@ async fn the_kernel_decides() {
 }
 
 #[tokio::test]
-async fn the_token_comes_first_then_the_identity() {
+async fn the_token_is_checked_before_the_identity() {
     let daemon = Daemon::start(&["--port", "0", "--access-token", "secret-token"], |_| {});
     let token = [("x-execd-access-token", "secret-token")];
     for (identity, message) in [
@@ -258,7 +258,7 @@ async fn the_token_comes_first_then_the_identity() {
 }
 
 #[tokio::test]
-async fn an_identity_that_cannot_be_had_is_told() {
+async fn an_unavailable_identity_is_reported() {
     let daemon = Daemon::without_capabilities("-setuid,-setgid", &["--port", "0"]);
     let answer = daemon.get(&format!("{AS}/files/info?path=/")).await;
     assert_eq!(answer.status, 503);
@@ -266,7 +266,7 @@ async fn an_identity_that_cannot_be_had_is_told() {
     assert_eq!(daemon.get("/ping").await.status, 200);
 }
 
-/// Sends the beginning of an upload, and waits until a worker has got all of it.
+/// Sends the first part of an upload, and waits until a worker has received it.
 async fn half_an_upload(daemon: &Daemon, path: &Path, headers: &str) -> (TcpStream, i32) {
     let body = upload_of(path, &[7; 1000]);
     let head = format!(
@@ -287,7 +287,7 @@ async fn half_an_upload(daemon: &Daemon, path: &Path, headers: &str) -> (TcpStre
     (client, worker_of(daemon))
 }
 
-/// The one worker of a daemon.
+/// Returns the PID of the daemon's only worker.
 fn worker_of(daemon: &Daemon) -> i32 {
     let children = format!("/proc/{0}/task", daemon.pid());
     let workers: Vec<i32> = fs::read_dir(children)
@@ -306,7 +306,7 @@ fn worker_of(daemon: &Daemon) -> i32 {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_the_work() {
+async fn a_disconnect_ends_the_work() {
     let (daemon, place) = setting();
     let (client, worker) = half_an_upload(&daemon, &place.path().join("f"), "").await;
     let status = fs::read_to_string(format!("/proc/{worker}/status")).unwrap();
@@ -327,7 +327,7 @@ async fn a_client_that_leaves_ends_the_work() {
 }
 
 #[tokio::test]
-async fn a_worker_that_does_not_end_is_killed() {
+async fn a_hanging_worker_is_killed() {
     let (daemon, place) = setting();
     let (client, worker) = half_an_upload(&daemon, &place.path().join("f"), "").await;
     kill_process(Pid::from_raw(worker).unwrap(), Signal::STOP).unwrap();
@@ -339,7 +339,7 @@ async fn a_worker_that_does_not_end_is_killed() {
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_is_told() {
+async fn the_death_of_a_worker_is_reported() {
     let (daemon, place) = setting();
     let (mut client, worker) = half_an_upload(&daemon, &place.path().join("f"), "").await;
     kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
@@ -354,7 +354,7 @@ async fn a_worker_that_dies_is_told() {
 }
 
 #[tokio::test]
-async fn the_token_is_no_business_of_a_worker() {
+async fn a_worker_cannot_read_the_token() {
     let token = "secret-of-the-daemon";
     let place = tempfile::tempdir().unwrap();
     mode(place.path(), 0o777);
@@ -365,7 +365,7 @@ async fn the_token_is_no_business_of_a_worker() {
     let (_client, worker) = half_an_upload(&daemon, &place.path().join("f"), &header).await;
     let environ = fs::read(format!("/proc/{worker}/environ")).unwrap();
     assert!(!String::from_utf8_lossy(&environ).contains(token));
-    // Its memory is hidden from everybody of its user, who is no longer the owner of these files.
+    // Its memory is hidden from processes of its user, who no longer owns these files.
     let owner = fs::metadata(format!("/proc/{worker}/environ"))
         .unwrap()
         .uid();

@@ -1,4 +1,4 @@
-//! The daemon in front of the user's entry point (contract: execd §15, A9.4).
+//! The daemon as the parent of the user's entry point (contract: execd §15, A9.4).
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -45,7 +45,7 @@ async fn the_status_of_the_entry_point_is_the_daemon_s() {
 }
 
 #[tokio::test]
-async fn a_pipe_in_the_place_of_the_environment_file_holds_nothing_up() {
+async fn a_pipe_as_environment_file_does_not_block() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("new/.env");
     std::fs::create_dir(file.parent().unwrap()).unwrap();
@@ -55,7 +55,7 @@ async fn a_pipe_in_the_place_of_the_environment_file_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn an_entry_point_that_cannot_run_is_told() {
+async fn a_failed_start_of_the_entry_point_is_reported() {
     let place = tempfile::tempdir().unwrap();
     for (name, code) in [("no-such-program", 127), ("/etc/passwd", 126)] {
         let output = Command::new(env!("CARGO_BIN_EXE_execd"))
@@ -65,16 +65,16 @@ async fn an_entry_point_that_cannot_run_is_told() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(code));
-        let told = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
-            told.contains("cannot start the entry point") && told.contains(name),
-            "{told}"
+            stderr.contains("cannot start the entry point") && stderr.contains(name),
+            "{stderr}"
         );
     }
 }
 
 #[tokio::test]
-async fn signals_are_passed_on_and_the_rest_is_ended() {
+async fn signals_are_forwarded_and_remaining_processes_are_killed() {
     let place = tempfile::tempdir().unwrap();
     let text = "trap 'echo usr1 > $PLACE/usr1' USR1; trap 'echo term > $PLACE/term; exit 5' TERM; \
                 setsid sh -c 'trap \"\" TERM HUP; echo $$ > $PLACE/stubborn; while :; do sleep 0.1; done' & \
@@ -89,7 +89,7 @@ async fn signals_are_passed_on_and_the_rest_is_ended() {
     let status = daemon.wait().await;
     assert_eq!((status.code(), status.signal()), (Some(5), None));
     assert_eq!(written(&at("term")).await, "term\n");
-    assert!(!alive(stubborn), "what ignores SIGTERM is killed");
+    assert!(!alive(stubborn), "a process that ignores SIGTERM is killed");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn orphans_are_reaped_and_commands_keep_their_status() {
     let place = tempfile::tempdir().unwrap();
     let daemon = init(place.path(), &["sleep", "1000"]);
     for round in 0..20 {
-        // The child outlives its parent, then ends: only init can reap it.
+        // The child outlives its parent, then ends, so that only init can reap it.
         let text = format!("(setsid sh -c 'exit 1' &); exit {}", round + 1);
         let events = daemon.run(json!({ "command": text })).await;
         assert_eq!(events.last().unwrap().exit_code(), Some(round + 1));
@@ -146,7 +146,7 @@ async fn a_start_script_exports_to_everything() {
     assert_eq!(events.last().unwrap().exit_code(), Some(0));
 }
 
-/// An init with a start script and an entry point that writes down two variables.
+/// Starts an init with a start script, and an entry point that writes two variables to a file.
 fn scripted(place: &Path, script: &str) -> Daemon {
     let path = place.join("pre.sh");
     std::fs::write(&path, script).unwrap();
@@ -169,7 +169,7 @@ async fn a_start_script_that_exits_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_pipe_in_the_place_of_the_start_script_holds_nothing_up() {
+async fn a_pipe_as_start_script_does_not_block() {
     let place = tempfile::tempdir().unwrap();
     let script = place.path().join("pre.sh");
     rustix::fs::mkfifoat(rustix::fs::CWD, &script, 0o600.into()).unwrap();
@@ -183,7 +183,7 @@ async fn a_pipe_in_the_place_of_the_start_script_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn a_start_script_may_leave_something_running() {
+async fn a_start_script_may_leave_a_process_running() {
     let place = tempfile::tempdir().unwrap();
     let script = "export FROM_SCRIPT=x; (sleep 1000; :) &\n";
     let _daemon = scripted(place.path(), script);
@@ -191,7 +191,7 @@ async fn a_start_script_may_leave_something_running() {
 }
 
 #[tokio::test]
-async fn the_daemon_can_be_ended_during_its_start_script() {
+async fn the_daemon_can_be_stopped_during_its_start_script() {
     let place = tempfile::tempdir().unwrap();
     let script = "trap 'exit 6' TERM; echo > $PLACE/ready; while :; do sleep 0.05; done\n";
     let daemon = scripted(place.path(), script);
@@ -202,7 +202,7 @@ async fn the_daemon_can_be_ended_during_its_start_script() {
 }
 
 #[tokio::test]
-async fn what_is_left_may_flush_on_sigterm() {
+async fn remaining_processes_may_flush_on_sigterm() {
     let place = tempfile::tempdir().unwrap();
     let text = "setsid sh -c 'trap \"sleep 0.3; echo > $PLACE/flushed; exit\" TERM; \
                 echo > $PLACE/ready; while :; do sleep 0.05; done' & \

@@ -1,4 +1,4 @@
-//! The log: where it goes and what it hides (contract: execd §1.2, §1.4).
+//! The log: outputs and redaction (contract: execd §1.2, §1.4).
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Daemon, eventually};
 
-/// The log once it has what is waited for: it is written a moment after what it tells of.
+/// Waits until the log satisfies `enough`, and returns it: lines are written after a delay.
 async fn logged(path: &Path, enough: impl Fn(&str) -> bool) -> String {
     let mut log = String::new();
     eventually("it was logged", async || {
@@ -50,7 +50,7 @@ async fn commands_are_logged_without_their_secrets() {
 }
 
 #[tokio::test]
-async fn a_log_file_takes_everything() {
+async fn a_log_file_receives_all_lines() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("execd.log");
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_execd"))
@@ -62,7 +62,7 @@ async fn a_log_file_takes_everything() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    eventually("it listens", async || {
+    eventually("the daemon listens", async || {
         let log = fs::read_to_string(&path).ok()?;
         log.contains("execd is listening").then_some(())
     })
@@ -91,7 +91,7 @@ async fn requests_are_logged_with_their_address_and_without_secrets() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect();
-    let told: Vec<[&Value; 3]> = lines
+    let logged_requests: Vec<[&Value; 3]> = lines
         .iter()
         .filter(|line| line.get("status").is_some())
         .map(|line| [&line["level"], &line["msg"], &line["status"]])
@@ -101,7 +101,7 @@ async fn requests_are_logged_with_their_address_and_without_secrets() {
         json!(["info", "GET /proxy/1/x?a=***", 502]),
         json!(["info", "GET /none", 404]),
     ];
-    assert_eq!(json!(told), json!(want), "{log}");
+    assert_eq!(json!(logged_requests), json!(want), "{log}");
     assert_eq!(lines.last().unwrap()["id"], "mine");
     for line in log.lines() {
         let form = line.starts_with("{\"level\":\"") && line.contains("\",\"ts\":\"2");
@@ -110,7 +110,7 @@ async fn requests_are_logged_with_their_address_and_without_secrets() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_holds_nobody_up() {
+async fn an_unread_log_blocks_nothing() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("execd.log");
     let (mut reader, writer) = std::io::pipe().unwrap();
@@ -121,15 +121,18 @@ async fn a_log_that_nobody_reads_holds_nobody_up() {
             .env_remove("EXECD_LOG_FILE")
             .stdout(writer);
     });
-    // More than a pipe and the daemon's own memory for lines hold. No two are alike: of those that
-    // are, most would be left out.
+    // More lines than the pipe and the daemon's queue hold. No two are equal, because equal lines
+    // are sampled.
     for number in 0..800 {
         let path = format!("/none/{number}/{}", "x".repeat(900));
         assert_eq!(daemon.get(&path).await.status, 404);
     }
-    let told = daemon.run(json!({ "command": "echo works" })).await;
-    assert!(told.iter().any(|event| event.text == "works"), "{told:?}");
-    // The other outputs did not wait for it.
+    let events = daemon.run(json!({ "command": "echo works" })).await;
+    assert!(
+        events.iter().any(|event| event.text == "works"),
+        "{events:?}"
+    );
+    // The other outputs did not wait.
     let all = logged(&path, |log| log.contains("/none/799/")).await;
     assert_eq!(all.matches("/none/").count(), 800);
     assert!(!all.contains("\"lost\":"), "{all}");
@@ -138,7 +141,7 @@ async fn a_log_that_nobody_reads_holds_nobody_up() {
         reader.read_to_string(&mut text).unwrap();
         text
     });
-    // It ends, and with it the pipe.
+    // The reader ends, and closes the pipe.
     drop(daemon);
     let text = reading.join().unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());

@@ -1,7 +1,7 @@
-//! The real daemon, started as a child process, spoken to over real HTTP and WebSockets.
+//! Tests of the real daemon as a child process, over real HTTP and WebSockets.
 #![expect(
     clippy::unwrap_used,
-    reason = "a test that fails shall panic, helpers included"
+    reason = "a failing test should panic, also in helpers"
 )]
 
 mod clone3;

@@ -1,4 +1,4 @@
-//! What isolated sessions do not get to see of the machine (contract: execd A6.2). Needs root and
+//! Paths about the machine that isolated sessions cannot see (contract: execd A6.2). Needs root and
 //! namespaces.
 
 use std::{
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Daemon, events, texts};
 
-/// What container engines hide.
+/// Paths that container engines mask.
 const HIDDEN: [&str; 12] = [
     "/proc/acpi",
     "/proc/asound",
@@ -30,7 +30,7 @@ const HIDDEN: [&str; 12] = [
     "/sys/firmware",
 ];
 
-/// What they leave to be read.
+/// Paths that container engines make read-only.
 const READ_ONLY: [&str; 5] = [
     "/proc/bus",
     "/proc/fs",
@@ -39,8 +39,8 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// Starts a daemon in a mount namespace of its own, after a script there. `None`, loudly, where there
-/// are no sessions.
+/// Runs a script in a new mount namespace and starts a daemon there. Prints why and returns `None`
+/// where isolated sessions are unavailable.
 async fn daemon(script: &str, place: &Path) -> Option<Daemon> {
     let config = place.join("isolation.toml");
     fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
@@ -64,16 +64,16 @@ async fn daemon(script: &str, place: &Path) -> Option<Daemon> {
         .arg("--isolation-config")
         .arg(config);
     let daemon = Daemon::launch(command, |_| {});
-    let told = daemon.get("/v1/isolated/capabilities").await.json();
-    if told["setpriv_available"] != json!(true) {
-        eprintln!("SKIPPED: no isolated sessions here: {told}");
+    let capabilities = daemon.get("/v1/isolated/capabilities").await.json();
+    if capabilities["setpriv_available"] != json!(true) {
+        eprintln!("SKIPPED: no isolated sessions here: {capabilities}");
         return None;
     }
     Some(daemon)
 }
 
-/// Output of code in a new session, which must end well.
-async fn told(daemon: &Daemon, place: &Path, code: &str) -> String {
+/// Returns the output of code in a new session; it must succeed.
+async fn output_of(daemon: &Daemon, place: &Path, code: &str) -> String {
     let body = json!({ "workspace": { "path": place.join("work") } });
     let made = daemon.post("/v1/isolated/session", body).await;
     assert_eq!(made.status, 201, "{}", made.text());
@@ -87,7 +87,7 @@ async fn told(daemon: &Daemon, place: &Path, code: &str) -> String {
     texts(&events, EventKind::Stdout).join("\n")
 }
 
-/// What is mounted at a path last: its options and its kind.
+/// Returns the options and the file system type of the last mount at a path.
 fn mounted(mounts: &str, path: &str) -> Option<(String, String)> {
     let at = |line: &&str| line.split(' ').nth(4) == Some(path);
     let line = mounts.lines().rfind(at)?;
@@ -97,12 +97,12 @@ fn mounted(mounts: &str, path: &str) -> Option<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_engines_hide_is_hidden_and_what_they_keep_from_being_written_too() {
+async fn paths_that_engines_mask_are_masked_and_read_only_ones_are_read_only() {
     let place = tempfile::tempdir().unwrap();
     let Some(daemon) = daemon("", place.path()).await else {
         return;
     };
-    let mounts = told(&daemon, place.path(), "cat /proc/self/mountinfo").await;
+    let mounts = output_of(&daemon, place.path(), "cat /proc/self/mountinfo").await;
     let there = |path: &&&str| Path::new(path).exists();
     for path in HIDDEN.iter().filter(there) {
         let (options, kind) = mounted(&mounts, path).unwrap_or_else(|| panic!("{path}: {mounts}"));
@@ -116,12 +116,12 @@ async fn what_engines_hide_is_hidden_and_what_they_keep_from_being_written_too()
         assert!(options.split(',').any(|option| option == "ro"), "{path}");
     }
     // `/sys/firmware` is there on every machine.
-    let left = told(&daemon, place.path(), "ls -A /sys/firmware | wc -l").await;
+    let left = output_of(&daemon, place.path(), "ls -A /sys/firmware | wc -l").await;
     assert_eq!(left.trim(), "0");
 }
 
 #[tokio::test]
-async fn what_is_hidden_in_the_sandbox_is_hidden_in_its_sessions() {
+async fn paths_masked_in_the_sandbox_are_masked_in_its_sessions() {
     let place = tempfile::tempdir().unwrap();
     let script = "mount --bind /dev/null /proc/uptime
         mount --bind /proc/driver /proc/driver
@@ -131,16 +131,16 @@ async fn what_is_hidden_in_the_sandbox_is_hidden_in_its_sessions() {
         return;
     };
     let code = "wc -c < /proc/uptime; ls -A /sys/kernel/mm | wc -l";
-    assert_eq!(told(&daemon, place.path(), code).await, "0\n0");
-    let mounts = told(&daemon, place.path(), "cat /proc/self/mountinfo").await;
-    let (options, _) = mounted(&mounts, "/proc/driver").expect("it is a mount");
+    assert_eq!(output_of(&daemon, place.path(), code).await, "0\n0");
+    let mounts = output_of(&daemon, place.path(), "cat /proc/self/mountinfo").await;
+    let (options, _) = mounted(&mounts, "/proc/driver").expect("/proc/driver is a mount");
     assert!(options.split(',').any(|option| option == "ro"), "{mounts}");
 }
 
 #[tokio::test]
-async fn how_warm_processors_are_is_hidden_behind_one_directory() {
+async fn thermal_throttle_counters_are_masked_by_one_mount() {
     let place = tempfile::tempdir().unwrap();
-    // Few machines where tests run tell it.
+    // Few test machines have these counters.
     let script = "mount -t tmpfs none /sys/devices/system/cpu
         for n in 0 1 2; do
             mkdir -p /sys/devices/system/cpu/cpu$n/thermal_throttle
@@ -150,8 +150,8 @@ async fn how_warm_processors_are_is_hidden_behind_one_directory() {
         return;
     };
     let code = "ls -A /sys/devices/system/cpu/cpu*/thermal_throttle | grep -c count || true";
-    assert_eq!(told(&daemon, place.path(), code).await, "0");
-    let mounts = told(&daemon, place.path(), "cat /proc/self/mountinfo").await;
+    assert_eq!(output_of(&daemon, place.path(), code).await, "0");
+    let mounts = output_of(&daemon, place.path(), "cat /proc/self/mountinfo").await;
     let covers: Vec<&str> = mounts
         .lines()
         .filter(|line| line.contains("/thermal_throttle "))
@@ -162,7 +162,7 @@ async fn how_warm_processors_are_is_hidden_behind_one_directory() {
         let (options, _) = mounted(&mounts, path).unwrap();
         assert!(options.split(',').any(|option| option == "ro"), "{cover}");
     }
-    // The number of the filesystem.
+    // The device number of the file system.
     let devices: BTreeSet<_> = covers.iter().map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(devices.len(), 1, "{mounts}");
 }

@@ -1,4 +1,4 @@
-//! Output that is large, slow to be read, or longer than its command.
+//! Output that is large, read slowly, or outlives its command.
 
 use http::Method;
 use http_body_util::BodyExt;
@@ -33,7 +33,7 @@ async fn a_long_line_is_one_event() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_not_in_memory_escaped() {
+async fn a_long_line_is_not_escaped_in_memory() {
     const LEN: usize = 8 << 20;
     let daemon = daemon();
     let text = format!("head -c {LEN} /dev/zero");
@@ -44,19 +44,19 @@ async fn a_long_line_is_not_in_memory_escaped() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let most = most.unwrap().trim().trim_end_matches(" kB");
-    // Escaped it would be 48 MiB more.
+    // The escaped line would take 48 MiB more.
     assert!(most.parse::<usize>().unwrap() < 48 << 10, "{most} KiB");
 }
 
 #[tokio::test]
-async fn a_slow_reader_stalls_nobody_and_loses_nothing() {
+async fn a_slow_reader_blocks_no_command_and_loses_nothing() {
     let daemon = daemon();
     let text = "seq 1 2000000 | tee /dev/stderr | wc -c > /dev/null; echo done > \"$MARK\"";
     let place = tempfile::tempdir().unwrap();
     let mark = place.path().join("mark");
     let body = json!({ "command": text, "envs": { "MARK": &mark } }).to_string();
     let response = daemon.send(Method::POST, "/command", &[], body).await;
-    // Nothing is read until the command has ended.
+    // The client reads nothing until the command has ended.
     eventually("the command ended", async || mark.exists().then_some(())).await;
     let answer = Answer::of(response).await;
     let events = events(&answer.body);
@@ -67,11 +67,11 @@ async fn a_slow_reader_stalls_nobody_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_child_that_keeps_the_pipe_holds_nothing_and_lives_on() {
+async fn a_child_that_keeps_the_pipe_open_blocks_nothing_and_survives() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let mark = place.path().join("mark");
-    // It writes long after the command ended: a closed pipe would kill it before it leaves its mark.
+    // The child writes after the command ended: a closed pipe would kill it before it leaves its mark.
     let child =
         "while ! test -e \"$GO\"; do sleep 0.05; done; echo late; echo later; echo x > \"$MARK\"";
     let go = place.path().join("go");
@@ -90,7 +90,7 @@ async fn a_child_that_keeps_the_pipe_holds_nothing_and_lives_on() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_does_not_end_its_command() {
+async fn a_disconnect_does_not_end_the_command() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let (go, mark) = (place.path().join("go"), place.path().join("mark"));

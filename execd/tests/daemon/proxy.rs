@@ -1,4 +1,4 @@
-//! Reaching the user's own servers through the daemon (contract: execd §12).
+//! The daemon's proxy to servers in the sandbox (contract: execd §12).
 
 use serde_json::json;
 use tokio::{

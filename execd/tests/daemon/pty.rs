@@ -17,7 +17,7 @@ use tokio_tungstenite::{
 
 use crate::support::{Daemon, LONG, daemon, eventually};
 
-/// A client of a session.
+/// A client of a terminal session.
 pub(crate) struct Terminal {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     /// Live output and replays, without offsets.
@@ -25,9 +25,9 @@ pub(crate) struct Terminal {
     stderr: Vec<u8>,
 }
 
-/// What is no output.
+/// A message other than live output.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Received {
     Frame(ServerFrame),
     Replay(u64),
     Closed(u16),
@@ -47,12 +47,12 @@ impl Terminal {
         }
     }
 
-    /// Opens and reads up to `connected`.
+    /// Connects and reads up to the `connected` frame.
     pub(crate) async fn attach(daemon: &Daemon, id: &str, query: &str) -> Self {
         let mut terminal = Self::open(daemon, id, query).await.unwrap();
         loop {
             match terminal.next().await {
-                Told::Frame(ServerFrame::Connected {
+                Received::Frame(ServerFrame::Connected {
                     session_id,
                     mode,
                     role,
@@ -60,43 +60,43 @@ impl Terminal {
                     assert_eq!(session_id, id);
                     let viewer = query.contains("mode=viewer");
                     assert_eq!(role == PtyRole::Viewer, viewer);
-                    // Whoever comes later finds what the first one chose.
+                    // Later clients get the mode that the first one chose.
                     assert!(mode == PtyMode::Pipe || !query.contains("pty=0"));
                     return terminal;
                 }
-                Told::Replay(_) => {}
+                Received::Replay(_) => {}
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    /// The next that is no live output.
-    async fn next(&mut self) -> Told {
+    /// Returns the next message that is not live output.
+    async fn next(&mut self) -> Received {
         loop {
-            if let Some(told) = self.step().await {
-                return told;
+            if let Some(received) = self.step().await {
+                return received;
             }
         }
     }
 
-    /// The next that is no output.
-    async fn answer(&mut self) -> Told {
+    /// Returns the next message that is neither live output nor a replay.
+    async fn answer(&mut self) -> Received {
         loop {
             match self.next().await {
-                Told::Replay(_) => {}
-                told => return told,
+                Received::Replay(_) => {}
+                received => return received,
             }
         }
     }
 
-    async fn step(&mut self) -> Option<Told> {
+    async fn step(&mut self) -> Option<Received> {
         let message = tokio::time::timeout(LONG, self.socket.next())
             .await
             .unwrap();
         match message.unwrap().unwrap() {
             Message::Text(text) => {
                 assert!(text.ends_with('\n'));
-                Some(Told::Frame(serde_json::from_str(&text).unwrap()))
+                Some(Received::Frame(serde_json::from_str(&text).unwrap()))
             }
             Message::Binary(bytes) => match bytes[0] {
                 STDOUT => {
@@ -109,13 +109,13 @@ impl Terminal {
                 }
                 REPLAY => {
                     self.seen.extend_from_slice(&bytes[9..]);
-                    Some(Told::Replay(u64::from_be_bytes(
+                    Some(Received::Replay(u64::from_be_bytes(
                         bytes[1..9].try_into().unwrap(),
                     )))
                 }
                 other => panic!("tag {other}"),
             },
-            Message::Close(frame) => Some(Told::Closed(frame.unwrap().code.into())),
+            Message::Close(frame) => Some(Received::Closed(frame.unwrap().code.into())),
             _ => None,
         }
     }
@@ -124,7 +124,10 @@ impl Terminal {
         let deadline = tokio::time::Instant::now() + LONG;
         while !String::from_utf8_lossy(&self.seen).contains(text) {
             let step = tokio::time::timeout_at(deadline, self.step()).await;
-            if !matches!(step, Ok(None | Some(Told::Frame(_) | Told::Replay(_)))) {
+            if !matches!(
+                step,
+                Ok(None | Some(Received::Frame(_) | Received::Replay(_)))
+            ) {
                 let seen = String::from_utf8_lossy(&self.seen);
                 panic!("{step:?} before {text:?}: {seen}");
             }
@@ -139,7 +142,7 @@ impl Terminal {
             .unwrap();
     }
 
-    async fn tell(&mut self, frame: serde_json::Value) {
+    async fn send_control(&mut self, frame: serde_json::Value) {
         self.socket
             .send(Message::Text(frame.to_string().into()))
             .await
@@ -154,7 +157,7 @@ pub(crate) async fn session(daemon: &Daemon, body: serde_json::Value) -> String 
 }
 
 #[tokio::test]
-async fn a_terminal_with_size_signals_and_replay() {
+async fn a_terminal_has_size_signals_and_replay() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let id = session(&daemon, json!({ "cwd": place.path().join("made") })).await;
@@ -164,7 +167,7 @@ async fn a_terminal_with_size_signals_and_replay() {
     );
     let mut terminal = Terminal::attach(&daemon, &id, "").await;
     terminal
-        .tell(json!({ "type": "resize", "cols": 120, "rows": 40 }))
+        .send_control(json!({ "type": "resize", "cols": 120, "rows": 40 }))
         .await;
     terminal
         .type_in("stty size; echo $TERM; basename \"$PWD\"\n")
@@ -175,18 +178,18 @@ async fn a_terminal_with_size_signals_and_replay() {
     terminal.type_in("(echo go''ing; exec sleep 1000)\n").await;
     terminal.until("going").await;
     terminal
-        .tell(json!({ "type": "signal", "signal": "SIGINT" }))
+        .send_control(json!({ "type": "signal", "signal": "SIGINT" }))
         .await;
     terminal.type_in("echo sta''tus=$?\n").await;
     terminal.until("status=130").await;
-    terminal.tell(json!({ "type": "ping" })).await;
-    assert_eq!(terminal.next().await, Told::Frame(ServerFrame::Pong));
-    terminal.tell(json!({ "type": "dance" })).await;
+    terminal.send_control(json!({ "type": "ping" })).await;
+    assert_eq!(terminal.next().await, Received::Frame(ServerFrame::Pong));
+    terminal.send_control(json!({ "type": "dance" })).await;
     assert!(
-        matches!(terminal.next().await, Told::Frame(ServerFrame::Error { code, .. }) if code == "INVALID_FRAME")
+        matches!(terminal.next().await, Received::Frame(ServerFrame::Error { code, .. }) if code == "INVALID_FRAME")
     );
 
-    // Another client reads all of it, also what comes later, and may not write.
+    // A viewer reads all output, past and future, and may not write.
     let mut viewer = Terminal::attach(&daemon, &id, "mode=viewer").await;
     viewer.until("status=130").await;
     terminal.type_in("echo fo''r all\n").await;
@@ -194,13 +197,15 @@ async fn a_terminal_with_size_signals_and_replay() {
     viewer.type_in("echo no\n").await;
     loop {
         match viewer.next().await {
-            Told::Replay(_) => {}
-            Told::Frame(ServerFrame::Error { code, .. }) => break assert_eq!(code, "READ_ONLY"),
+            Received::Replay(_) => {}
+            Received::Frame(ServerFrame::Error { code, .. }) => {
+                break assert_eq!(code, "READ_ONLY");
+            }
             other => panic!("{other:?}"),
         }
     }
 
-    // The same shell after a reconnect, and its output from where the client was.
+    // After a reconnect the shell is the same, and its output continues where the client stopped.
     drop(terminal);
     let offset = daemon.get(&format!("/pty/{id}")).await.json()["output_offset"]
         .as_u64()
@@ -211,21 +216,21 @@ async fn a_terminal_with_size_signals_and_replay() {
             .ok()
     })
     .await;
-    assert_eq!(again.next().await, Told::Replay(offset - 5));
+    assert_eq!(again.next().await, Received::Replay(offset - 5));
     assert!(matches!(
         again.next().await,
-        Told::Frame(ServerFrame::Connected { .. })
+        Received::Frame(ServerFrame::Connected { .. })
     ));
     again.type_in("exit 42\n").await;
     assert_eq!(
         again.next().await,
-        Told::Frame(ServerFrame::Exit { exit_code: 42 })
+        Received::Frame(ServerFrame::Exit { exit_code: 42 })
     );
-    assert_eq!(again.next().await, Told::Closed(1000));
+    assert_eq!(again.next().await, Received::Closed(1000));
 }
 
 #[tokio::test]
-async fn viewers_see_everything_and_may_do_nothing() {
+async fn viewers_read_everything_and_write_nothing() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
     let path = format!("/pty/{id}/ws?mode=viewer");
@@ -246,8 +251,8 @@ async fn viewers_see_everything_and_may_do_nothing() {
     holder.until("ready").await;
     let mut viewer = Terminal::attach(&daemon, &id, "mode=viewer").await;
     let mut other = Terminal::attach(&daemon, &id, "mode=viewer").await;
-    viewer.tell(json!({ "type": "ping" })).await;
-    assert_eq!(viewer.answer().await, Told::Frame(ServerFrame::Pong));
+    viewer.send_control(json!({ "type": "ping" })).await;
+    assert_eq!(viewer.answer().await, Received::Frame(ServerFrame::Pong));
     viewer.type_in("exit 9\n").await;
     for frame in [
         json!({ "type": "resize", "cols": 11, "rows": 12 }),
@@ -255,19 +260,19 @@ async fn viewers_see_everything_and_may_do_nothing() {
         json!({ "type": "stdin", "data": "exit 9\n" }),
         json!({ "type": "stdin", "data": "exit 9\n" }),
     ] {
-        viewer.tell(frame).await;
+        viewer.send_control(frame).await;
     }
     for _ in 0..5 {
-        let told = viewer.answer().await;
+        let answer = viewer.answer().await;
         assert!(
-            matches!(&told, Told::Frame(ServerFrame::Error { code, .. }) if code == "READ_ONLY"),
-            "{told:?}"
+            matches!(&answer, Received::Frame(ServerFrame::Error { code, .. }) if code == "READ_ONLY"),
+            "{answer:?}"
         );
     }
-    assert_eq!(viewer.answer().await, Told::Closed(1008));
+    assert_eq!(viewer.answer().await, Received::Closed(1008));
 
     holder.type_in("stty size; exit 7\n").await;
-    let exit = Told::Frame(ServerFrame::Exit { exit_code: 7 });
+    let exit = Received::Frame(ServerFrame::Exit { exit_code: 7 });
     assert_eq!(holder.answer().await, exit);
     assert_eq!(other.answer().await, exit);
     for seen in [&holder.seen, &other.seen] {
@@ -276,7 +281,7 @@ async fn viewers_see_everything_and_may_do_nothing() {
 }
 
 #[tokio::test]
-async fn the_exit_comes_after_the_last_byte() {
+async fn the_exit_frame_follows_the_last_byte() {
     let daemon = daemon();
     let id = session(
         &daemon,
@@ -286,7 +291,7 @@ async fn the_exit_comes_after_the_last_byte() {
     let mut terminal = Terminal::attach(&daemon, &id, "").await;
     assert_eq!(
         terminal.next().await,
-        Told::Frame(ServerFrame::Exit { exit_code: 3 })
+        Received::Frame(ServerFrame::Exit { exit_code: 3 })
     );
     let seen = String::from_utf8_lossy(&terminal.seen).into_owned();
     assert!(
@@ -294,13 +299,13 @@ async fn the_exit_comes_after_the_last_byte() {
         "{}",
         &seen[seen.len().saturating_sub(100)..]
     );
-    assert_eq!(terminal.next().await, Told::Closed(1000));
+    assert_eq!(terminal.next().await, Received::Closed(1000));
     let refused = Terminal::open(&daemon, &id, "mode=viewer").await;
     assert_eq!(refused.err(), Some(409));
 }
 
 #[tokio::test]
-async fn pipes_keep_the_streams_apart() {
+async fn pipes_separate_stdout_and_stderr() {
     let daemon = daemon();
     let id = session(
         &daemon,
@@ -309,11 +314,11 @@ async fn pipes_keep_the_streams_apart() {
     .await;
     let mut terminal = Terminal::attach(&daemon, &id, "pty=0").await;
     terminal
-        .tell(json!({ "type": "stdin", "data": "this\n" }))
+        .send_control(json!({ "type": "stdin", "data": "this\n" }))
         .await;
     assert_eq!(
         terminal.next().await,
-        Told::Frame(ServerFrame::Exit { exit_code: 0 })
+        Received::Frame(ServerFrame::Exit { exit_code: 0 })
     );
     assert_eq!(
         (&terminal.seen[..], &terminal.stderr[..]),
@@ -322,7 +327,7 @@ async fn pipes_keep_the_streams_apart() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_more_than_is_read_waits() {
+async fn a_client_waits_while_its_input_is_not_read() {
     const FRAMES: usize = 6000;
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
@@ -338,12 +343,12 @@ async fn a_client_that_sends_more_than_is_read_waits() {
     terminal.until(&(FRAMES * line.len()).to_string()).await;
     assert_eq!(
         terminal.next().await,
-        Told::Frame(ServerFrame::Exit { exit_code: 0 })
+        Received::Frame(ServerFrame::Exit { exit_code: 0 })
     );
 }
 
 #[tokio::test]
-async fn one_holder_at_a_time_and_takeover() {
+async fn one_client_at_a_time_holds_a_terminal() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
     let mut first = Terminal::attach(&daemon, &id, "takeover=1").await;
@@ -355,17 +360,17 @@ async fn one_holder_at_a_time_and_takeover() {
         (409, "ALREADY_CONNECTED")
     );
     let mut second = Terminal::attach(&daemon, &id, "takeover=1").await;
-    assert_eq!(first.next().await, Told::Closed(4001));
+    assert_eq!(first.next().await, Received::Closed(4001));
     second.type_in("echo still $MARK\n").await;
     second.until("still kept").await;
-    // Some are evicted before they are connected.
+    // Some clients are evicted before they are connected.
     let many = (0..6).map(async |_| {
         let mut terminal = Terminal::open(&daemon, &id, "takeover=1").await.unwrap();
         loop {
             match terminal.next().await {
-                Told::Replay(_) => {}
-                Told::Frame(ServerFrame::Connected { .. }) => return Some(terminal),
-                Told::Closed(4001) => return None,
+                Received::Replay(_) => {}
+                Received::Frame(ServerFrame::Connected { .. }) => return Some(terminal),
+                Received::Closed(4001) => return None,
                 other => panic!("{other:?}"),
             }
         }
@@ -373,18 +378,18 @@ async fn one_holder_at_a_time_and_takeover() {
     let many = futures::future::join_all(many).await;
     let mut answers = 0;
     for mut terminal in many.into_iter().flatten() {
-        terminal.tell(json!({ "type": "ping" })).await;
+        terminal.send_control(json!({ "type": "ping" })).await;
         match terminal.next().await {
-            Told::Frame(ServerFrame::Pong) => answers += 1,
-            Told::Closed(4001) => {}
+            Received::Frame(ServerFrame::Pong) => answers += 1,
+            Received::Closed(4001) => {}
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(answers, 1, "one of them holds it");
+    assert_eq!(answers, 1, "one client holds the terminal");
 }
 
 #[tokio::test]
-async fn a_holder_that_reads_nothing_is_taken_over() {
+async fn a_holder_that_reads_nothing_can_be_evicted() {
     let daemon = daemon();
     let id = session(&daemon, json!({ "command": "yes" })).await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -393,8 +398,8 @@ async fn a_holder_that_reads_nothing_is_taken_over() {
     let stream = socket.connect(address).await.unwrap();
     let url = format!("ws://127.0.0.1:{}/pty/{id}/ws?pty=0", daemon.port());
     let (stalled, _) = client_async(url, stream).await.unwrap();
-    // More than the kernel's 4 MiB for a client and what is on its way there: the holder is behind,
-    // and something is being sent.
+    // More than the kernel's 4 MiB buffer and all queues: the holder is behind, and a send is
+    // pending.
     eventually("the holder is far behind", async || {
         let status = daemon.get(&format!("/pty/{id}")).await.json();
         (status["output_offset"].as_u64().unwrap() > 9 << 19).then_some(())
@@ -411,13 +416,13 @@ async fn deleting_ends_everything() {
     let id = session(&daemon, json!({})).await;
     let mut terminal = Terminal::attach(&daemon, &id, "").await;
     assert_eq!(daemon.delete(&format!("/pty/{id}")).await.status, 200);
-    let told = terminal.next().await;
+    let received = terminal.next().await;
     assert!(
         matches!(
-            told,
-            Told::Closed(_) | Told::Frame(ServerFrame::Exit { .. })
+            received,
+            Received::Closed(_) | Received::Frame(ServerFrame::Exit { .. })
         ),
-        "{told:?}"
+        "{received:?}"
     );
     let again = daemon.delete(&format!("/pty/{id}")).await;
     assert_eq!(
@@ -445,12 +450,12 @@ async fn a_close_is_answered_with_its_code() {
             reason: "".into(),
         };
         terminal.socket.close(Some(close)).await.unwrap();
-        assert_eq!(terminal.answer().await, Told::Closed(code));
+        assert_eq!(terminal.answer().await, Received::Closed(code));
     }
 }
 
-/// Opens a WebSocket to a session of its own and sends these bytes; the code of the close frame that
-/// comes back, before the end of the connection.
+/// Opens a WebSocket to a new session, sends these bytes, and returns the code of the close frame
+/// that precedes the end of the connection.
 async fn close_code_after(daemon: &Daemon, bytes: &[u8]) -> u16 {
     let id = session(daemon, json!({ "command": "cat" })).await;
     let mut socket = TcpStream::connect(("127.0.0.1", daemon.port()))
@@ -484,7 +489,7 @@ async fn close_code_after(daemon: &Daemon, bytes: &[u8]) -> u16 {
 }
 
 #[tokio::test]
-async fn what_breaks_the_protocol_is_answered_with_a_close() {
+async fn protocol_errors_are_answered_with_a_close() {
     const MASK: [u8; 4] = [0; 4];
     let daemon = daemon();
     let masked = |head: [u8; 2], payload: &[u8]| [&head[..], &MASK, payload].concat();
@@ -495,7 +500,11 @@ async fn what_breaks_the_protocol_is_answered_with_a_close() {
         ("an unknown control frame", masked([0x8b, 0x80], b""), 1002),
         ("a ping in pieces", masked([0x09, 0x80], b""), 1002),
         ("half a close code", masked([0x88, 0x81], b"\x03"), 1002),
-        ("text that is no UTF-8", masked([0x81, 0x81], b"\xff"), 1007),
+        (
+            "text that is not UTF-8",
+            masked([0x81, 0x81], b"\xff"),
+            1007,
+        ),
     ] {
         assert_eq!(close_code_after(&daemon, &bytes).await, code, "{name}");
     }

@@ -1,4 +1,4 @@
-//! A daemon that is told only after its start for whom it is (contract: execd A9.5).
+//! A daemon that is claimed after its start, by `POST /internal/init` (contract: execd A9.5).
 
 use std::{
     fs,
@@ -35,9 +35,9 @@ fn alone(place: &Path) -> Daemon {
     waiting(place, &["--port", "0"])
 }
 
-/// An init whose entry point leaves a file and stays.
+/// Starts an init whose entry point writes a file and keeps running.
 fn init(place: &Path) -> Daemon {
-    let text = "echo \"$OPENSANDBOX_ID $TOLD\" > $PLACE/entry; sleep 1000";
+    let text = "echo \"$OPENSANDBOX_ID $FROM_ORDER\" > $PLACE/entry; sleep 1000";
     waiting(place, &["init", "--port", "0", "--", "sh", "-c", text])
 }
 
@@ -50,7 +50,7 @@ async fn order(daemon: &Daemon, more: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn until_the_order_comes_nothing_else_answers() {
+async fn before_initialization_all_other_routes_are_unavailable() {
     let place = tempfile::tempdir().unwrap();
     let daemon = alone(place.path());
     assert_eq!(daemon.get("/ping").await.status, 200);
@@ -66,7 +66,7 @@ async fn until_the_order_comes_nothing_else_answers() {
         );
         assert_eq!(refused.code(), "SERVICE_UNAVAILABLE");
     }
-    // Mistakes change nothing, and are named.
+    // Invalid orders change nothing, and the reply names the member.
     for (more, member) in [
         (json!({ "generation": 0 }), "generation"),
         (json!({ "sandboxId": "x".repeat(129) }), "sandboxId"),
@@ -111,7 +111,7 @@ async fn the_token_is_known_by_its_hash() {
             .env("HOME", place.path());
     });
     assert_eq!(daemon.get("/metrics").await.status, 503);
-    // A daemon that has a token is not claimed without it.
+    // A daemon with a token can only be claimed with it.
     let body = json!({ "sandboxId": "s-1", "generation": 7, "accessTokenHash": HASH }).to_string();
     let claim = async |token: &[(&str, &str)]| {
         let body = body.clone();
@@ -141,7 +141,7 @@ async fn the_token_is_known_by_its_hash() {
 }
 
 #[tokio::test]
-async fn orders_are_short_and_are_not_read_when_there_was_one() {
+async fn orders_are_bounded_and_a_second_one_is_refused_unread() {
     let place = tempfile::tempdir().unwrap();
     let daemon = alone(place.path());
     let long = json!({ "envs": {}, "more": "x".repeat(1 << 20) });
@@ -159,19 +159,19 @@ async fn orders_are_short_and_are_not_read_when_there_was_one() {
 }
 
 #[tokio::test]
-async fn variables_and_hooks_of_the_order_are_in_force() {
+async fn variables_and_hooks_of_the_order_apply() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join(".env"), "FROM_FILE=file\nBOTH=file\n").unwrap();
     let daemon = alone(place.path());
-    let text = "echo \"$OPENSANDBOX_ID $TOLD\" > $PLACE/first";
+    let text = "echo \"$OPENSANDBOX_ID $FROM_ORDER\" > $PLACE/first";
     let done = order(
         &daemon,
         json!({
-            "envs": { "TOLD": "told", "BOTH": "told", "OPENSANDBOX_ID": "mine" },
+            "envs": { "FROM_ORDER": "set", "BOTH": "set", "OPENSANDBOX_ID": "mine" },
             "lifecycle": {
                 "preStart": { "command": ["sh", "-c", text] },
                 "periodic": [{ "schedule": "@every 1s",
-                               "command": ["sh", "-c", "echo $TOLD > $PLACE/periodic"] }],
+                               "command": ["sh", "-c", "echo $FROM_ORDER > $PLACE/periodic"] }],
             },
             "telemetry": { "attributes": { "tenant": "t" } },
             "entrypointPolicy": "restart",
@@ -181,17 +181,14 @@ async fn variables_and_hooks_of_the_order_are_in_force() {
     assert_eq!(done.status, 200, "{}", done.text());
     let warning = done.json()["warning"].to_string();
     assert!(warning.contains("entrypointPolicy"), "{warning}");
-    // The first one ended before the answer.
+    // The first hook ended before the reply.
     let first = fs::read_to_string(place.path().join("first")).unwrap();
-    assert_eq!(first, "s-1 told\n");
-    let command = "echo $TOLD $BOTH $FROM_FILE $OPENSANDBOX_ID $OWN";
+    assert_eq!(first, "s-1 set\n");
+    let command = "echo $FROM_ORDER $BOTH $FROM_FILE $OPENSANDBOX_ID $OWN";
     let request = json!({ "command": command, "envs": { "OWN": "own" } });
     let events = daemon.run(request).await;
-    assert_eq!(
-        texts(&events, EventKind::Stdout),
-        ["told file file s-1 own"]
-    );
-    assert_eq!(written(&place.path().join("periodic")).await, "told\n");
+    assert_eq!(texts(&events, EventKind::Stdout), ["set file file s-1 own"]);
+    assert_eq!(written(&place.path().join("periodic")).await, "set\n");
 }
 
 #[tokio::test]
@@ -260,7 +257,7 @@ async fn being_bound_without_a_token_is_a_warning() {
 }
 
 #[tokio::test]
-async fn a_first_hook_that_fails_is_told() {
+async fn a_failed_first_hook_is_reported() {
     let place = tempfile::tempdir().unwrap();
     let daemon = alone(place.path());
     let hook = |command: Value| json!({ "lifecycle": { "preStart": { "command": command } } });
@@ -282,25 +279,25 @@ async fn a_first_hook_that_fails_is_told() {
     let daemon = alone(place.path());
     let failed = order(&daemon, hook(json!(["no-such-program"]))).await;
     assert_eq!(failed.status, 500);
-    let told = failed.text();
+    let message = failed.text();
     assert!(
-        told.contains("no-such-program") && told.contains("not found"),
-        "{told}"
+        message.contains("no-such-program") && message.contains("not found"),
+        "{message}"
     );
 }
 
 #[tokio::test]
-async fn the_entry_point_starts_with_the_order_or_not_at_all() {
+async fn the_entry_point_starts_only_with_the_order() {
     let place = tempfile::tempdir().unwrap();
     let entry = place.path().join("entry");
     let restart = init(place.path());
     assert_eq!(restart.get("/ping").await.status, 200);
     assert!(!entry.exists());
-    let more = json!({ "entrypointPolicy": "restart", "envs": { "TOLD": "told" } });
+    let more = json!({ "entrypointPolicy": "restart", "envs": { "FROM_ORDER": "set" } });
     let done = order(&restart, more).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert_eq!(done.json().get("warning"), None);
-    assert_eq!(written(&entry).await, "s-1 told\n");
+    assert_eq!(written(&entry).await, "s-1 set\n");
     restart.signal(rustix::process::Signal::TERM);
     assert_eq!(restart.wait().await.code(), Some(143));
 
@@ -319,7 +316,7 @@ async fn the_entry_point_starts_with_the_order_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn an_entry_point_that_cannot_start_is_told_before_the_end() {
+async fn a_failed_start_of_the_entry_point_is_reported_before_the_exit() {
     let place = tempfile::tempdir().unwrap();
     let daemon = waiting(
         place.path(),
@@ -336,7 +333,7 @@ async fn an_entry_point_that_cannot_start_is_told_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_waits_for_nothing_has_no_such_routes() {
+async fn a_daemon_that_needs_no_initialization_has_no_such_routes() {
     let daemon = Daemon::start(&["--port", "0"], |command| {
         command.env("EXECD_RUNTIME_INIT", "false");
     });
@@ -346,7 +343,7 @@ async fn a_daemon_that_waits_for_nothing_has_no_such_routes() {
 }
 
 #[tokio::test]
-async fn it_ends_while_it_waits() {
+async fn a_waiting_daemon_can_be_stopped() {
     let place = tempfile::tempdir().unwrap();
     for daemon in [alone(place.path()), init(place.path())] {
         daemon.signal(rustix::process::Signal::TERM);
@@ -355,14 +352,14 @@ async fn it_ends_while_it_waits() {
 }
 
 #[test]
-fn a_switch_that_means_nothing_is_told_at_the_start() {
+fn an_invalid_switch_is_reported_at_the_start() {
     let output = Command::new(env!("CARGO_BIN_EXE_execd"))
         .args(["--port", "0"])
         .env("EXECD_RUNTIME_INIT", "perhaps")
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert_ne!(output.status.code(), Some(0));
-    assert!(told.contains("EXECD_RUNTIME_INIT"), "{told}");
+    assert!(stderr.contains("EXECD_RUNTIME_INIT"), "{stderr}");
 }

@@ -23,7 +23,7 @@ fn guarded() -> Daemon {
 }
 
 #[tokio::test]
-async fn every_route_but_ping_wants_the_token() {
+async fn every_route_but_ping_needs_the_token() {
     let daemon = guarded();
     assert_eq!(daemon.get("/ping").await.status, 200);
     let through_itself = format!("/proxy/{}", daemon.port());
@@ -66,7 +66,7 @@ async fn every_route_but_ping_wants_the_token() {
 }
 
 #[tokio::test]
-async fn no_process_sees_the_token() {
+async fn no_process_can_read_the_token() {
     let daemon = guarded().with_header("x-execd-access-token", TOKEN);
     let text = "env; tr '\\0' '\\n' < /proc/self/environ; \
                 cat /proc/$PPID/environ /proc/$PPID/mem > \"$COPY\" 2> /dev/null || echo refused";
@@ -83,9 +83,9 @@ async fn no_process_sees_the_token() {
 }
 
 #[tokio::test]
-async fn the_log_is_not_that_of_the_user() {
+async fn the_log_filter_is_not_taken_from_rust_log() {
     for filter in ["off", "no=such=filter"] {
-        // To start it waits for a line of the log.
+        // The daemon starts and writes to its log, whatever the filter.
         let daemon = Daemon::start(&["--port", "0"], |command| {
             command.env("RUST_LOG", filter);
         });
@@ -138,31 +138,31 @@ async fn metrics_answer_at_once_and_are_watched_line_by_line() {
 }
 
 #[test]
-fn wrong_flags_and_taken_ports_end_the_daemon() {
+fn unknown_flags_and_taken_ports_end_the_daemon() {
     let run = |args: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_execd"))
             .args(args)
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned()
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned()
             + &String::from_utf8_lossy(&output.stdout);
-        (output.status.code(), told)
+        (output.status.code(), stderr)
     };
-    let (code, told) = run(&["--no-such-flag"]);
+    let (code, stderr) = run(&["--no-such-flag"]);
     assert_eq!(code, Some(2));
-    assert!(told.contains("usage:") && told.contains("no-such-flag"));
+    assert!(stderr.contains("usage:") && stderr.contains("no-such-flag"));
     assert_eq!(run(&["-version"]).0, Some(0));
     let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    let (code, told) = run(&["init", &format!("--port={port}"), "--", "sleep", "1000"]);
+    let (code, stderr) = run(&["init", &format!("--port={port}"), "--", "sleep", "1000"]);
     assert_eq!(code, Some(1));
     assert!(
-        told.contains(&format!("cannot listen on port {port}")),
-        "{told}"
+        stderr.contains(&format!("cannot listen on port {port}")),
+        "{stderr}"
     );
 }
 
-/// A connection that has sent this.
+/// Opens a connection and sends this text.
 async fn sent(daemon: &Daemon, text: &str) -> TcpStream {
     let mut client = TcpStream::connect(("127.0.0.1", daemon.port()))
         .await
@@ -171,7 +171,7 @@ async fn sent(daemon: &Daemon, text: &str) -> TcpStream {
     client
 }
 
-/// Everything up to the end of a connection, in lower case.
+/// Reads up to the end of a connection, in lower case.
 async fn rest(mut client: TcpStream) -> String {
     let mut answers = String::new();
     let read = tokio::time::timeout(LONG, client.read_to_string(&mut answers)).await;
@@ -180,21 +180,21 @@ async fn rest(mut client: TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_whose_request_was_not_read_says_that_it_closes() {
+async fn a_connection_with_an_unread_body_announces_its_close() {
     let daemon = guarded();
     for route in ["POST /files/upload", "POST /nowhere", "GET /ping"] {
-        // The body does not come.
+        // The body is never sent.
         let head = format!("{route} HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n");
         let answer = rest(sent(&daemon, &head).await).await;
         assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
     }
-    // One that is there is read, and the next request is served.
+    // A short body is read, and the next request is served.
     let ping = "GET /ping HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let both = format!("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody{ping}");
     let answers = rest(sent(&daemon, &both).await).await;
     assert!(answers.starts_with("http/1.1 401 "), "{answers}");
     assert!(answers.contains("http/1.1 200 ok"), "{answers}");
-    // A long one is not, but its client gets the answer before it is done sending.
+    // A long body is not read, but the client gets the reply before it has sent all.
     const LEN: usize = 8 << 20;
     let head = format!("POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: {LEN}\r\n\r\n");
     let mut client = sent(&daemon, &head).await;
@@ -205,7 +205,7 @@ async fn a_connection_whose_request_was_not_read_says_that_it_closes() {
 }
 
 #[tokio::test]
-async fn many_headers_and_a_long_address_are_read() {
+async fn many_headers_and_a_long_target_are_accepted() {
     let daemon = daemon();
     let me = rustix::process::getuid().as_raw();
     let group = rustix::process::getgid().as_raw();

@@ -32,8 +32,8 @@ async fn run(daemon: &Daemon, id: &str, command: &str) -> Vec<Event> {
     .await
 }
 
-/// Output of a run that must end well.
-async fn told(daemon: &Daemon, id: &str, command: &str) -> String {
+/// Returns the output of a run that must succeed.
+async fn output_of(daemon: &Daemon, id: &str, command: &str) -> String {
     let events = run(daemon, id, command).await;
     assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
     texts(&events, EventKind::Stdout).join("|")
@@ -45,21 +45,21 @@ async fn variables_and_directory_outlive_their_runs() {
     let place = tempfile::tempdir().unwrap();
     let new = place.path().join("new/er");
     let id = session(&daemon, json!({ "cwd": new })).await;
-    assert_eq!(told(&daemon, &id, "pwd").await, new.to_str().unwrap());
+    assert_eq!(output_of(&daemon, &id, "pwd").await, new.to_str().unwrap());
     let odd =
         "export ODD=\"two\nlines \\$HOME 'quoted' \\\\ \\`x\\`\" EMPTY= ; seq 1 20000 | tail -1";
-    assert_eq!(told(&daemon, &id, odd).await, "20000");
+    assert_eq!(output_of(&daemon, &id, odd).await, "20000");
     assert_eq!(
-        told(&daemon, &id, "printf '%s.%s' \"$ODD\" \"${EMPTY-unset}\"").await,
+        output_of(&daemon, &id, "printf '%s.%s' \"$ODD\" \"${EMPTY-unset}\"").await,
         "two|lines $HOME 'quoted' \\ `x`."
     );
     let big = format!("export BIG={}; unset EMPTY", "b".repeat(100_000));
-    told(&daemon, &id, &big).await;
+    output_of(&daemon, &id, &big).await;
     assert_eq!(
-        told(&daemon, &id, "echo ${#BIG}${EMPTY-unset}").await,
+        output_of(&daemon, &id, "echo ${#BIG}${EMPTY-unset}").await,
         "100000unset"
     );
-    // The status of the command, its state kept all the same.
+    // A failing command keeps its state.
     let events = run(&daemon, &id, "cd /; export A=1; sh -c 'echo out; exit 7'").await;
     let error = events.last().unwrap().error.clone().unwrap();
     assert_eq!(
@@ -67,21 +67,21 @@ async fn variables_and_directory_outlive_their_runs() {
         ("CommandExecError", "7")
     );
     assert_eq!(error.traceback.unwrap(), ["exit status 7"]);
-    assert_eq!(told(&daemon, &id, "echo $A$PWD").await, "1/");
+    assert_eq!(output_of(&daemon, &id, "echo $A$PWD").await, "1/");
     let body = json!({ "command": "pwd", "cwd": "${PWD}tmp" });
     assert_eq!(
         texts(&run_with(&daemon, &id, body).await, EventKind::Stdout),
         ["/tmp"]
     );
-    assert_eq!(told(&daemon, &id, "pwd").await, "/tmp");
+    assert_eq!(output_of(&daemon, &id, "pwd").await, "/tmp");
     let other = session(&daemon, json!({})).await;
-    assert_eq!(told(&daemon, &other, "echo ${A-unset}").await, "unset");
+    assert_eq!(output_of(&daemon, &other, "echo ${A-unset}").await, "unset");
 }
 
 #[tokio::test]
-async fn nothing_of_the_wrapper_shows() {
+async fn the_wrapper_is_invisible_to_scripts() {
     let daemon = daemon();
-    // No body means defaults.
+    // Without a body the defaults apply.
     let answer = daemon.send(http::Method::POST, "/session", &[], "").await;
     let id = Answer::of(answer).await.json()["session_id"]
         .as_str()
@@ -92,7 +92,7 @@ async fn nothing_of_the_wrapper_shows() {
         ("true", ""),
         ("echo \"$0 $# ${1-none}\"", "bash 0 none"),
         ("cat <<E\nheredoc $((1+1))\nE", "heredoc 2"),
-        // Two of them, because the wrapper evaluates it.
+        // Two backslashes, because the wrapper evaluates the text.
         ("set -x; echo x", "++ echo x|x"),
         ("echo to stderr >&2; echo; echo out", "to stderr|\n|out"),
         ("trap 'echo bye' EXIT; export T=1", "bye"),
@@ -107,13 +107,13 @@ async fn nothing_of_the_wrapper_shows() {
             "__ENV_DUMP_START__|__EXIT_CODE__:3",
         ),
     ] {
-        assert_eq!(told(&daemon, &id, command).await, want, "{command}");
+        assert_eq!(output_of(&daemon, &id, command).await, want, "{command}");
     }
 }
 
-/// What a run did to the descriptors of its shell, and what is still true of the session after it.
+/// Runs that change the descriptors of their shell; the session stays usable after each.
 #[tokio::test]
-async fn scripts_may_do_with_descriptors_what_they_like() {
+async fn scripts_may_use_any_descriptor() {
     let place = tempfile::tempdir().unwrap();
     let in_place = place.path().display().to_string();
     let daemon = Daemon::start(&["--port", "0"], |command| {
@@ -147,7 +147,7 @@ async fn scripts_may_do_with_descriptors_what_they_like() {
                 false,
             ),
         ] {
-            told(&daemon, id, "export N=before").await;
+            output_of(&daemon, id, "export N=before").await;
             let end = if *by_loop { "true" } else { "(exit 5)" };
             let code = if *by_loop { 0 } else { 5 };
             let events = run(&daemon, id, &format!("{command}\nexport N=after; {end}")).await;
@@ -160,7 +160,7 @@ async fn scripts_may_do_with_descriptors_what_they_like() {
             };
             assert_eq!(output.is_empty(), keeps, "{command}: {output}");
             assert!(output.starts_with(notice), "{command}: {output}");
-            assert_eq!(told(&daemon, id, "echo $N").await, kept, "{command}");
+            assert_eq!(output_of(&daemon, id, "echo $N").await, kept, "{command}");
             for entry in std::fs::read_dir(place.path()).unwrap() {
                 let path = entry.unwrap().path();
                 let text = std::fs::read_to_string(&path).unwrap();
@@ -171,25 +171,25 @@ async fn scripts_may_do_with_descriptors_what_they_like() {
 }
 
 #[tokio::test]
-async fn programs_of_a_run_inherit_no_script() {
+async fn programs_inherit_no_descriptor_of_the_script() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
     let text = "for n in /proc/self/fd/*; do readlink $n; done | grep memfd; :";
     let long = format!(": {}\n{text}", "x".repeat(200_000));
     for text in [text, &long] {
-        assert_eq!(told(&daemon, &id, text).await, "");
+        assert_eq!(output_of(&daemon, &id, text).await, "");
     }
     let input = "read -r line; echo \"[$line]\"; mapfile all; echo ${#all[@]}; cat";
-    assert_eq!(told(&daemon, &id, input).await, "[]|0");
+    assert_eq!(output_of(&daemon, &id, input).await, "[]|0");
     let own = "echo ${BASH_EXECUTION_STRING-none}; tr '\\0' ' ' </proc/$$/cmdline";
     assert_eq!(
-        told(&daemon, &id, own).await,
+        output_of(&daemon, &id, own).await,
         "none|bash --noprofile --norc "
     );
 }
 
 #[tokio::test]
-async fn a_run_ends_and_complains_like_a_script() {
+async fn a_run_ends_and_reports_errors_like_a_script() {
     let daemon = daemon();
     for (command, code, want) in [
         (
@@ -237,7 +237,7 @@ async fn a_run_ends_and_complains_like_a_script() {
             0,
             "bash: line 2: warning: here-document at line 1 delimited by end-of-file (wanted `E')|abc",
         ),
-        // Once for each command of the script, and never for one of ours.
+        // Once for each command of the script, and never for a command of the wrapper.
         ("trap 'echo E' ERR; false", 1, "E"),
         ("trap 'echo D' DEBUG; :; :", 0, "D|D"),
         ("exit() { echo overridden; }; echo end", 0, "end"),
@@ -263,10 +263,10 @@ async fn a_run_ends_and_complains_like_a_script() {
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_come_to_its_end_changes_nothing() {
+async fn a_command_that_does_not_complete_changes_nothing() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
-    told(&daemon, &id, "cd /usr; export A=1").await;
+    output_of(&daemon, &id, "cd /usr; export A=1").await;
     for (command, code) in [
         ("export A=2; cd /; exit 3", 3),
         ("export A=2; exec sh -c 'exit 4'", 4),
@@ -278,7 +278,7 @@ async fn a_command_that_does_not_come_to_its_end_changes_nothing() {
         let complete = |event: &Event| event.kind == EventKind::ExecutionComplete;
         assert!(!events.iter().any(complete));
         assert_eq!(
-            told(&daemon, &id, "echo $A$PWD").await,
+            output_of(&daemon, &id, "echo $A$PWD").await,
             "1/usr",
             "{command}"
         );
@@ -296,18 +296,18 @@ async fn a_command_that_does_not_come_to_its_end_changes_nothing() {
         error.traceback.unwrap(),
         ["signal: killed", "timeout after 50ms"]
     );
-    assert_eq!(told(&daemon, &id, "echo $A").await, "1");
+    assert_eq!(output_of(&daemon, &id, "echo $A").await, "1");
 }
 
 #[tokio::test]
-async fn what_a_run_leaves_behind_holds_nobody() {
+async fn background_children_of_a_run_block_nothing() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
-    let pid: i32 = told(&daemon, &id, "sleep 1000 & echo $!")
+    let pid: i32 = output_of(&daemon, &id, "sleep 1000 & echo $!")
         .await
         .parse()
         .unwrap();
-    assert_eq!(told(&daemon, &id, "echo next").await, "next");
+    assert_eq!(output_of(&daemon, &id, "echo next").await, "next");
     assert!(alive(pid));
 }
 
@@ -315,13 +315,13 @@ async fn what_a_run_leaves_behind_holds_nobody() {
 async fn runs_of_one_session_take_turns() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
-    told(&daemon, &id, "export N=0").await;
+    output_of(&daemon, &id, "export N=0").await;
     let one = || run(&daemon, &id, "n=$N; sleep 0.05; export N=$((n+1))");
     tokio::join!(one(), one(), one(), one());
-    assert_eq!(told(&daemon, &id, "echo $N").await, "4");
+    assert_eq!(output_of(&daemon, &id, "echo $N").await, "4");
 }
 
-/// What a run wrote into a file, once it is there.
+/// Waits until a run wrote a PID into a file, and returns it.
 async fn pid_in(file: &std::path::Path) -> i32 {
     eventually("the run wrote", async || {
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
@@ -330,7 +330,7 @@ async fn pid_in(file: &std::path::Path) -> i32 {
 }
 
 #[tokio::test]
-async fn deleting_or_interrupting_ends_what_runs_and_what_waits() {
+async fn deleting_or_interrupting_ends_running_and_waiting_runs() {
     let daemon = daemon();
     for route in ["/session/", "/command?id=", "/code?id="] {
         let place = tempfile::tempdir().unwrap();
@@ -359,7 +359,7 @@ async fn deleting_or_interrupting_ends_what_runs_and_what_waits() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_its_run() {
+async fn a_disconnect_ends_the_run() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let id = session(&daemon, json!({ "cwd": place.path() })).await;
@@ -371,11 +371,11 @@ async fn a_client_that_leaves_ends_its_run() {
     let pid = pid_in(&place.path().join("pid")).await;
     drop(response);
     eventually("the process is gone", async || (!alive(pid)).then_some(())).await;
-    assert_eq!(told(&daemon, &id, "echo still").await, "still");
+    assert_eq!(output_of(&daemon, &id, "echo still").await, "still");
 }
 
 #[tokio::test]
-async fn the_environment_file_counts_at_creation_and_bad_requests_are_refused() {
+async fn the_environment_file_is_read_at_creation_and_bad_requests_are_refused() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join(".env");
     std::fs::write(&file, "FROM_FILE=1\n").unwrap();
@@ -388,7 +388,7 @@ async fn the_environment_file_counts_at_creation_and_bad_requests_are_refused() 
     std::fs::write(&file, "FROM_FILE=2\n").unwrap();
     let text = "echo $FROM_FILE ${JUPYTER_TOKEN-absent} $EXECD_ENVS";
     let want = format!("1 absent {}", file.display());
-    assert_eq!(told(&daemon, &id, text).await, want);
+    assert_eq!(output_of(&daemon, &id, text).await, want);
 
     let run = format!("/session/{id}/run");
     for (path, body, status, code) in [
@@ -440,14 +440,14 @@ async fn the_environment_file_counts_at_creation_and_bad_requests_are_refused() 
 }
 
 #[tokio::test]
-async fn a_path_that_leads_to_no_shell_can_be_mended() {
+async fn a_path_variable_without_a_shell_can_be_repaired() {
     let daemon = daemon();
     let id = session(&daemon, json!({})).await;
-    told(&daemon, &id, "export PATH=/nowhere").await;
+    output_of(&daemon, &id, "export PATH=/nowhere").await;
     let mend = "echo $PATH; export PATH=/usr/bin:/bin";
-    assert_eq!(told(&daemon, &id, mend).await, "/nowhere");
+    assert_eq!(output_of(&daemon, &id, mend).await, "/nowhere");
     assert_eq!(
-        told(&daemon, &id, "env true; echo $PATH").await,
+        output_of(&daemon, &id, "env true; echo $PATH").await,
         "/usr/bin:/bin"
     );
 
@@ -456,12 +456,12 @@ async fn a_path_that_leads_to_no_shell_can_be_mended() {
         .run(json!({ "command": "echo $PATH", "envs": envs }))
         .await;
     assert_eq!(texts(&events, EventKind::Stdout), ["/opt/venv/bin"]);
-    // A program is looked for there, and nowhere else.
+    // Programs are looked up in this path only.
     let events = daemon.run(json!({ "argv": ["true"], "envs": envs })).await;
     assert!(events.last().unwrap().error.is_some(), "{events:?}");
 }
 
-/// A daemon whose shell is `sh`, whatever that is here.
+/// Starts a daemon whose shell is the system's `sh`.
 fn with_sh(place: &tempfile::TempDir) -> Daemon {
     std::os::unix::fs::symlink("/bin/sh", place.path().join("sh")).unwrap();
     Daemon::start(&["--port", "0"], |command| {
@@ -470,43 +470,43 @@ fn with_sh(place: &tempfile::TempDir) -> Daemon {
 }
 
 #[tokio::test]
-async fn what_no_program_can_be_given_is_lost_alone_and_that_is_told() {
+async fn only_variables_too_long_for_a_program_are_lost_with_a_warning() {
     let place = tempfile::tempdir().unwrap();
     for daemon in [daemon(), with_sh(&place)] {
         let id = session(&daemon, json!({})).await;
         let twice = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
         for (command, lost) in [
-            // One that is longer than a program takes, whatever the shell's options are.
+            // A variable that is too long for a program, with various shell options.
             (
                 format!("v=x; {twice} 17 18; do v=$v$v; done; export BIG=$v; set -eu"),
                 "BIG",
             ),
-            // Counted in bytes.
+            // Lengths are counted in bytes.
             (
                 format!("LC_ALL=C.UTF-8; v=\u{20ac}; {twice}; do v=$v$v; done; export BIG=$v"),
                 "BIG",
             ),
-            // Some that are together longer.
+            // Variables that are too long together.
             (
                 format!("v=x; {twice}; do v=$v$v; done; ulimit -s 512; export A=$v B=$v C=$v"),
                 "A, B, C",
             ),
         ] {
             let all = "export BIG=1 A=1 B=1 C=1 KEPT=0; cd /; unset LC_ALL; export LONG=";
-            told(&daemon, &id, &format!("{all}{}", "l".repeat(20_000))).await;
+            output_of(&daemon, &id, &format!("{all}{}", "l".repeat(20_000))).await;
             let command = format!("export KEPT='two\nexport BIG=lines'; cd /usr; {command}");
             let events = run(&daemon, &id, &command).await;
             assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
-            let told_of = texts(&events, EventKind::Stderr);
+            let complaint = texts(&events, EventKind::Stderr);
             let want = format!("[execd: too long to outlive the run: {lost}]");
-            assert_eq!(told_of, [want], "{command}");
+            assert_eq!(complaint, [want], "{command}");
             let text = "echo ${BIG-}${A-}${B-}${C-} ${#KEPT} ${#LONG} $PWD; set | while read -r l; do \
                  case $l in __execd*) echo \"$l\";; esac; done";
             let want = match lost {
                 "BIG" => "111 20 20000 /usr",
                 _ => "1 20 20000 /usr",
             };
-            assert_eq!(told(&daemon, &id, text).await, want, "{command}");
+            assert_eq!(output_of(&daemon, &id, text).await, want, "{command}");
         }
     }
 }
@@ -516,10 +516,10 @@ async fn commands_may_be_longer_than_an_argument() {
     let place = tempfile::tempdir().unwrap();
     for daemon in [daemon(), with_sh(&place)] {
         let id = session(&daemon, json!({})).await;
-        // Not every shell numbers lines.
-        let want = told(&daemon, &id, "\n\necho \"$0 0 none $LINENO\"").await;
+        // Not every shell reports line numbers.
+        let want = output_of(&daemon, &id, "\n\necho \"$0 0 none $LINENO\"").await;
         for len in [60_000, 131_071, 131_072, 3_000_000] {
-            // With a line of its own, so that the last one has the number 3.
+            // With an extra line, so that the last line is number 3.
             let long = format!("x={}\n", "x".repeat(len));
             let command = format!(
                 "{long}export N=${{#x}}; cd /usr\n\
@@ -528,13 +528,13 @@ async fn commands_may_be_longer_than_an_argument() {
             let events = run(&daemon, &id, &command).await;
             assert_eq!(events.last().unwrap().exit_code(), Some(3), "{len}");
             assert_eq!(texts(&events, EventKind::Stdout), [want.as_str()], "{len}");
-            let state = told(&daemon, &id, "echo $N $PWD; cd /").await;
+            let state = output_of(&daemon, &id, "echo $N $PWD; cd /").await;
             assert_eq!(state, format!("{len} /usr"));
         }
         let command = format!("export N=0; : {}\nexit 4", "x".repeat(200_000));
         let events = run(&daemon, &id, &command).await;
         assert_eq!(events.last().unwrap().exit_code(), Some(4));
-        assert_eq!(told(&daemon, &id, "echo $N").await, "3000000");
+        assert_eq!(output_of(&daemon, &id, "echo $N").await, "3000000");
     }
 }
 
@@ -545,22 +545,22 @@ async fn the_depth_of_shells_does_not_grow() {
     });
     let id = session(&daemon, json!({})).await;
     for _ in 0..3 {
-        // Beyond 999 bash warns.
-        assert_eq!(told(&daemon, &id, "echo $SHLVL").await, "999");
+        // bash warns above 999.
+        assert_eq!(output_of(&daemon, &id, "echo $SHLVL").await, "999");
     }
     let daemon = Daemon::start(&["--port", "0"], |command| {
         command.env_remove("SHLVL");
     });
     let id = session(&daemon, json!({})).await;
-    told(&daemon, &id, "export SHLVL=5").await;
-    let first = told(&daemon, &id, "echo $SHLVL").await;
-    assert_eq!(told(&daemon, &id, "echo $SHLVL").await, first);
+    output_of(&daemon, &id, "export SHLVL=5").await;
+    let first = output_of(&daemon, &id, "echo $SHLVL").await;
+    assert_eq!(output_of(&daemon, &id, "echo $SHLVL").await, first);
     assert_eq!(first, "1");
 }
 
 #[tokio::test]
-async fn a_session_keeps_no_more_than_its_next_shell_can_be_given() {
-    // Programs of this daemon are given one MiB.
+async fn the_state_of_a_session_is_bounded_by_the_next_shell_s_arguments() {
+    // Programs of this daemon get one MiB for arguments and variables.
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", "ulimit -S -s 4096; exec \"$@\"", "sh"])
@@ -572,8 +572,8 @@ async fn a_session_keeps_no_more_than_its_next_shell_can_be_given() {
          for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do export V$i=$v; done";
     let events = run(&daemon, &id, much).await;
     assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
-    let told_of = texts(&events, EventKind::Stderr).join("|");
-    assert!(told_of.contains("outlive the run: V"), "{told_of}");
+    let complaint = texts(&events, EventKind::Stderr).join("|");
+    assert!(complaint.contains("outlive the run: V"), "{complaint}");
     let command = format!("echo $KEPT; : {}", "x".repeat(60_000));
-    assert_eq!(told(&daemon, &id, &command).await, "1");
+    assert_eq!(output_of(&daemon, &id, &command).await, "1");
 }

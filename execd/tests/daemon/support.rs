@@ -1,4 +1,4 @@
-//! Starting daemons and talking to them.
+//! Helpers that start daemons and send requests to them.
 
 use std::{
     fs,
@@ -24,10 +24,10 @@ use rustix::{
 };
 use serde_json::Value;
 
-/// Guards against hanging, on machines that are slow and busy.
+/// Generous deadline, which only keeps a broken daemon from hanging the run.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A daemon; it is killed when this is dropped.
+/// A daemon process; killed when dropped.
 pub(crate) struct Daemon {
     child: Child,
     port: u16,
@@ -35,26 +35,26 @@ pub(crate) struct Daemon {
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// A daemon that runs alone.
+/// Starts a daemon without an entry point.
 pub(crate) fn daemon() -> Daemon {
     Daemon::start(&["--port", "0"], |_| {})
 }
 
 impl Daemon {
-    /// Starts one and waits until it tells its address.
+    /// Starts a daemon and waits until it reports its port.
     pub(crate) fn start(args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_execd"));
         command.args(args);
         Self::launch(command, prepare)
     }
 
-    /// Starts one that may not look into other processes, as in a container: root could otherwise.
+    /// Starts a daemon that may not inspect other processes, as in a container; root could otherwise.
     pub(crate) fn confined(args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
         let program = env!("CARGO_BIN_EXE_execd");
         if !rustix::process::geteuid().is_root() {
             return Self::start(args, prepare);
         }
-        // Newer kernels let the second and the third read memory too.
+        // On newer kernels the second and the third also allow reading memory.
         const CAPABILITIES: &str = "-sys_ptrace,-perfmon,-sys_admin";
         let mut command = Command::new("setpriv");
         command
@@ -64,7 +64,7 @@ impl Daemon {
         Self::launch(command, prepare)
     }
 
-    /// Starts one that lacks some capabilities, in the form of `setpriv`. Needs root.
+    /// Starts a daemon without some capabilities, in the syntax of `setpriv`. Needs root.
     pub(crate) fn without_capabilities(capabilities: &str, args: &[&str]) -> Self {
         let mut command = Command::new("setpriv");
         command
@@ -97,15 +97,15 @@ impl Daemon {
                         .ok()
                 });
                 if let Some(port) = port {
-                    // Nobody asks twice.
-                    let _told = sender.try_send(port);
+                    // Only the first port is received.
+                    let _sent = sender.try_send(port);
                 }
                 eprintln!("{line}");
             }
         });
         let port = receiver
             .recv_timeout(LONG)
-            .expect("the daemon tells its address");
+            .expect("the daemon reports its port");
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self {
             child,
@@ -115,7 +115,7 @@ impl Daemon {
         }
     }
 
-    /// Sends a header with every request.
+    /// Adds a header to every request.
     pub(crate) fn with_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.insert(name, value.parse().unwrap());
         self
@@ -129,7 +129,7 @@ impl Daemon {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// Sends a request; the body of the answer is still to come.
+    /// Sends a request; the body of the response is still unread.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -168,7 +168,7 @@ impl Daemon {
         Answer::of(self.send(Method::POST, path, &[], body.to_string()).await).await
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and returns all its events.
     pub(crate) async fn run(&self, request: Value) -> Vec<Event> {
         let answer = self.post("/command", request).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -176,7 +176,7 @@ impl Daemon {
         events(&answer.body)
     }
 
-    /// Waits for a process that ends by itself.
+    /// Waits until the daemon exits.
     pub(crate) async fn wait(mut self) -> ExitStatus {
         eventually("the daemon ended", async || self.child.try_wait().unwrap()).await
     }
@@ -198,14 +198,14 @@ impl Drop for Daemon {
         let limit = Timespec::try_from(LONG).unwrap();
         let mut ended = [PollFd::new(&process, PollFlags::IN)];
         if poll(&mut ended, Some(&limit)).unwrap() == 0 {
-            // The test fails anyway; it shall not hang.
+            // The test fails anyway, but must not hang.
             self.child.kill().unwrap();
         }
         self.child.wait().unwrap();
     }
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -237,7 +237,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// The code of an error, which always has a message too.
+    /// Returns the code of an error, and checks that it has a message too.
     pub(crate) fn code(&self) -> String {
         let body = self.json();
         assert!(!body["message"].as_str().unwrap().is_empty());
@@ -245,7 +245,7 @@ impl Answer {
     }
 }
 
-/// Events as the official SDK cuts them: bare JSON between two newlines.
+/// Parses events as the official SDK does: bare JSON, separated by two newlines.
 pub(crate) fn events(body: &[u8]) -> Vec<Event> {
     let text = std::str::from_utf8(body).unwrap();
     let frames = text.split_terminator("\n\n");
@@ -254,7 +254,7 @@ pub(crate) fn events(body: &[u8]) -> Vec<Event> {
         .collect()
 }
 
-/// Texts of one kind of event.
+/// Returns the texts of one kind of event.
 pub(crate) fn texts(events: &[Event], kind: EventKind) -> Vec<&str> {
     events
         .iter()
@@ -270,12 +270,12 @@ pub(crate) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Op
         if let Some(found) = probe().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// What somebody writes to a file, up to the end of a line.
+/// Waits until a file ends in a newline, and returns its content.
 pub(crate) async fn written(path: &Path) -> String {
     eventually("the file was written", async || {
         fs::read_to_string(path)
@@ -285,7 +285,7 @@ pub(crate) async fn written(path: &Path) -> String {
     .await
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')

@@ -1,4 +1,4 @@
-//! Metrics for a collector (contract: execd §13).
+//! Export of metrics to a collector (contract: execd §13).
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 use crate::support::{Daemon, eventually};
 
-/// What came in one request.
+/// One export request.
 #[derive(Clone)]
 struct Export {
     path: String,
@@ -32,7 +32,7 @@ struct Export {
     metrics: ExportMetricsServiceRequest,
 }
 
-/// A collector on the loopback.
+/// A collector on loopback.
 #[derive(Clone)]
 struct Collector {
     port: u16,
@@ -54,7 +54,7 @@ impl Collector {
                 let service = service_fn(move |request| take(collector.clone(), request));
                 let connection = http1::Builder::new();
                 let connection = connection.serve_connection(TokioIo::new(stream), service);
-                // Daemons come and go.
+                // Daemons may disconnect at any time.
                 let _ended = connection.await;
             }
         });
@@ -69,7 +69,7 @@ impl Collector {
         self.exports.lock().unwrap().clone()
     }
 
-    /// The last state of every metric.
+    /// Returns the last state of every metric.
     fn last(&self) -> Option<Vec<Metric>> {
         let exports = self.exports();
         let resource = exports.last()?.metrics.resource_metrics.first()?.clone();
@@ -104,22 +104,22 @@ async fn take(
     Ok(Response::new(Full::from(answer)))
 }
 
-/// Attributes as text, in the order of their names.
-fn told(attributes: &[KeyValue]) -> String {
+/// Joins attributes into a text, in the order of their names.
+fn join_attributes(attributes: &[KeyValue]) -> String {
     let value = |pair: &KeyValue| match pair.value.as_ref().unwrap().value.as_ref().unwrap() {
         Value::StringValue(text) => text.clone(),
         Value::IntValue(number) => number.to_string(),
         other => panic!("{other:?}"),
     };
-    let mut told: Vec<String> = attributes
+    let mut pairs: Vec<String> = attributes
         .iter()
         .map(|pair| format!("{}={}", pair.key, value(pair)))
         .collect();
-    told.sort();
-    told.join(" ")
+    pairs.sort();
+    pairs.join(" ")
 }
 
-/// The points of a histogram: attributes and how many were recorded.
+/// Returns the points of a histogram: attributes and number of recorded values.
 fn recorded(metrics: &[Metric], name: &str) -> Vec<(String, u64)> {
     let Some(metric) = metrics.iter().find(|metric| metric.name == name) else {
         return Vec::new();
@@ -131,11 +131,11 @@ fn recorded(metrics: &[Metric], name: &str) -> Vec<(String, u64)> {
     let points = histogram.data_points.iter();
     let points = points.inspect(|point| assert!(point.sum.is_some_and(|sum| sum >= 0.0)));
     points
-        .map(|point| (told(&point.attributes), point.count))
+        .map(|point| (join_attributes(&point.attributes), point.count))
         .collect()
 }
 
-/// The points of a gauge or a counter, and its unit.
+/// Returns the unit and the points of a gauge or a counter.
 fn observed(metrics: &[Metric], name: &str) -> (String, Vec<(String, f64)>) {
     let metric = metrics.iter().find(|metric| metric.name == name);
     let metric = metric.unwrap_or_else(|| panic!("no {name}"));
@@ -153,12 +153,12 @@ fn observed(metrics: &[Metric], name: &str) -> (String, Vec<(String, f64)>) {
     };
     let points = points.iter().map(|point| {
         let number = value(point.value.as_ref().unwrap());
-        (told(&point.attributes), number)
+        (join_attributes(&point.attributes), number)
     });
     (metric.unit.clone(), points.collect())
 }
 
-/// Names of a daemon's threads.
+/// Returns the names of a daemon's threads.
 fn threads(daemon: &Daemon) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
     tasks
@@ -167,7 +167,7 @@ fn threads(daemon: &Daemon) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn everything_in_the_table_reaches_the_collector() {
+async fn every_documented_metric_is_exported() {
     let collector = Collector::start().await;
     let daemon = Daemon::start(&["--port", "0"], |command| {
         command
@@ -203,7 +203,7 @@ async fn everything_in_the_table_reaches_the_collector() {
         assert_eq!(daemon.get(&url).await.status, status, "{url}");
     }
     daemon.send(Method::PUT, "/command", &[], "").await;
-    // An empty answer stays one, also when it is timed.
+    // An empty response stays empty, also when it is timed.
     assert_eq!(daemon.get("/ping").await.headers["content-length"], "0");
 
     let shared = "sandbox_id=sandbox-7 team=x";
@@ -290,7 +290,7 @@ async fn everything_in_the_table_reaches_the_collector() {
         ),
     ];
     let mut missing = Vec::new();
-    let metrics = eventually("everything was exported", async || {
+    let metrics = eventually("all metrics were exported", async || {
         let metrics = collector.last()?;
         missing = want
             .iter()
@@ -317,12 +317,15 @@ async fn everything_in_the_table_reaches_the_collector() {
             &["protocol=tcp ", "protocol=udp "],
         ),
     ] {
-        let (told, mut points) = observed(&metrics, name);
-        assert_eq!(told, unit, "{name}");
+        let (shown_unit, mut points) = observed(&metrics, name);
+        assert_eq!(shown_unit, unit, "{name}");
         points.sort_by(|a, b| a.0.cmp(&b.0));
         let want = attributes.iter().map(|own| format!("{own}{shared}"));
         assert!(
-            points.iter().map(|(told, _)| told.clone()).eq(want),
+            points
+                .iter()
+                .map(|(attributes, _)| attributes.clone())
+                .eq(want),
             "{name}: {points:?}"
         );
         if name.ends_with("count") || name.ends_with("usage_bytes") {
@@ -340,18 +343,21 @@ async fn everything_in_the_table_reaches_the_collector() {
         assert_eq!(export.headers[name], value);
     }
     let resource = export.metrics.resource_metrics[0].resource.clone().unwrap();
-    let resource = told(&resource.attributes);
+    let resource = join_attributes(&resource.attributes);
     for pair in [
         concat!("service.name=opensandbox-execd-", env!("CARGO_PKG_VERSION")),
         "sandbox_id=sandbox-7",
         "zone=a",
     ] {
-        assert!(resource.split(' ').any(|told| told == pair), "{resource}");
+        assert!(
+            resource.split(' ').any(|attribute| attribute == pair),
+            "{resource}"
+        );
     }
 }
 
 #[tokio::test]
-async fn the_last_metrics_are_sent_at_the_end() {
+async fn the_last_metrics_are_exported_at_shutdown() {
     let collector = Collector::start().await;
     let daemon = Daemon::start(&["--port", "0"], |command| {
         let endpoint = format!("{}/as/it/is", collector.endpoint());
@@ -369,7 +375,7 @@ async fn the_last_metrics_are_sent_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_is_named_later_is_told_from_then_on() {
+async fn a_sandbox_id_set_later_is_exported_from_then_on() {
     let collector = Collector::start().await;
     let daemon = Daemon::start(&["--port", "0"], |command| {
         command
@@ -385,7 +391,7 @@ async fn a_sandbox_that_is_named_later_is_told_from_then_on() {
     assert_eq!(daemon.post("/internal/init", order).await.status, 200);
     daemon.run(json!({ "command": "true" })).await;
     let point = "operation=run_command pool=p result=success sandbox_id=s-1 team=x";
-    eventually("it was exported", async || {
+    eventually("the sandbox id was exported", async || {
         let points = recorded(&collector.last()?, "execd.execution.duration");
         (points == [(point.to_owned(), 1)]).then_some(())
     })
@@ -393,8 +399,8 @@ async fn a_sandbox_that_is_named_later_is_told_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_away_hurts_nothing() {
-    // One takes connections and says nothing, the other is not there.
+async fn an_unavailable_collector_blocks_nothing() {
+    // One collector accepts connections and never replies, the other does not listen.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let ports = [&silent, &gone].map(|listener| listener.local_addr().unwrap().port());
@@ -409,7 +415,7 @@ async fn a_collector_that_is_away_hurts_nothing() {
                     "OTEL_EXPORTER_OTLP_ENDPOINT",
                     format!("http://127.0.0.1:{port}"),
                 )
-                // Only the bound on the last export ends the daemon in time.
+                // The daemon ends in time only because the last export is bounded.
                 .env("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")
                 .env("OTEL_METRIC_EXPORT_INTERVAL", "20")
                 .env("OPENSANDBOX_LOG_OUTPUT", outputs);
@@ -419,7 +425,10 @@ async fn a_collector_that_is_away_hurts_nothing() {
             log.matches("metrics cannot be sent").count()
         };
         if complains {
-            eventually("it is told", async || (complaints() > 0).then_some(())).await;
+            eventually("the failure is logged", async || {
+                (complaints() > 0).then_some(())
+            })
+            .await;
         }
         let events = daemon.run(json!({ "command": "echo works" })).await;
         assert!(
@@ -429,7 +438,7 @@ async fn a_collector_that_is_away_hurts_nothing() {
         assert_eq!(daemon.get("/ping").await.status, 200);
         daemon.signal(Signal::TERM);
         assert_eq!(daemon.wait().await.code(), Some(0));
-        assert_eq!(complaints(), usize::from(complains), "not again and again");
+        assert_eq!(complaints(), usize::from(complains), "logged once only");
     }
 }
 
@@ -446,7 +455,7 @@ async fn nothing_is_started_without_a_destination() {
         let daemon = Daemon::start(&["--port", "0"], |command| {
             command.env(variable, value);
         });
-        // It answers when everything is started that ever is.
+        // The daemon answers only after all of its threads have started.
         assert_eq!(daemon.get("/ping").await.status, 200);
         assert!(!exports(&daemon), "{variable}");
     }
@@ -454,11 +463,11 @@ async fn nothing_is_started_without_a_destination() {
         command.env("HOST_IP", "127.0.0.1");
     });
     let started = async || exports(&daemon).then_some(());
-    eventually("the thread that exports is there", started).await;
+    eventually("the export thread started", started).await;
 }
 
 #[tokio::test]
-async fn a_destination_that_cannot_be_used_is_told_and_nothing_else_suffers() {
+async fn an_invalid_destination_is_reported_and_ignored() {
     let place = tempfile::tempdir().unwrap();
     let log = place.path().join("log");
     let outputs = format!("stderr,{}", log.display());

@@ -1,4 +1,4 @@
-//! Runs in the background (contract: execd A4.5).
+//! Background runs (contract: execd A4.5).
 
 use std::fs;
 
@@ -15,7 +15,7 @@ impl Isolated {
             .await
     }
 
-    /// Starts a run; the path of its routes.
+    /// Starts a run and returns the path of its routes.
     async fn started(&self, id: &str, code: &str) -> (String, Value) {
         let answer = self.background(id, code).await;
         assert_eq!(answer.status, 202, "{}", answer.text());
@@ -33,7 +33,7 @@ impl Isolated {
         .await
     }
 
-    /// Output from a cursor on, and the next cursor.
+    /// Returns the output after a cursor, and the next cursor.
     async fn logs(&self, run: &str, cursor: u64) -> (String, u64) {
         let answer = self
             .daemon
@@ -48,19 +48,19 @@ impl Isolated {
 }
 
 #[tokio::test]
-async fn runs_in_the_background_are_told_to_their_end() {
+async fn background_runs_are_reported_until_they_end() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
     let id = isolated.session(json!({})).await;
-    isolated.told(&id, "A=state; cd /usr").await;
+    isolated.output_of(&id, "A=state; cd /usr").await;
     let code = "echo $A $E; pwd; echo err >&2; cat; until [ -e /tmp/go ]; do sleep 0.01; done; echo end; exit 7";
     let (run, started) = isolated.started(&id, code).await;
     let status = isolated.daemon.get(&run).await.json();
     assert_eq!(status["running"], json!(true));
     assert_eq!(status["started_at"], started["started_at"]);
     assert!(status.get("exit_code").is_none() && status.get("finished_at").is_none());
-    let cursor = eventually("its output is there", async || {
+    let cursor = eventually("the output arrived", async || {
         let (text, cursor) = isolated.logs(&run, 0).await;
         (text == "state env\n/usr\nerr\n").then_some(cursor)
     })
@@ -72,7 +72,7 @@ async fn runs_in_the_background_are_told_to_their_end() {
         "clamped"
     );
     assert_eq!(
-        isolated.told(&id, "touch /tmp/go; echo mine $A").await,
+        isolated.output_of(&id, "touch /tmp/go; echo mine $A").await,
         "mine state"
     );
     let status = isolated.ended(&run).await;
@@ -86,7 +86,7 @@ async fn runs_in_the_background_are_told_to_their_end() {
     assert_ne!(isolated.ended(&run).await["exit_code"], json!(0));
     let (run, _) = isolated.started(&id, "A=other; true").await;
     assert_eq!(isolated.ended(&run).await["exit_code"], json!(0));
-    assert_eq!(isolated.told(&id, "echo $A").await, "state");
+    assert_eq!(isolated.output_of(&id, "echo $A").await, "state");
     for (cursor, message) in [
         ("abc", "cursor must be an integer"),
         ("-1", "cursor cannot be negative"),
@@ -100,8 +100,8 @@ async fn runs_in_the_background_are_told_to_their_end() {
             (400, Some(message))
         );
     }
-    // Nothing of it is in the user's tree, and it is nobody else's.
-    assert_eq!(isolated.told(&id, "ls -A $OLDPWD").await, "");
+    // The output is not in the user's tree, and no other session has it.
+    assert_eq!(isolated.output_of(&id, "ls -A $OLDPWD").await, "");
     let other = isolated.session(json!({})).await;
     let foreign = run.replace(&id, &other);
     assert_eq!(isolated.daemon.get(&foreign).await.status, 404);
@@ -110,7 +110,7 @@ async fn runs_in_the_background_are_told_to_their_end() {
 }
 
 #[tokio::test]
-async fn logs_are_paged_and_cut_at_the_end() {
+async fn logs_are_paged_and_limited() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -119,7 +119,7 @@ async fn logs_are_paged_and_cut_at_the_end() {
     let code = "head -c 20971520 /dev/zero | tr '\\0' x; touch written; until [ -e go ]; do sleep 0.01; done; echo more";
     let (run, _) = isolated.started(&id, code).await;
     let path = format!("{run}/logs");
-    eventually("all is written", async || {
+    eventually("the output is complete", async || {
         let info = format!("/v1/isolated/session/{id}/files/info?path=written");
         (isolated.daemon.get(&info).await.status == 200).then_some(())
     })
@@ -134,13 +134,13 @@ async fn logs_are_paged_and_cut_at_the_end() {
         (isolated.logs(&run, PAGE).await.1 == 20 << 20).then_some(())
     })
     .await;
-    isolated.told(&id, "touch go").await;
+    isolated.output_of(&id, "touch go").await;
     isolated.ended(&run).await;
     assert_eq!(isolated.logs(&run, PAGE).await, (String::new(), PAGE));
 }
 
 #[tokio::test]
-async fn there_must_be_something_to_write_to() {
+async fn background_runs_need_a_writable_overlay() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -177,7 +177,7 @@ async fn there_must_be_something_to_write_to() {
 }
 
 #[tokio::test]
-async fn a_run_whose_session_dies_is_told_as_terminated() {
+async fn a_run_of_a_dead_session_is_reported_as_terminated() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -185,7 +185,7 @@ async fn a_run_whose_session_dies_is_told_as_terminated() {
     let (run, _) = isolated
         .started(&id, "exec -a doomed-marker sleep 100000")
         .await;
-    let pid = eventually("it runs", async || {
+    let pid = eventually("the run started", async || {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let mut pids =
             processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -211,7 +211,7 @@ async fn a_run_whose_session_dies_is_told_as_terminated() {
 }
 
 #[tokio::test]
-async fn deleting_a_session_forgets_the_runs_under_way() {
+async fn deleting_a_session_forgets_its_running_runs() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -226,7 +226,7 @@ async fn deleting_a_session_forgets_the_runs_under_way() {
                 .is_ok_and(|line| line.starts_with(marker.as_bytes()))
         })
     };
-    eventually("it runs", async || running().then_some(())).await;
+    eventually("the run started", async || running().then_some(())).await;
     isolated.delete(&id).await;
     assert!(!running());
     for path in [run.clone(), format!("{run}/logs")] {

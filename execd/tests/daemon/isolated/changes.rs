@@ -1,4 +1,4 @@
-//! Telling, applying and throwing away what a session changed.
+//! Listing, applying and discarding the changes of a session.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Isolated;
 
 impl Isolated {
-    /// Changes, as lines of what happened to which path below the directory to work in.
+    /// Returns the changes as lines: kind of change, path below the working directory, type.
     async fn diff(&self, id: &str) -> Vec<String> {
         let answer = self
             .daemon
@@ -47,7 +47,7 @@ impl Isolated {
     }
 }
 
-/// A tree to be changed.
+/// Creates a tree of files to change.
 fn tree(work: &Path) {
     for directory in ["gone/deep", "replaced/deep", "kept", "turned"] {
         fs::create_dir_all(work.join(directory)).unwrap();
@@ -64,7 +64,7 @@ const CHANGE: &str = "rm -r gone; rm -r replaced; mkdir replaced; echo r > repla
     echo a > added/deep/f; mkfifo pipe";
 
 #[tokio::test]
-async fn changes_are_told_and_applied() {
+async fn changes_are_listed_and_applied() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -73,14 +73,14 @@ async fn changes_are_told_and_applied() {
     let before = fs::metadata(&work).unwrap();
     let id = isolated.session(json!({ "uid": 0 })).await;
     assert!(isolated.diff(&id).await.is_empty());
-    isolated.told(&id, "A=state; cd kept").await;
+    isolated.output_of(&id, "A=state; cd kept").await;
     isolated
-        .told(
+        .output_of(
             &id,
             &format!("cd ..; {CHANGE}; touch -d 2001-02-03 file; cd kept"),
         )
         .await;
-    let told = isolated.diff(&id).await;
+    let changes = isolated.diff(&id).await;
     let want = [
         "added added directory",
         "added added/deep directory",
@@ -95,7 +95,7 @@ async fn changes_are_told_and_applied() {
         "added replaced/new file",
         "modified turned file",
     ];
-    assert_eq!(told, want);
+    assert_eq!(changes, want);
     assert_eq!(fs::read_to_string(work.join("file")).unwrap(), "old");
     assert_eq!(isolated.settle(&id, "commit").await, 12);
     let read = |name: &str| fs::read_to_string(work.join(name)).unwrap();
@@ -116,26 +116,28 @@ async fn changes_are_told_and_applied() {
     assert_eq!(fs::read_link(work.join("link")).unwrap(), Path::new("kept"));
     let after = fs::metadata(&work).unwrap();
     assert_eq!((after.mode(), after.uid()), (before.mode(), before.uid()));
-    // The session goes on with the same state, and has changed nothing now.
+    // The session keeps its state and has no changes now.
     assert_eq!(
-        isolated.told(&id, "echo $A; pwd; cat ../file").await,
+        isolated.output_of(&id, "echo $A; pwd; cat ../file").await,
         format!("state|{}|new", work.join("kept").display())
     );
     assert!(isolated.diff(&id).await.is_empty());
     assert_eq!(isolated.settle(&id, "commit").await, 0);
-    isolated.told(&id, "echo second > ../file").await;
+    isolated.output_of(&id, "echo second > ../file").await;
     assert_eq!(isolated.diff(&id).await, ["modified file file"]);
 }
 
 #[tokio::test]
-async fn changes_are_thrown_away() {
+async fn changes_are_discarded() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
     let work = isolated.work();
     tree(&work);
     let id = isolated.session(json!({ "uid": 4242, "gid": 4242 })).await;
-    isolated.told(&id, "A=state; echo new > new; rm file").await;
+    isolated
+        .output_of(&id, "A=state; echo new > new; rm file")
+        .await;
     assert_eq!(
         isolated.diff(&id).await,
         ["deleted file -", "added new file"]
@@ -143,7 +145,7 @@ async fn changes_are_thrown_away() {
     assert_eq!(isolated.settle(&id, "discard").await, 2);
     assert_eq!(
         isolated
-            .told(
+            .output_of(
                 &id,
                 "echo $A; cat file; echo; ls new 2>/dev/null; echo > mine"
             )
@@ -154,7 +156,7 @@ async fn changes_are_thrown_away() {
 }
 
 #[tokio::test]
-async fn links_do_not_lead_a_commit_astray() {
+async fn a_commit_does_not_follow_links() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -163,8 +165,8 @@ async fn links_do_not_lead_a_commit_astray() {
     fs::create_dir(work.join("dir")).unwrap();
     fs::write(work.join("dir/f"), "").unwrap();
     let id = isolated.session(json!({})).await;
-    isolated.told(&id, "echo x > dir/f").await;
-    // Somebody outside exchanges the directory for a link.
+    isolated.output_of(&id, "echo x > dir/f").await;
+    // A process outside the session replaces the directory with a link.
     fs::remove_dir_all(work.join("dir")).unwrap();
     symlink(&outside, work.join("dir")).unwrap();
     isolated.settle(&id, "commit").await;
@@ -173,7 +175,7 @@ async fn links_do_not_lead_a_commit_astray() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_settled_is_refused() {
+async fn changes_without_an_upper_or_above_the_limit_are_refused() {
     let Some(isolated) = Isolated::with("diff_max_bytes = 10", |_| {}).await else {
         return;
     };
@@ -189,7 +191,9 @@ async fn what_cannot_be_settled_is_refused() {
         assert!(answer.text().contains("no upper directory"));
     }
     let id = isolated.session(json!({})).await;
-    isolated.told(&id, "echo 'more than ten bytes' > f").await;
+    isolated
+        .output_of(&id, "echo 'more than ten bytes' > f")
+        .await;
     let answer = isolated
         .daemon
         .post(&format!("/v1/isolated/session/{id}/commit"), json!({}))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Isolated;
 use crate::support::{Answer, eventually};
 
-/// A form with one file, as the official SDK writes it.
+/// Builds a form with one file, as the official SDK does.
 fn form(metadata: &str, content: &[u8]) -> Vec<u8> {
     let part = |name: &str, content: &[u8]| {
         let head = format!(
@@ -48,7 +48,7 @@ impl Isolated {
 }
 
 #[tokio::test]
-async fn files_are_what_the_session_sees() {
+async fn files_are_those_of_the_session_s_view() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -68,11 +68,13 @@ async fn files_are_what_the_session_sees() {
         );
         assert_eq!(
             isolated
-                .told(&id, "cat deep/up; echo; stat -c '%u %g %a' deep/up")
+                .output_of(&id, "cat deep/up; echo; stat -c '%u %g %a' deep/up")
                 .await,
             "one two two|4242 4343 644"
         );
-        isolated.told(&id, "echo inside > made; rm lower").await;
+        isolated
+            .output_of(&id, "echo inside > made; rm lower")
+            .await;
         assert_eq!(
             isolated.get(&id, "files/download?path=made").await.text(),
             "inside\n"
@@ -109,7 +111,7 @@ async fn files_are_what_the_session_sees() {
             .map(|info| info["path"].clone())
             .collect();
         assert_eq!(listed, [json!(at("deep")), json!(at("made"))]);
-        // Without asking for it, the counts are told.
+        // Counts are returned even when not requested.
         let body = json!({ at("deep/up"): { "old": "two", "new": "2" } });
         let answer = isolated.post(&id, "files/replace", body).await;
         assert_eq!(
@@ -130,14 +132,16 @@ async fn files_are_what_the_session_sees() {
             .await;
         assert_eq!(made.status, 200, "{}", made.text());
         assert_eq!(
-            isolated.told(&id, "stat -c '%n %a' moved new/er").await,
+            isolated
+                .output_of(&id, "stat -c '%n %a' moved new/er")
+                .await,
             "moved 600|new/er 755"
         );
         let gone = format!("/v1/isolated/session/{id}/files?path=moved&path=absent");
         assert_eq!(isolated.daemon.delete(&gone).await.status, 200);
         let gone = format!("/v1/isolated/session/{id}/directories?path=new");
         assert_eq!(isolated.daemon.delete(&gone).await.status, 200);
-        assert_eq!(isolated.told(&id, "ls").await, "deep");
+        assert_eq!(isolated.output_of(&id, "ls").await, "deep");
         let part = [("range", "bytes=4-6")];
         let path = format!("/v1/isolated/session/{id}/files/download?path=deep/up");
         let answer = isolated.daemon.get_with(&path, &part).await;
@@ -148,7 +152,7 @@ async fn files_are_what_the_session_sees() {
 }
 
 #[tokio::test]
-async fn paths_lead_nowhere_else_and_read_only_is_told() {
+async fn paths_outside_are_refused_and_read_only_is_reported() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -199,20 +203,22 @@ async fn paths_lead_nowhere_else_and_read_only_is_told() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_what_blocks() {
+async fn a_disconnect_ends_blocked_work() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
     let id = isolated.session(json!({})).await;
-    // Larger than everything in between.
-    isolated.told(&id, "head -c 67108864 /dev/zero > big").await;
+    // Larger than all buffers in between.
+    isolated
+        .output_of(&id, "head -c 67108864 /dev/zero > big")
+        .await;
     let path = format!("/v1/isolated/session/{id}/files/download?path=big");
     let response = isolated.daemon.send(Method::GET, &path, &[], "").await;
     assert_eq!(response.status(), 200);
     drop(response);
     eventually("the worker is gone", async || {
         (isolated
-            .told(&id, "ps -e -o args= | grep -c '[i]solated-init'")
+            .output_of(&id, "ps -e -o args= | grep -c '[i]solated-init'")
             .await
             == "2")
             .then_some(())

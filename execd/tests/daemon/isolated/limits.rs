@@ -1,4 +1,4 @@
-//! What ends sessions and what keeps them from growing (contract: execd A4.3, A6.6, A7).
+//! Expiry and limits of sessions (contract: execd A4.3, A6.6, A7).
 
 use serde_json::json;
 
@@ -6,21 +6,24 @@ use super::{Isolated, failure};
 use crate::support::eventually;
 
 #[tokio::test]
-async fn sessions_that_nobody_uses_expire() {
+async fn idle_sessions_expire() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
     let id = isolated.session(json!({ "idle_timeout_seconds": 1 })).await;
     let path = format!("/v1/isolated/session/{id}");
-    // Runs of both kinds keep it.
-    assert_eq!(isolated.told(&id, "sleep 1.5; echo still").await, "still");
+    // Foreground and background runs keep the session alive.
+    assert_eq!(
+        isolated.output_of(&id, "sleep 1.5; echo still").await,
+        "still"
+    );
     let body = json!({ "code": "until [ -e /tmp/go ]; do sleep 0.01; done", "background": true });
     let run = isolated.daemon.post(&format!("{path}/run"), body).await;
     assert_eq!(run.status, 202);
     tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
     assert_eq!(isolated.daemon.get(&path).await.status, 200);
-    isolated.told(&id, "touch /tmp/go").await;
-    eventually("it expires", async || {
+    isolated.output_of(&id, "touch /tmp/go").await;
+    eventually("the session expired", async || {
         (isolated.daemon.get(&path).await.status == 404).then_some(())
     })
     .await;
@@ -28,7 +31,7 @@ async fn sessions_that_nobody_uses_expire() {
 }
 
 #[tokio::test]
-async fn what_sessions_write_is_bounded() {
+async fn the_size_of_uppers_is_bounded() {
     let Some(isolated) = Isolated::with("upper_max_bytes = 4194304", |_| {}).await else {
         return;
     };
@@ -50,11 +53,11 @@ async fn what_sessions_write_is_bounded() {
         (answer.status.as_u16(), answer.code().as_str()),
         (500, "RUNTIME_ERROR")
     );
-    // What is too much can be deleted, and then all is well again.
+    // Deleting the excess makes the session usable again.
     let path = format!("/v1/isolated/session/{id}/files?path=big");
     let deleted = isolated.daemon.delete(&path).await;
     assert_eq!(deleted.status, 200, "{}", deleted.text());
-    assert_eq!(isolated.told(&id, "echo well").await, "well");
+    assert_eq!(isolated.output_of(&id, "echo well").await, "well");
 }
 
 #[tokio::test]
@@ -64,7 +67,7 @@ async fn processes_of_a_session_are_bounded() {
     };
     let id = isolated.session(json!({})).await;
     let bound = isolated
-        .told(&id, "cat /proc/sys/kernel/pid_max; ulimit -u")
+        .output_of(&id, "cat /proc/sys/kernel/pid_max; ulimit -u")
         .await;
     let bounds: Vec<u64> = bound
         .split('|')

@@ -19,14 +19,14 @@ mod files;
 mod limits;
 mod runs;
 
-/// A daemon with a directory for uppers and one to work in.
+/// A daemon with a directory for uppers and a working directory.
 struct Isolated {
     daemon: Daemon,
     place: tempfile::TempDir,
 }
 
 impl Isolated {
-    /// Skips loudly where the kernel or our rights have no namespaces.
+    /// Starts a daemon; prints why and returns `None` where namespaces are unavailable.
     async fn new() -> Option<Self> {
         Self::with("", |_| {}).await
     }
@@ -47,9 +47,9 @@ impl Isolated {
             command.env("EXECD_ISOLATION_CONFIG", &config_file);
             prepare(command);
         });
-        let told = daemon.get("/v1/isolated/capabilities").await.json();
-        if told["setpriv_available"] != json!(true) {
-            eprintln!("SKIPPED: no isolated sessions here: {told}");
+        let capabilities = daemon.get("/v1/isolated/capabilities").await.json();
+        if capabilities["setpriv_available"] != json!(true) {
+            eprintln!("SKIPPED: no isolated sessions here: {capabilities}");
             return None;
         }
         Some(Self { daemon, place })
@@ -65,7 +65,7 @@ impl Isolated {
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// A session whose workspace is the directory to work in.
+    /// Creates a session whose workspace is the working directory.
     async fn session(&self, more: Value) -> String {
         self.created(&self.body(more)).await
     }
@@ -103,8 +103,8 @@ impl Isolated {
         self.run_with(id, json!({ "code": code })).await
     }
 
-    /// Output of a run that must end well.
-    async fn told(&self, id: &str, code: &str) -> String {
+    /// Returns the output of a run that must succeed.
+    async fn output_of(&self, id: &str, code: &str) -> String {
         let events = self.run(id, code).await;
         assert_eq!(
             events.last().unwrap().exit_code(),
@@ -124,7 +124,7 @@ impl Isolated {
     }
 }
 
-/// Class and value of the error that ends a run.
+/// Returns the class and value of the error that ends a run.
 fn failure(events: &[Event]) -> (String, String) {
     let error = events.last().unwrap().error.clone();
     let error = error.unwrap_or_else(|| panic!("no error: {events:?}"));
@@ -136,7 +136,7 @@ fn exit(code: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_session_is_made_told_listed_and_removed() {
+async fn a_session_is_created_read_listed_and_deleted() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -149,34 +149,34 @@ async fn a_session_is_made_told_listed_and_removed() {
         .session(json!({ "idle_timeout_seconds": 300 }))
         .await;
     let other = isolated.session(json!({})).await;
-    let told = daemon
+    let info = daemon
         .get(&format!("/v1/isolated/session/{id}"))
         .await
         .json();
-    assert_eq!(told["status"], "active");
-    assert_eq!(told["created_at"], told["last_run_at"]);
+    assert_eq!(info["status"], "active");
+    assert_eq!(info["created_at"], info["last_run_at"]);
     assert!(
-        (290..=300).contains(&told["idle_remaining_seconds"].as_u64().unwrap()),
-        "{told}"
+        (290..=300).contains(&info["idle_remaining_seconds"].as_u64().unwrap()),
+        "{info}"
     );
     let work = json!(isolated.work());
     assert_eq!(
-        told["workspace"],
+        info["workspace"],
         json!({ "path": work, "mode": "overlay" })
     );
     assert_eq!(
-        told["overlays"],
+        info["overlays"],
         json!([{ "path": work, "mode": "overlay", "persist": true }])
     );
-    assert_eq!(told["profile"], "strict");
-    assert_eq!(told["idle_timeout_seconds"], 300);
-    assert!(told.get("share_net").is_none());
-    isolated.told(&id, "sleep 0.01").await;
-    let told = daemon
+    assert_eq!(info["profile"], "strict");
+    assert_eq!(info["idle_timeout_seconds"], 300);
+    assert!(info.get("share_net").is_none());
+    isolated.output_of(&id, "sleep 0.01").await;
+    let info = daemon
         .get(&format!("/v1/isolated/session/{id}"))
         .await
         .json();
-    assert!(told["last_run_at"].as_str() > told["created_at"].as_str());
+    assert!(info["last_run_at"].as_str() > info["created_at"].as_str());
     let list = daemon.get("/v1/isolated/sessions").await.json();
     let ids = list["sessions"].as_array().unwrap().iter();
     let ids: Vec<&str> = ids
@@ -213,7 +213,7 @@ async fn a_session_is_made_told_listed_and_removed() {
 }
 
 #[tokio::test]
-async fn a_session_sees_and_may_do_little() {
+async fn a_session_has_few_rights() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -262,23 +262,23 @@ async fn a_session_sees_and_may_do_little() {
             "4|ok",
         ),
     ] {
-        assert_eq!(isolated.told(&id, code).await, want, "{code}");
+        assert_eq!(isolated.output_of(&id, code).await, want, "{code}");
     }
     assert_eq!(fs::read_to_string(&outside).unwrap(), "secret");
-    // The directories of uppers are covered, even where their parent is seen.
+    // The directories of uppers are hidden, even where their parent is visible.
     let body = json!({ "overlays": [{ "path": isolated.place.path(), "mode": "ro" }] });
     let id = isolated.created(&body).await;
     let code = format!(
         "ls {} | wc -l",
         isolated.place.path().join("uppers").display()
     );
-    assert_eq!(isolated.told(&id, &code).await, "0");
+    assert_eq!(isolated.output_of(&id, &code).await, "0");
     let code = format!(
         "cat {}; echo; echo x > {} || echo no",
         outside.display(),
         outside.display()
     );
-    assert_eq!(isolated.told(&id, &code).await, "secret|no");
+    assert_eq!(isolated.output_of(&id, &code).await, "secret|no");
 }
 
 #[tokio::test]
@@ -305,8 +305,8 @@ async fn overlays_of_every_mode() {
          echo x > $d/new; cat $d/f; done 2>/dev/null; echo",
         root.display()
     );
-    let told = isolated.told(&id, &code).await;
-    assert_eq!(told, format!("{}|new|new|new|new|ro", root.display()));
+    let output = isolated.output_of(&id, &code).await;
+    assert_eq!(output, format!("{}|new|new|new|new|ro", root.display()));
     let read = |name: &str| fs::read_to_string(at(name).join("f")).unwrap();
     assert_eq!(
         [read("over"), read("memory"), read("ro")],
@@ -321,7 +321,7 @@ async fn overlays_of_every_mode() {
         .await;
     assert_eq!(
         isolated
-            .told(&id, "cat f; echo; echo x > new && cat new")
+            .output_of(&id, "cat f; echo; echo x > new && cat new")
             .await,
         "over|x"
     );
@@ -329,7 +329,7 @@ async fn overlays_of_every_mode() {
 }
 
 #[tokio::test]
-async fn sessions_run_as_whom_they_are_asked_to() {
+async fn sessions_run_as_the_requested_user() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -337,21 +337,21 @@ async fn sessions_run_as_whom_they_are_asked_to() {
     let id = isolated.session(json!({ "uid": 4242, "gid": 4343 })).await;
     let code = "id -u; id -g; id -G; echo x > own && stat -c '%u %g' own . roots";
     assert_eq!(
-        isolated.told(&id, code).await,
+        isolated.output_of(&id, code).await,
         "4242|4343|4343|4242 4343|4242 4343|0 0"
     );
     assert_eq!(
         isolated
-            .told(&id, "echo x >> roots 2>/dev/null || echo no")
+            .output_of(&id, "echo x >> roots 2>/dev/null || echo no")
             .await,
         "no"
     );
-    let told = isolated
+    let info = isolated
         .daemon
         .get(&format!("/v1/isolated/session/{id}"))
         .await
         .json();
-    assert_eq!((&told["uid"], &told["gid"]), (&json!(4242), &json!(4343)));
+    assert_eq!((&info["uid"], &info["gid"]), (&json!(4242), &json!(4343)));
     let capabilities = isolated
         .daemon
         .get("/v1/isolated/capabilities")
@@ -365,7 +365,7 @@ async fn sessions_run_as_whom_they_are_asked_to() {
     let id = isolated.created(&body).await;
     assert_eq!(
         isolated
-            .told(
+            .output_of(
                 &id,
                 "id -u; id -g; echo x > outside; cat /proc/sys/user/max_user_namespaces"
             )
@@ -380,7 +380,9 @@ async fn sessions_run_as_whom_they_are_asked_to() {
         .session(json!({ "uid": 7, "gid": 8, "uid_mode": "userns" }))
         .await;
     assert_eq!(
-        isolated.told(&id, "echo x > up; stat -c '%u %g' up").await,
+        isolated
+            .output_of(&id, "echo x > up; stat -c '%u %g' up")
+            .await,
         "7 8"
     );
 }
@@ -397,7 +399,7 @@ async fn profiles_binds_and_networks() {
     let balanced = isolated.session(json!({ "profile": "balanced" })).await;
     let shared = isolated.place.path().join("shared");
     isolated
-        .told(&balanced, &format!("echo x > {}", shared.display()))
+        .output_of(&balanced, &format!("echo x > {}", shared.display()))
         .await;
     assert!(shared.exists(), "/tmp is the sandbox's");
     let id = isolated
@@ -411,20 +413,20 @@ async fn profiles_binds_and_networks() {
         }))
         .await;
     let real = allowed.join("data").canonicalize().unwrap();
-    let told = isolated
+    let info = isolated
         .daemon
         .get(&format!("/v1/isolated/session/{id}"))
         .await
         .json();
-    assert_eq!(told["extra_writable"], json!([real]));
-    assert_eq!(told["share_net"], json!(false));
+    assert_eq!(info["extra_writable"], json!([real]));
+    assert_eq!(info["share_net"], json!(false));
     let code = format!(
         "cat /tmp/in/file; echo; echo x > /tmp/in/file || echo no; echo y > /run/data/y; echo z > {}/z; \
          cat /proc/net/dev | grep -c :; echo > /dev/tcp/127.0.0.1/{} || echo apart",
         real.display(),
         isolated.daemon.port(),
     );
-    assert_eq!(isolated.told(&id, &code).await, "f|no|1|apart");
+    assert_eq!(isolated.output_of(&id, &code).await, "f|no|1|apart");
     assert_eq!(fs::read_to_string(real.join("y")).unwrap(), "y\n");
     assert_eq!(fs::read_to_string(real.join("z")).unwrap(), "z\n");
     let body = isolated
@@ -459,23 +461,23 @@ async fn secrets_and_configuration_stay_outside() {
         (allow, "k none none none"),
     ] {
         let id = isolated.session(json!({ "env_passthrough": rule })).await;
-        assert_eq!(isolated.told(&id, ask).await, want);
+        assert_eq!(isolated.output_of(&id, ask).await, want);
     }
 }
 
 #[tokio::test]
-async fn nothing_is_left_when_a_session_or_the_daemon_ends() {
+async fn nothing_remains_when_a_session_or_the_daemon_ends() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
     let marker = |name: &str| format!("sleep 1000 & exec -a {name} sleep 100000 &");
     let dying = isolated.session(json!({})).await;
     let staying = isolated.session(json!({})).await;
-    // Names of this run's own: others may run the same test.
+    // Names are unique to this run, because another may run the same test.
     let own = |name: &str| format!("{name}-{}", std::process::id());
     let (lost, kept) = (own("dying"), own("staying"));
-    isolated.told(&dying, &marker(&lost)).await;
-    isolated.told(&staying, &marker(&kept)).await;
+    isolated.output_of(&dying, &marker(&lost)).await;
+    isolated.output_of(&staying, &marker(&kept)).await;
     let found = |name: &str| -> Vec<i32> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -485,18 +487,19 @@ async fn nothing_is_left_when_a_session_or_the_daemon_ends() {
         })
         .collect()
     };
-    // A shell does not wait until what it leaves behind is what it should be.
-    let marked =
-        async |name: &str| eventually("it runs", async || found(name).first().copied()).await;
+    // A shell does not wait until its background child has executed the program.
+    let marked = async |name: &str| {
+        eventually("the process runs", async || found(name).first().copied()).await
+    };
     let pid = marked(&kept).await;
-    // The init of one is killed from outside.
+    // The init process of one session is killed from outside.
     let init = parent_of_namespace(marked(&lost).await);
     Command::new("kill")
         .args(["-KILL", &init.to_string()])
         .status()
         .unwrap();
     let path = format!("/v1/isolated/session/{dying}");
-    eventually("it is cleaned up", async || {
+    eventually("the session is cleaned up", async || {
         (isolated.daemon.get(&path).await.status == 404).then_some(())
     })
     .await;
@@ -512,7 +515,7 @@ async fn nothing_is_left_when_a_session_or_the_daemon_ends() {
     );
 }
 
-/// The process that is the first in the namespace of another.
+/// Returns the first process in the PID namespace of another process.
 fn parent_of_namespace(pid: i32) -> i32 {
     let status = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let field = |pid: i32, name: &str| {
@@ -535,7 +538,7 @@ fn parent_of_namespace(pid: i32) -> i32 {
 }
 
 #[tokio::test]
-async fn what_earlier_daemons_left_is_removed_and_nothing_else() {
+async fn only_leftovers_of_earlier_daemons_are_removed() {
     let place = tempfile::tempdir().unwrap();
     let uppers = place.path().join("uppers");
     fs::create_dir_all(uppers.join("0123456789abcdef0123456789abcdef/upper/deep")).unwrap();
@@ -544,7 +547,7 @@ async fn what_earlier_daemons_left_is_removed_and_nothing_else() {
     fs::write(&config, format!("upper_root = {uppers:?}")).unwrap();
     let config = config.to_str().unwrap();
     let daemon = Daemon::start(&["--port", "0", "--isolation-config", config], |_| {});
-    eventually("it is swept", async || {
+    eventually("the leftovers are removed", async || {
         (fs::read_dir(&uppers).unwrap().count() == 1).then_some(())
     })
     .await;
@@ -560,7 +563,7 @@ async fn what_earlier_daemons_left_is_removed_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn bad_requests_are_told_from_missing_rights() {
+async fn bad_requests_are_distinguished_from_missing_rights() {
     let Some(isolated) = Isolated::new().await else {
         return;
     };
@@ -589,29 +592,32 @@ async fn bad_requests_are_told_from_missing_rights() {
         "workspace or overlays is required"
     );
     let daemon = Daemon::without_capabilities("-sys_admin", &["--port", "0"]);
-    let told = daemon.get("/v1/isolated/capabilities").await;
-    assert_eq!(told.status, 200);
-    let told = told.json();
-    assert_eq!(told["setpriv_available"], json!(false));
-    assert_eq!(told["runtimeInit"], json!({ "version": 1 }));
-    if told["userns_available"] == json!(false) {
-        assert_eq!(told["available"], json!(false));
+    let capabilities = daemon.get("/v1/isolated/capabilities").await;
+    assert_eq!(capabilities.status, 200);
+    let capabilities = capabilities.json();
+    assert_eq!(capabilities["setpriv_available"], json!(false));
+    assert_eq!(capabilities["runtimeInit"], json!({ "version": 1 }));
+    if capabilities["userns_available"] == json!(false) {
+        assert_eq!(capabilities["available"], json!(false));
         assert!(
-            told["message"].as_str().unwrap().contains("namespaces"),
-            "{told}"
+            capabilities["message"]
+                .as_str()
+                .unwrap()
+                .contains("namespaces"),
+            "{capabilities}"
         );
     }
     let answer = daemon
         .post("/v1/isolated/session", isolated.body(json!({})))
         .await;
     assert_eq!(answer.status, 503, "{}", answer.text());
-    // Nothing at all, or only sessions of this mode.
-    let code = match told["available"] == json!(false) {
+    // Either no sessions are available, or only sessions of this mode.
+    let code = match capabilities["available"] == json!(false) {
         true => "SERVICE_UNAVAILABLE",
         false => "NOT_SUPPORTED",
     };
     assert_eq!(answer.code(), code);
-    // What cleans up works everywhere.
+    // Routes that clean up work everywhere.
     let unknown = "/v1/isolated/session/none";
     for answer in [
         daemon.delete(unknown).await,
