@@ -6,7 +6,7 @@ mod surrogate;
 
 use axum::body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -80,18 +80,20 @@ fn first_value(text: &[u8]) -> ApiResult<Value> {
         serde_json::Deserializer::from_slice(text)
             .into_iter()
             .next()
-            .unwrap_or(Ok(Value::Null))
+            .unwrap_or_else(|| Err(serde_json::Error::custom("the body is empty")))
     };
     surrogate::repairing(text, first).map_err(refuse)
 }
 
+/// Reads an object; `null` is one without members.
 fn typed<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
-    let Value::Object(map) = value else {
-        return Err(ApiError::invalid(
+    match value {
+        Value::Object(map) => exact(Value::Object(lenient(map))),
+        Value::Null => exact(Value::Object(Map::new())),
+        _ => Err(ApiError::invalid(
             "error parsing request: expected an object",
-        ));
-    };
-    exact(Value::Object(lenient(map)))
+        )),
+    }
 }
 
 /// An object with lower-case names and no `null`, and so are those of [`OBJECTS`] in it.
@@ -124,7 +126,12 @@ fn refuse(error: serde_json::Error) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use osb_protocol::execd::{command::RunCommand, file::Move, isolated::NewIsolatedSession};
+    use osb_protocol::execd::{
+        command::RunCommand,
+        file::{Move, Permission},
+        isolated::NewIsolatedSession,
+        session::NewSession,
+    };
 
     use super::*;
 
@@ -174,6 +181,23 @@ mod tests {
         assert_eq!(run.envs["A"], "\u{fffd}b");
         assert_eq!(run.envs["\u{fffd}"], "\u{1f600}", "whole pairs stay");
         assert!(object::<RunCommand>(br#"{"command":"\ud83d"#).is_err());
+    }
+
+    #[test]
+    fn null_is_an_object_without_members() {
+        let wanted: Vec<(String, Permission)> = map(br#"{"/a":null,"/b":{"mode":7}}"#).unwrap();
+        let modes: Vec<_> = wanted
+            .iter()
+            .map(|(path, wanted)| (&**path, wanted.mode))
+            .collect();
+        assert_eq!(modes, [("/a", 0), ("/b", 7)]);
+        assert_eq!(object::<NewSession>(b"null"), Ok(NewSession::default()));
+        assert!(list::<Move>(b"[null]").is_err(), "a path is missing");
+        let empty = object::<NewSession>(b" \n").unwrap_err();
+        assert_eq!(
+            empty.to_string(),
+            "error parsing request: the body is empty"
+        );
     }
 
     #[test]
