@@ -16,6 +16,7 @@ use osb_protocol::{
     execd::code,
     headers::{EXECD_ACCESS_TOKEN, REQUEST_ID},
 };
+use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use subtle::ConstantTimeEq;
@@ -92,6 +93,9 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
         unauthorized()
     } else if method == Method::HEAD && !path.starts_with("/proxy/") {
         not_found().await
+    } else if !path.starts_with("/proxy/") && percent_decode_str(path).decode_utf8().is_err() {
+        // The routes would say so in plain text. What the proxy passes on may be any bytes.
+        ApiError::invalid("the path of the address is not UTF-8").into_response()
     } else {
         let ran = AssertUnwindSafe(next.run(request)).catch_unwind().await;
         // The panic hook has logged where it happened.

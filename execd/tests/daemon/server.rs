@@ -226,6 +226,20 @@ async fn many_headers_and_a_long_target_are_accepted() {
 }
 
 #[tokio::test]
+async fn addresses_that_are_no_text_are_refused_as_everything_else() {
+    let daemon = daemon();
+    for path in ["/pty/%ff", "/command/status/%C3", "/session/a%80/run"] {
+        let refused = daemon.get(path).await;
+        assert_eq!(
+            (refused.status.as_u16(), refused.code().as_str()),
+            (400, "INVALID_REQUEST_BODY")
+        );
+    }
+    // A program behind the proxy may know such names.
+    assert_eq!(daemon.get("/proxy/1/%ff").await.status, 502);
+}
+
+#[tokio::test]
 async fn half_a_surrogate_pair_in_json_is_a_replacement_character() {
     let daemon = daemon();
     let body = r#"{"command":"printf %s 'cut \ud83d'"}"#;
