@@ -25,8 +25,8 @@ use crate::Supervisor;
 const LINGER: Duration = Duration::from_secs(10);
 /// How long it may be silent meanwhile.
 const SILENCE: Duration = Duration::from_secs(2);
-/// One read of what is thrown away.
-const READ: usize = 16 << 10;
+/// One read of what is thrown away. Small: each connection that lingers has a buffer of it.
+const READ: usize = 4 << 10;
 
 /// A connection that lingers, in a task of its own, when it is dropped before the client closed it.
 /// `H` is kept until the end, for example a slot among the connections.
