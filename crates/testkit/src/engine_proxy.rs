@@ -1,4 +1,4 @@
-//! A Unix socket in front of the Docker engine that can be taken away and given back.
+//! A Unix socket in front of the Docker engine that tests can cut, hang and restore.
 
 use std::{
     io,
@@ -14,10 +14,10 @@ use tokio::{
 
 /// The engine's own socket.
 const ENGINE: &str = "/var/run/docker.sock";
-/// Most bytes that are forwarded at once.
+/// Size of the forwarding buffer, in bytes.
 const PIECE: usize = 16 << 10;
 
-/// Forwards to the engine until it is cut.
+/// A proxy that forwards to the engine until it is cut.
 #[derive(Debug)]
 pub struct EngineProxy {
     socket: PathBuf,
@@ -25,14 +25,14 @@ pub struct EngineProxy {
     gate: watch::Sender<Gate>,
 }
 
-/// Which connections carry bytes. Connections are numbered in their order.
+/// Decides which connections carry bytes. Connections are numbered in order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gate {
-    /// None does.
+    /// No connection carries bytes.
     is_shut: bool,
-    /// Those before this one never do again.
+    /// Connections before this number never carry bytes again.
     first_alive: u64,
-    /// The number of the next one.
+    /// Number of the next connection.
     next: u64,
 }
 
@@ -43,7 +43,7 @@ impl Gate {
 }
 
 impl EngineProxy {
-    /// A proxy that is not up yet, as if the engine were down.
+    /// Creates a proxy that does not listen yet, as if the engine were down.
     #[must_use]
     pub fn down(folder: &Path) -> Self {
         Self {
@@ -53,16 +53,16 @@ impl EngineProxy {
         }
     }
 
-    /// Where clients connect.
+    /// Address for clients, as a `unix://` URL.
     #[must_use]
     pub fn address(&self) -> String {
         format!("unix://{}", self.socket.display())
     }
 
-    /// The engine answers from now on.
+    /// Starts to listen and forward.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub fn up(&mut self) -> io::Result<()> {
         let listener = UnixListener::bind(&self.socket)?;
         let tasks = Supervisor::new();
@@ -77,7 +77,7 @@ impl EngineProxy {
                 });
                 let gate = gate.subscribe();
                 each.spawn_abortable("engine connection", async move {
-                    // Either side may hang up; that is what is being tested.
+                    // Either side may disconnect, which is what tests provoke.
                     let _ = forward(client, number, gate).await;
                 });
             }
@@ -86,7 +86,7 @@ impl EngineProxy {
         Ok(())
     }
 
-    /// The engine is gone: connections break, new ones are refused.
+    /// Breaks all connections and refuses new ones, as if the engine were gone.
     ///
     /// # Errors
     /// When the socket cannot be removed.
@@ -98,17 +98,17 @@ impl EngineProxy {
         Ok(())
     }
 
-    /// The engine hangs: connections stay and new ones are accepted, but no byte comes or goes.
+    /// Stops all bytes but keeps connections and accepts new ones, as if the engine hung.
     pub fn hang(&self) {
         self.gate.send_modify(|gate| gate.is_shut = true);
     }
 
-    /// The engine goes on where it hung.
+    /// Resumes after [`hang`](Self::hang).
     pub fn go_on(&self) {
         self.gate.send_modify(|gate| gate.is_shut = false);
     }
 
-    /// Connections that are open now are dead without an end; new ones work.
+    /// Stops all bytes on the open connections for good without closing them; new ones work.
     pub fn forget_connections(&self) {
         self.gate.send_modify(|gate| gate.first_alive = gate.next);
     }
@@ -129,7 +129,7 @@ async fn forward(
     }
 }
 
-/// Forwards one direction to its end, while the connection passes the gate.
+/// Forwards one direction until its end, while the gate lets the connection pass.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

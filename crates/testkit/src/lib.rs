@@ -1,5 +1,5 @@
-//! Test fixtures: the real server in the test's own process, a proxy that can be cut, and waiting
-//! for a condition with a bound.
+//! Test fixtures: the real server in the test's process, an engine proxy that can be cut, and polling
+//! with a deadline.
 //!
 //! Nothing else in the workspace depends on the server's crate; tests that need it live here.
 #![warn(missing_docs)]

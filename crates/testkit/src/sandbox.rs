@@ -1,4 +1,4 @@
-//! Sandboxes whose programs a test plays itself.
+//! Simulated sandboxes whose programs the test provides.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,8 +12,8 @@ use tokio::{
     net::TcpListener,
 };
 
-/// A running sandbox with this address and execd token. Any address of the loopback network will do:
-/// a test can listen there, and connect from there.
+/// Creates a running sandbox with this address and execd token. On any address of the loopback
+/// network, a test can both listen and connect as the sandbox.
 #[must_use]
 pub fn running_at(id: &str, ip: IpAddr, token: Option<&str>) -> Observed {
     let now = WireTime::new(Timestamp::now());
@@ -32,17 +32,16 @@ pub fn running_at(id: &str, ip: IpAddr, token: Option<&str>) -> Observed {
     Observed { origin, status }
 }
 
-/// A program in a sandbox that answers every connection with the same bytes, once it has read a
-/// request head, and closes it.
+/// A program that reads a request head from each connection, answers with fixed bytes, and closes.
 #[derive(Debug)]
 pub struct CannedProgram {
-    /// Where it listens.
+    /// Address it listens on.
     pub address: SocketAddr,
     tasks: Supervisor,
 }
 
 impl CannedProgram {
-    /// Listens on a port of its own.
+    /// Listens on a free port.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -62,7 +61,7 @@ impl CannedProgram {
                             Ok(0) | Err(_) => return,
                         }
                     }
-                    // The server may have hung up, which its own side of the test sees.
+                    // The server may have disconnected, which its side of the test checks.
                     let _ = stream.write_all(&answer).await;
                 });
             }

@@ -1,4 +1,4 @@
-//! The real server in the test's own process.
+//! The real server in the test's process.
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -21,17 +21,17 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Key of every test server.
+/// API key of every test server.
 pub const API_KEY: &str = "test-key";
-/// Guards against hanging.
+/// Generous deadline, which only keeps a broken server from hanging the run.
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// A server on a port of its own, with a store in a folder of its own.
+/// A server on a free port, with its own store.
 #[derive(Debug)]
 pub struct TestServer {
-    /// Where it listens.
+    /// Address it listens on.
     pub address: SocketAddr,
-    /// Its domain.
+    /// The domain behind its API.
     pub service: Service,
     tasks: Supervisor,
     serving: Supervisor,
@@ -40,7 +40,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// A server over the simulated runtime.
+    /// Starts a server over the simulated runtime.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -48,7 +48,7 @@ impl TestServer {
         Self::sim_with(Options::default()).await
     }
 
-    /// A server over a simulated runtime of another kind.
+    /// Starts a server over a simulated runtime with these options.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -60,7 +60,7 @@ impl TestServer {
         Ok((server, sim))
     }
 
-    /// A server that knows these sandboxes already, with further lines of configuration.
+    /// Starts a server over a runtime with these sandboxes, with further lines of configuration.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -98,7 +98,7 @@ impl TestServer {
         Ok(server)
     }
 
-    /// A server over a runtime, with its store in `folder` and further lines of configuration.
+    /// Starts a server over a runtime, with its store in `folder` and further lines of configuration.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -140,10 +140,10 @@ impl TestServer {
         })
     }
 
-    /// A typed client with the key.
+    /// Creates a typed client with the key.
     ///
     /// # Errors
-    /// When the address makes no sense.
+    /// When the address is invalid.
     pub fn client(&self) -> anyhow::Result<LifecycleClient> {
         let key = Some(SecretString::from(API_KEY));
         Ok(LifecycleClient::new(
@@ -152,19 +152,19 @@ impl TestServer {
         )?)
     }
 
-    /// A bare request with the key; `path` begins with a slash.
+    /// Builds an untyped request with the key; `path` begins with a slash.
     pub fn request(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
         self.bare(method, path)
             .header(osb_protocol::headers::API_KEY, API_KEY)
     }
 
-    /// A bare request without the key.
+    /// Builds an untyped request without the key.
     pub fn bare(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
         self.http
             .request(method, format!("http://{}{path}", self.address))
     }
 
-    /// Body of a create that passes every rule.
+    /// Returns the body of a valid create request.
     #[must_use]
     pub fn good_create() -> Value {
         json!({
@@ -175,7 +175,7 @@ impl TestServer {
         })
     }
 
-    /// Ends the server in order and waits for its tasks.
+    /// Shuts the server down gracefully and waits for its tasks.
     pub async fn stop(&self) {
         self.tasks.drain(DRAIN).await;
         self.serving.drain(DRAIN).await;

@@ -1,17 +1,17 @@
-//! Waiting for what no event tells a test.
+//! Polling for conditions that no event announces.
 
 use std::{fmt::Debug, future::Future, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-/// Guards against hanging; a test that needs this long is broken, not slow.
+/// Generous deadline: a test that needs this long is broken, not slow.
 const LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks again and again until `right` says so, and returns what was seen.
+/// Polls until `right` accepts the value, and returns the value.
 ///
 /// # Panics
-/// After a minute, with what was seen last.
+/// After a minute, with the last value.
 pub async fn wait_until<T, F>(
     what: &str,
     mut look: impl FnMut() -> F,

@@ -1,4 +1,4 @@
-//! HTTP as bytes, for requests that no client library would send.
+//! HTTP as raw bytes, for requests that no client library would send.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Guards against hanging.
+/// Generous deadline, which only keeps a broken server from hanging the run.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Connects from an address of the loopback network.
@@ -25,8 +25,8 @@ pub async fn connect_from(source: IpAddr, server: SocketAddr) -> io::Result<TcpS
     socket.connect(server).await
 }
 
-/// Sends these bytes and returns everything that comes back until the server closes, which the
-/// request has to ask for.
+/// Sends these bytes and returns everything up to the close of the connection, which the request has
+/// to ask for.
 ///
 /// # Errors
 /// When the connection breaks, or stays open for a minute.

@@ -1,6 +1,6 @@
-//! The server over the real Docker engine: what only a real engine can show.
+//! The server over the real Docker engine: behaviour that only a real engine shows.
 //!
-//! Needs the engine's socket, an execd binary and one image; fails with the reason without them.
+//! Needs the engine's socket, an execd binary and one image; fails with the reason otherwise.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 /// Any image with a shell; the base image of the sandboxes has one.
 const IMAGE: &str = "opensandbox/base:latest";
 
-/// Where a built execd may lie.
+/// Path of a built execd.
 fn execd() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     let named = std::env::var_os("OPENSANDBOX_EXECD_PATH").map(PathBuf::from);
@@ -42,7 +42,7 @@ fn docker(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A server, its engine's socket and its store, all of one test.
+/// The engine proxy, store and settings of one test.
 struct Stage {
     folder: tempfile::TempDir,
     engine: EngineProxy,
@@ -58,7 +58,7 @@ impl Stage {
         );
         let folder = tempfile::tempdir().unwrap();
         let engine = EngineProxy::down(folder.path());
-        // A run of all tests tells its things from other users' by this name.
+        // `cargo xtask test` recognises the resources of its run by this name.
         let run = std::env::var("OPENSANDBOX_TEST_RUN").unwrap_or_default();
         let folder_name = folder.path().file_name().unwrap().to_string_lossy();
         let instance = format!("test-{run}{folder_name}");
@@ -73,7 +73,7 @@ impl Stage {
         self.server_with(Vec::new()).await
     }
 
-    /// A server whose sandboxes have sidecars.
+    /// Starts a server whose sandboxes have sidecars.
     async fn server_with(&self, sidecars: Vec<SidecarConfig>) -> TestServer {
         let timeout = 120;
         let config = DockerConfig {
@@ -117,14 +117,14 @@ impl Stage {
         list.lines().map(str::to_owned).collect()
     }
 
-    /// The oldest container with the sandbox's id.
+    /// Returns the oldest container with the sandbox's id.
     fn container_of(&self, id: &str) -> String {
         let oldest = containers_with(&format!("opensandbox.io/id={id}")).pop();
         oldest.expect("the sandbox has a container")
     }
 }
 
-/// Containers with a label, the newest first.
+/// Lists the containers with a label, newest first.
 fn containers_with(label: &str) -> Vec<String> {
     let filter = format!("label={label}");
     let list = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
@@ -133,7 +133,7 @@ fn containers_with(label: &str) -> Vec<String> {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Only after a failed test is there anything to remove.
+        // There is something to remove only after a failed test.
         for container in self.containers() {
             docker(&["rm", "--force", "--volumes", &container]);
         }
@@ -174,20 +174,20 @@ async fn delete(server: &TestServer, id: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_is_away_is_told_and_waited_for() {
+async fn an_unavailable_engine_is_reported_until_it_returns() {
     let mut stage = Stage::set();
     let server = stage.server().await;
     let list = || answer(server.request(Method::GET, "/v1/sandboxes"));
     let (status, _) = list().await;
-    assert_eq!(status, 503, "an empty list would be a lie");
+    assert_eq!(status, 503, "the server must not return an empty list");
     stage.engine.up().unwrap();
     ready(&server).await;
     let id = create(&server, &body()).await;
     stage.engine.cut().unwrap();
     let lost = |seen: &(StatusCode, Value)| seen.0 == 503;
-    let (_, told) = wait_until("the loss", list, lost).await;
-    assert_eq!(told["code"], "GENERAL::RUNTIME_UNAVAILABLE");
-    // What happens meanwhile is seen afterwards.
+    let (_, reply) = wait_until("the loss", list, lost).await;
+    assert_eq!(reply["code"], "GENERAL::RUNTIME_UNAVAILABLE");
+    // Changes during the outage are seen afterwards.
     docker(&["rm", "--force", &stage.container_of(&id)]);
     stage.engine.up().unwrap();
     ready(&server).await;
@@ -197,7 +197,7 @@ async fn an_engine_that_is_away_is_told_and_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_hangs_is_noticed_and_waited_for() {
+async fn a_hanging_engine_is_reported_until_it_resumes() {
     let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let server = stage.server().await;
@@ -205,7 +205,7 @@ async fn an_engine_that_hangs_is_noticed_and_waited_for() {
     let id = create(&server, &body()).await;
     stage.engine.hang();
     let look = || answer(server.bare(Method::GET, "/ready"));
-    // Far less than the longest wait for an answer of the engine.
+    // Far sooner than the timeout of requests to the engine.
     wait_until("the loss", look, |seen| seen.0 == 503).await;
     docker(&["rm", "--force", &stage.container_of(&id)]);
     stage.engine.go_on();
@@ -217,7 +217,7 @@ async fn an_engine_that_hangs_is_noticed_and_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_that_no_longer_arrive_are_made_up_for() {
+async fn lost_events_are_replaced_by_a_list() {
     let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let server = stage.server().await;
@@ -228,7 +228,7 @@ async fn events_that_no_longer_arrive_are_made_up_for() {
     let ended = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
     wait_until("the end", || get(&server, &id), ended).await;
     ready(&server).await;
-    // Events are followed again, over more than one window.
+    // The server follows events again, over more than one window.
     for _ in 0..3 {
         let id = create(&server, &body()).await;
         docker(&["kill", &stage.container_of(&id)]);
@@ -241,7 +241,7 @@ async fn events_that_no_longer_arrive_are_made_up_for() {
 }
 
 #[test]
-fn a_restart_keeps_what_was_and_ends_what_is_due() {
+fn a_restart_keeps_sandboxes_and_ends_overdue_ones() {
     let mut stage = Stage::set();
     let process = || tokio::runtime::Runtime::new().unwrap();
     let first = process();
@@ -264,13 +264,13 @@ fn a_restart_keeps_what_was_and_ends_what_is_due() {
         assert_eq!(answer(patch).await.0, 200);
         (stays, due)
     });
-    // Every task of the first server ends here, in the middle of whatever it does.
+    // Every task of the first server is aborted here.
     first.shutdown_timeout(Duration::from_secs(60));
     let second = process();
     second.block_on(async {
         stage.engine.cut().unwrap();
         stage.engine.up().unwrap();
-        // Its time passed while no server ran.
+        // Its deadline passed while no server ran.
         let store = osb_store::open(&Location::Sqlite(stage.store()))
             .await
             .unwrap();
@@ -306,7 +306,7 @@ fn a_restart_keeps_what_was_and_ends_what_is_due() {
 }
 
 #[test]
-fn a_delete_that_a_crash_cut_short_is_finished() {
+fn a_delete_interrupted_by_a_crash_is_completed() {
     let mut stage = Stage::set();
     let process = || tokio::runtime::Runtime::new().unwrap();
     let first = process();
@@ -320,7 +320,7 @@ fn a_delete_that_a_crash_cut_short_is_finished() {
     process().block_on(async {
         stage.engine.cut().unwrap();
         stage.engine.up().unwrap();
-        // The intent was kept; the server died before it could act.
+        // The intent is stored, but the server died before it acted.
         let store = osb_store::open(&Location::Sqlite(stage.store()))
             .await
             .unwrap();
@@ -342,10 +342,10 @@ fn a_delete_that_a_crash_cut_short_is_finished() {
 }
 
 #[test]
-fn an_end_for_want_of_memory_is_told_after_a_restart_too() {
+fn an_out_of_memory_kill_is_reported_also_after_a_restart() {
     let mut stage = Stage::set();
     let process = || tokio::runtime::Runtime::new().unwrap();
-    let told = async |server: &TestServer, id: &str| {
+    let end_message = async |server: &TestServer, id: &str| {
         let failed = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
         let (_, seen) = wait_until("the end", || get(server, id), failed).await;
         seen["status"]["message"].as_str().unwrap().to_owned()
@@ -360,7 +360,7 @@ fn an_end_for_want_of_memory_is_told_after_a_restart_too() {
         greedy["entrypoint"] = json!(["tail", "/dev/zero"]);
         greedy["resourceLimits"]["memory"] = "64Mi".into();
         let id = create(&server, &greedy).await;
-        assert_eq!(told(&server, &id).await, want);
+        assert_eq!(end_message(&server, &id).await, want);
         id
     });
     first.shutdown_timeout(Duration::from_secs(60));
@@ -369,7 +369,7 @@ fn an_end_for_want_of_memory_is_told_after_a_restart_too() {
         stage.engine.up().unwrap();
         let server = stage.server().await;
         ready(&server).await;
-        assert_eq!(told(&server, &id).await, want);
+        assert_eq!(end_message(&server, &id).await, want);
         delete(&server, &id).await;
         server.stop().await;
     });
@@ -389,7 +389,7 @@ async fn a_sandbox_that_was_renamed_by_hand_is_removed() {
     server.stop().await;
 }
 
-/// What was logged.
+/// Collects the log.
 #[derive(Clone, Default)]
 struct Output(Arc<Mutex<Vec<u8>>>);
 
@@ -433,14 +433,14 @@ async fn no_log_level_shows_a_secret() {
     }
 }
 
-/// What a copy of a sandbox has in the way of names.
+/// The container and image of a copied sandbox; removed when dropped.
 struct Copy {
     image: String,
     container: String,
 }
 
 impl Copy {
-    /// Commits the sandbox and runs the image.
+    /// Commits the sandbox's container and runs the image.
     fn of(stage: &Stage, container: &str) -> Self {
         let image = format!("opensandbox-copy:{}", stage.instance.to_lowercase());
         docker(&["commit", container, &image]);
@@ -475,7 +475,7 @@ fn a_copy_of_a_sandbox_is_not_the_sandbox() {
         let id = create(&server, &body()).await;
         let copy = Copy::of(&stage, &stage.containers()[0]);
         drop(copy);
-        // Events come in order: when this one's end shows, the copy's was seen.
+        // Events arrive in order: when this sandbox's end is visible, the copy's was processed.
         let other = create(&server, &body()).await;
         let ends = stage.container_of(&other);
         docker(&["kill", &ends]);
@@ -510,7 +510,7 @@ fn a_copy_of_a_sandbox_is_not_the_sandbox() {
     process().block_on(async {
         stage.engine.cut().unwrap();
         stage.engine.up().unwrap();
-        // Without memory and without the sandbox.
+        // After a restart, and without the original sandbox.
         let server = stage.server().await;
         ready(&server).await;
         assert_eq!(get(&server, &id).await.0, 404);
@@ -547,7 +547,7 @@ async fn neighbours_cannot_learn_a_sandboxs_id() {
     let events = look_up(&address).await;
     assert!(!events.contains(&id), "{events}");
     assert!(events.contains(&inspect("{{.Name}}")[1..]), "{events}");
-    // Earlier builds said it.
+    // Earlier builds put the id into the name.
     docker(&["rename", &container, &format!("sandbox-{id}")]);
     let events = look_up(&address).await;
     assert!(events.contains(&id), "the test would not see it: {events}");
@@ -567,7 +567,7 @@ async fn neighbours_cannot_learn_a_sandboxs_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn others_are_left_alone_and_leftovers_are_swept() {
+async fn only_own_leftovers_are_removed() {
     let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let foreign = format!("opensandbox.io/server={}-not", stage.instance);
@@ -619,13 +619,13 @@ async fn failures_have_reasons_and_leave_nothing() {
     let request = server
         .request(Method::POST, "/v1/sandboxes")
         .json(&no_image);
-    let (status, told) = answer(request).await;
+    let (status, reply) = answer(request).await;
     assert_eq!(
-        (status.as_u16(), &told["code"]),
+        (status.as_u16(), &reply["code"]),
         (500, &json!("DOCKER::SANDBOX_IMAGE_PULL_FAILED"))
     );
     assert!(
-        told["message"]
+        reply["message"]
             .as_str()
             .unwrap()
             .contains("no-such-registry.invalid/no/such:image")
@@ -636,11 +636,11 @@ async fn failures_have_reasons_and_leave_nothing() {
     let request = server
         .request(Method::POST, "/v1/sandboxes")
         .json(&too_small);
-    let (status, told) = answer(request).await;
+    let (status, reply) = answer(request).await;
     assert_eq!(
-        (status.as_u16(), &told["code"]),
+        (status.as_u16(), &reply["code"]),
         (400, &json!("SANDBOX::INVALID_PARAMETER")),
-        "{told}"
+        "{reply}"
     );
     let mut no_command = body();
     no_command["entrypoint"] = json!(["/no/such/command"]);
@@ -689,7 +689,7 @@ async fn limits_reach_the_container_and_parallel_creates_do_not_collide() {
     server.stop().await;
 }
 
-/// Asks the execd of a sandbox.
+/// Sends a request to the execd of a sandbox.
 async fn ask(
     server: &TestServer,
     id: &str,
@@ -709,9 +709,9 @@ async fn ask(
 
 async fn capabilities(server: &TestServer, id: &str) -> Value {
     let path = "/v1/isolated/capabilities";
-    let (status, told) = ask(server, id, Method::GET, path, None).await;
-    assert_eq!(status, 200, "{told}");
-    serde_json::from_str(&told).unwrap()
+    let (status, body) = ask(server, id, Method::GET, path, None).await;
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -724,8 +724,8 @@ async fn isolated_sessions_take_the_extension() {
     asking["extensions"] =
         json!({"bootstrap.execd.isolation": "enable", "opensandbox.extensions.kept": "yes"});
     let id = create(&server, &asking).await;
-    let told = capabilities(&server, &id).await;
-    assert_eq!(told["available"], true, "{told}");
+    let reported = capabilities(&server, &id).await;
+    assert_eq!(reported["available"], true, "{reported}");
     let session = json!({"workspace": {"path": "/workspace"}});
     let path = "/v1/isolated/session";
     let (status, made) = ask(&server, &id, Method::POST, path, Some(session)).await;
@@ -747,19 +747,19 @@ async fn isolated_sessions_take_the_extension() {
     let format = "{{.HostConfig.CapAdd}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} \
                   {{.HostConfig.MaskedPaths}} {{.HostConfig.ReadonlyPaths}} {{.HostConfig.Tmpfs}}";
     let seen = docker(&["inspect", "--format", format, &name]);
-    // Older engines tell the prefix of capabilities, newer ones do not.
+    // Older engines prefix the names of capabilities, newer ones do not.
     assert_eq!(
         seen.replace("CAP_", ""),
         "[SYS_ADMIN] [NET_RAW] \
          [no-new-privileges=true apparmor=unconfined seccomp=unconfined] \
          [] [] map[/var/lib/execd/isolation:]"
     );
-    // It leaves no trace but that: neither on the container nor in what is told.
+    // The extension shows nowhere else: neither in the labels nor in the API.
     let labels = docker(&["inspect", "--format", "{{json .Config.Labels}}", &name]);
     assert!(!labels.contains("isolation"), "{labels}");
-    let (_, told) = get(&server, &id).await;
+    let (_, sandbox) = get(&server, &id).await;
     assert_eq!(
-        told["extensions"],
+        sandbox["extensions"],
         json!({"opensandbox.extensions.kept": "yes"})
     );
     delete(&server, &id).await;
@@ -774,14 +774,14 @@ async fn without_the_extension_only_isolated_sessions_are_missing() {
     let server = stage.server().await;
     ready(&server).await;
     let id = create(&server, &body()).await;
-    let told = capabilities(&server, &id).await;
-    assert_eq!(told["available"], false, "{told}");
-    let why = told["message"].as_str().unwrap();
+    let reported = capabilities(&server, &id).await;
+    assert_eq!(reported["available"], false, "{reported}");
+    let why = reported["message"].as_str().unwrap();
     assert!(why.contains("bootstrap.execd.isolation"), "{why}");
     let session = json!({"workspace": {"path": "/workspace"}});
     let path = "/v1/isolated/session";
-    let (status, told) = ask(&server, &id, Method::POST, path, Some(session)).await;
-    assert_eq!(status, 503, "{told}");
+    let (status, reply) = ask(&server, &id, Method::POST, path, Some(session)).await;
+    assert_eq!(status, 503, "{reply}");
     let command = json!({"command": "test ! -e /workspace && echo fine"});
     let (_, events) = ask(&server, &id, Method::POST, "/command", Some(command)).await;
     assert!(events.contains("\"text\":\"fine\""), "{events}");
@@ -835,7 +835,7 @@ fn a_sandbox_with_a_sidecar_is_one_group() {
         (id, egress)
     });
     first.shutdown_timeout(Duration::from_secs(60));
-    // The sidecar ends while no server looks.
+    // The sidecar ends while no server runs.
     docker(&["kill", &egress]);
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         stage.engine.cut().unwrap();
@@ -846,7 +846,7 @@ fn a_sandbox_with_a_sidecar_is_one_group() {
         assert_eq!(shown["status"]["reason"], "EGRESS_LOST", "{shown}");
         delete(&server, &id).await;
         assert_eq!(stage.containers(), [""; 0]);
-        // And while one does.
+        // The sidecar ends while a server runs.
         let id = create(&server, &body()).await;
         let egress = containers_with("opensandbox.io/role=egress");
         docker(&["kill", &egress[0]]);

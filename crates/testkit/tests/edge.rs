@@ -42,7 +42,7 @@ async fn a_request_without_one_valid_host_is_refused() {
 }
 
 #[tokio::test]
-async fn what_speaks_for_the_whole_origin_does_not_pass_the_proxy() {
+async fn origin_wide_headers_do_not_pass_the_proxy() {
     let dropped = [
         "Accept-CH: Sec-CH-UA",
         "Alt-Svc: h3=\":443\"",
@@ -96,7 +96,7 @@ async fn what_speaks_for_the_whole_origin_does_not_pass_the_proxy() {
     server.stop().await;
 }
 
-/// The status that a request of a browser with these headers gets.
+/// Sends a browser's request with these headers and returns the status.
 async fn browses(server: &TestServer, line: &str, headers: &str) -> String {
     let stream = TcpStream::connect(server.address).await.unwrap();
     let request = format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
@@ -131,7 +131,7 @@ async fn a_foreign_page_cannot_use_a_server_without_a_key() {
             origin(&format!("http://localhost:{port}")),
             200,
         ),
-        // A page that reads and writes by script, or sends a form.
+        // A page that sends requests by script, or submits a form.
         ("GET /v1/sandboxes", origin("https://evil.example"), 403),
         (
             "DELETE /v1/sandboxes/a",
@@ -141,7 +141,7 @@ async fn a_foreign_page_cannot_use_a_server_without_a_key() {
         ("DELETE /v1/sandboxes/a", origin("http://localhost:1"), 403),
         ("DELETE /v1/sandboxes/a", origin("null"), 403),
         ("OPTIONS /v1/sandboxes/a", preflight, 403),
-        // A name whose owner made it lead here.
+        // A foreign host name that resolves to this server.
         (
             "GET /v1/sandboxes",
             "Host: evil.example\r\n".to_owned(),
@@ -158,7 +158,7 @@ async fn a_foreign_page_cannot_use_a_server_without_a_key() {
             "Host: evil.example\r\n".to_owned(),
             421,
         ),
-        // Pages that the proxy serves have no origin of their own.
+        // Pages that the proxy serves have an opaque origin.
         (&format!("GET {proxied}"), origin("null"), 200),
     ] {
         let answer = browses(&server, line, &headers).await;
@@ -199,7 +199,7 @@ async fn a_foreign_page_gets_no_token_added() {
 }
 
 #[tokio::test]
-async fn many_wrong_keys_are_told_to_wait_and_the_right_one_is_not() {
+async fn many_wrong_keys_are_throttled_and_the_right_one_is_not() {
     let server = TestServer::around([], "trusted_proxies = ['127.0.0.0/8']")
         .await
         .unwrap();
@@ -223,6 +223,10 @@ async fn many_wrong_keys_are_told_to_wait_and_the_right_one_is_not() {
     assert_eq!(last, (429, true));
     assert_eq!(ask(API_KEY, "192.0.2.1").await.0, 200);
     assert_eq!(ask("wrong", "192.0.2.2").await.0, 401);
-    assert_eq!(ask("", "192.0.2.1").await.0, 401, "no key is no wrong key");
+    assert_eq!(
+        ask("", "192.0.2.1").await.0,
+        401,
+        "a missing key does not count as a wrong one"
+    );
     server.stop().await;
 }

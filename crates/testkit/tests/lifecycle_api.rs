@@ -1,4 +1,4 @@
-//! The REST API over the simulated runtime: what clients see.
+//! The REST API over the simulated runtime, as clients see it.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -57,7 +57,7 @@ async fn a_sandbox_lives_from_create_to_delete_under_both_prefixes() {
     assert_eq!(created["entrypoint"], json!(["sleep", "infinity"]));
     assert!(
         created.get("image").is_none(),
-        "a create never answers the image"
+        "the reply to create has no image"
     );
     let id = created["id"].as_str().unwrap();
     for prefix in ["", "/v1"] {
@@ -86,7 +86,7 @@ async fn a_sandbox_lives_from_create_to_delete_under_both_prefixes() {
 }
 
 #[tokio::test]
-async fn deleting_answers_at_once_and_again_while_it_goes_on() {
+async fn a_delete_is_answered_at_once_and_may_be_repeated() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let id = made(&server, |_| {}).await;
     sim.set_faults(Faults {
@@ -103,7 +103,7 @@ async fn deleting_answers_at_once_and_again_while_it_goes_on() {
     assert!(seen["status"]["message"].as_str().unwrap().contains("busy"));
     let renew = server.request(Method::POST, &format!("{path}/renew-expiration"));
     let (status, _) = answer(renew.json(&json!({"expiresAt": "2099-01-01T00:00:00Z"}))).await;
-    assert_eq!(status, 409, "what is being removed cannot be renewed");
+    assert_eq!(status, 409, "a sandbox cannot be renewed during removal");
     sim.set_faults(Faults::default());
     server.service.reconcile().await;
     wait_until("the end", || get(&server, &id), |seen| seen.0 == 404).await;
@@ -337,7 +337,7 @@ async fn metadata_patches_do_not_bring_deleted_keys_back() {
 }
 
 #[tokio::test]
-async fn a_lost_runtime_is_told_and_healed() {
+async fn a_lost_runtime_is_reported_and_recovers() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let id = made(&server, |_| {}).await;
     let vanished = made(&server, |_| {}).await;
@@ -370,7 +370,7 @@ async fn a_lost_runtime_is_told_and_healed() {
     assert_eq!(
         answer(wrong).await.0,
         422,
-        "a bad request is told as such all the same"
+        "a bad request is refused as such also during an outage"
     );
     assert_eq!(answer(server.bare(Method::GET, "/health")).await.0, 200);
     sim.vanish(&vanished.as_str().into()).await;
@@ -381,14 +381,14 @@ async fn a_lost_runtime_is_told_and_healed() {
     server.stop().await;
 }
 
-/// Ends a sandbox and waits until that is seen: everything told before was seen, too.
+/// Ends a sandbox and waits until that is visible: all earlier events were processed by then.
 async fn settle(server: &TestServer, sim: &SimRuntime, other: &str) {
     sim.exit(&other.into(), 3).await;
     let failed = |seen: &(StatusCode, Value)| seen.1["status"]["state"] == "Failed";
     wait_until("the marker", || get(server, other), failed).await;
 }
 
-/// The sandbox whose create waits for its start, next to `other`.
+/// Returns the sandbox, besides `other`, whose create waits for the start of its container.
 async fn half_made(sim: &SimRuntime, other: &str) -> SandboxId {
     let look = || async { sim.sandboxes() };
     let all = wait_until("the container", look, |all| all.len() == 2).await;
@@ -396,7 +396,7 @@ async fn half_made(sim: &SimRuntime, other: &str) -> SandboxId {
 }
 
 #[tokio::test]
-async fn a_create_that_tries_again_survives_a_look_in_between() {
+async fn a_retried_create_survives_a_resync() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let other = made(&server, |_| {}).await;
     let gate = Arc::new(Notify::new());
@@ -407,7 +407,7 @@ async fn a_create_that_tries_again_survives_a_look_in_between() {
     let meanwhile = async {
         let id = half_made(&sim, &other).await;
         sim.come_back().await;
-        // The first attempt's container goes.
+        // The first attempt's container is removed.
         sim.vanish(&id).await;
         settle(&server, &sim, &other).await;
         assert_eq!(
@@ -439,7 +439,7 @@ async fn a_create_that_fails_after_the_start_keeps_its_reason() {
     });
     let meanwhile = async {
         let id = half_made(&sim, &other).await;
-        // What a forced removal of the running container tells.
+        // The events of a forced removal of the running container.
         sim.exit(&id, 137).await;
         sim.vanish(&id).await;
         settle(&server, &sim, &other).await;
@@ -462,7 +462,7 @@ async fn a_create_that_fails_after_the_start_keeps_its_reason() {
 }
 
 #[tokio::test]
-async fn a_list_from_before_a_delete_brings_nothing_back() {
+async fn a_stale_list_does_not_restore_a_deleted_sandbox() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let (other, id) = (made(&server, |_| {}).await, made(&server, |_| {}).await);
     let late = sim.look();
@@ -478,7 +478,7 @@ async fn a_list_from_before_a_delete_brings_nothing_back() {
 }
 
 #[tokio::test]
-async fn what_vanishes_while_it_is_worked_on_is_noticed_afterwards() {
+async fn a_sandbox_that_vanishes_while_locked_is_noticed_afterwards() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let (other, id) = (made(&server, |_| {}).await, made(&server, |_| {}).await);
     let locks = server
@@ -492,7 +492,7 @@ async fn what_vanishes_while_it_is_worked_on_is_noticed_afterwards() {
     assert_eq!(
         get(&server, &id).await.0,
         200,
-        "whoever works on it decides"
+        "the task that holds the lock decides"
     );
     drop(owner);
     wait_until("its end", || get(&server, &id), |seen| seen.0 == 404).await;
@@ -500,7 +500,7 @@ async fn what_vanishes_while_it_is_worked_on_is_noticed_afterwards() {
 }
 
 #[tokio::test]
-async fn who_may_call_and_what_is_open() {
+async fn api_routes_need_the_key_and_open_routes_do_not() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     let with = |path: &str, key: &str| {
         answer(
@@ -550,7 +550,7 @@ async fn who_may_call_and_what_is_open() {
     let (status, _) = answer(server.bare(Method::GET, "/v1/sandboxes/x/proxy/http/a")).await;
     assert_eq!(
         status, 401,
-        "a port that is no number makes it no proxy path"
+        "a path with an invalid port is not a proxy path"
     );
     server.stop().await;
 }
@@ -603,7 +603,7 @@ async fn request_ids_and_cors_are_as_the_contract_says() {
 }
 
 #[tokio::test]
-async fn garbage_is_answered_with_the_field() {
+async fn malformed_requests_are_refused_with_the_field() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     let post = || server.request(Method::POST, "/v1/sandboxes");
     let json_type = ("content-type", "application/json");

@@ -1,4 +1,4 @@
-//! What one sandbox reaches of another through the server. Sandboxes have addresses of the loopback
+//! Access from one sandbox to another through the server. Sandboxes have addresses of the loopback
 //! network here, so that a test can listen and connect as either.
 #![expect(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ async fn server(more: &str) -> (TestServer, CannedProgram) {
     (server, program)
 }
 
-/// What a client at this address is answered by the victim's program.
+/// Requests the victim's program from this client address, and returns the reply.
 async fn asks(
     server: &TestServer,
     program: &CannedProgram,
@@ -96,7 +96,7 @@ async fn a_neighbour_behind_a_trusted_proxy_needs_a_key_too() {
         (proxy, "X-Forwarded-For: 127.0.0.4", 200),
         (proxy, "X-Forwarded-For: 127.0.0.4, 127.0.0.3", 401),
         (proxy, "Forwarded: for=127.0.0.3", 401),
-        // The network of the proxies has the sandboxes in it: what they report does not count.
+        // The trusted network includes the sandboxes: addresses that they report are ignored.
         (NEIGHBOUR, "X-Forwarded-For: 127.0.0.4", 401),
     ] {
         let answer = asks(&server, &program, source, &format!("{header}\r\n")).await;
@@ -124,7 +124,7 @@ async fn a_websocket_of_a_neighbour_is_closed() {
 }
 
 #[tokio::test]
-async fn the_contracts_proxy_can_be_had_back() {
+async fn the_contract_s_open_proxy_can_be_enabled() {
     let (server, program) = server("[proxy]\nkeyless_from_sandboxes = true").await;
     let answer = asks(&server, &program, NEIGHBOUR, "").await;
     assert!(answer.ends_with("inside"), "{answer}");

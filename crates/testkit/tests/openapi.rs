@@ -1,4 +1,4 @@
-//! `specs/lifecycle.json` is what the code serves. `UPDATE_SPECS=1` writes it.
+//! `specs/lifecycle.json` matches the served document. `UPDATE_SPECS=1` writes it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Floods of requests without a key, and a request with one in the midst of them.
+//! Floods of requests without a key, and requests with a key during them.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -17,17 +17,17 @@ use tokio::{
     time::timeout,
 };
 
-/// Guards against hanging; an answer takes milliseconds.
+/// Generous deadline; a reply takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BOX: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const TOKEN: &str = "token-of-the-box";
 
-/// A client of the loopback network.
+/// Returns the address of a client in the loopback network.
 fn client(number: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(127, 0, 1, number))
 }
 
-/// Connections that have sent this each.
+/// Opens connections that each have sent this text.
 async fn flood(server: SocketAddr, source: IpAddr, count: usize, request: &str) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     for _ in 0..count {
@@ -38,14 +38,14 @@ async fn flood(server: SocketAddr, source: IpAddr, count: usize, request: &str) 
     streams
 }
 
-/// A login whose form never ends.
+/// Builds a login request whose form never ends.
 fn endless_login() -> String {
     "POST /console/login HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: same-origin\r\n\
      Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nkey="
         .to_owned()
 }
 
-/// Frames of an HTTP/2 client that opens that many logins and finishes none.
+/// Builds the frames of an HTTP/2 client that starts this many logins and finishes none.
 fn endless_streams(count: u32) -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let frame = |bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]| {
@@ -69,7 +69,7 @@ fn endless_streams(count: u32) -> Vec<u8> {
     bytes
 }
 
-/// `/health`, a list and a look at a sandbox, as an SDK asks for them.
+/// Checks `/health`, a list and a read of a sandbox, with requests like those of an SDK.
 async fn keyed_requests_are_served(server: &TestServer) {
     for (request, status) in [
         (server.bare(Method::GET, "/health"), 200),
@@ -82,7 +82,7 @@ async fn keyed_requests_are_served(server: &TestServer) {
 }
 
 #[tokio::test]
-async fn unfinished_logins_take_no_place_of_others() {
+async fn unfinished_logins_do_not_block_other_requests() {
     let server = TestServer::around([], "limit_concurrency = 16")
         .await
         .unwrap();
@@ -96,7 +96,7 @@ async fn unfinished_logins_take_no_place_of_others() {
         held.push(stream);
     }
     keyed_requests_are_served(&server).await;
-    // Of each client only some are waited for, and only so many of all of them.
+    // The server waits for a bounded number of logins per client, and in total.
     let mut waiting: Vec<&mut TcpStream> = held.iter_mut().take(160).collect();
     let (mut too_many, mut overloaded) = (0, 0);
     let all_refused = async {
@@ -122,13 +122,13 @@ async fn unfinished_logins_take_no_place_of_others() {
 }
 
 #[tokio::test]
-async fn a_login_is_given_up_when_its_form_does_not_come() {
+async fn a_login_without_its_form_times_out() {
     let server = TestServer::around([], "").await.unwrap();
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(endless_login().as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let ended = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
-    assert!(ended.is_ok(), "it is waited for");
+    assert!(ended.is_ok(), "the server still waits for the form");
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     let large = "key=".to_owned() + &"x".repeat(64 * 1024);
@@ -143,7 +143,7 @@ async fn a_login_is_given_up_when_its_form_does_not_come() {
     server.stop().await;
 }
 
-/// A program that takes connections and says nothing.
+/// Starts a program that accepts connections and never replies.
 async fn mute() -> TcpListener {
     TcpListener::bind((BOX, 0)).await.unwrap()
 }
@@ -154,7 +154,7 @@ fn proxied(program: &TcpListener, headers: &str) -> String {
 }
 
 #[tokio::test]
-async fn requests_without_a_key_leave_the_proxy_to_those_with_one() {
+async fn keyless_requests_do_not_block_keyed_ones_in_the_proxy() {
     let program = mute().await;
     let more = "limit_concurrency = 16\nlimit_keyless_per_client = 4\n\
                 [proxy]\nlimit_per_sandbox = 6\n";
@@ -185,7 +185,7 @@ async fn requests_without_a_key_leave_the_proxy_to_those_with_one() {
     assert!(full.starts_with("HTTP/1.1 503"), "{full}");
     assert!(full.contains("proxy.limit_per_sandbox"), "{full}");
     keyed_requests_are_served(&server).await;
-    // Either key has room of its own, from the same address, to the same sandbox.
+    // Each key has its own limit, also from the same address to the same sandbox.
     for key in [
         format!("OPEN-SANDBOX-API-KEY: {API_KEY}\r\n"),
         format!("X-EXECD-ACCESS-TOKEN: {TOKEN}\r\n"),
@@ -200,7 +200,7 @@ async fn requests_without_a_key_leave_the_proxy_to_those_with_one() {
         let (answer, _backend) = timeout(PATIENCE, both).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
-    // Room comes back with the end of the exchanges, however they end.
+    // Every end of an exchange frees its place.
     drop((first, backends));
     let ask_again = || ask(client(1), "Upgrade: none\r\n");
     let retried = async {
@@ -208,7 +208,7 @@ async fn requests_without_a_key_leave_the_proxy_to_those_with_one() {
             loop {
                 let (mut backend, _) = program.accept().await.unwrap();
                 let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-                // A connection that is left from before breaks.
+                // An earlier connection breaks.
                 let _ = backend.write_all(answer).await;
             }
         };
@@ -222,7 +222,7 @@ async fn requests_without_a_key_leave_the_proxy_to_those_with_one() {
 }
 
 #[tokio::test]
-async fn tunnels_count_for_as_long_as_they_live() {
+async fn tunnels_count_while_they_are_open() {
     let program = mute().await;
     let more = "limit_keyless_per_client = 1";
     let server = TestServer::around([running_at("a", BOX, None)], more)
@@ -256,7 +256,7 @@ async fn tunnels_count_for_as_long_as_they_live() {
     server.stop().await;
 }
 
-/// What a client is answered about a port where nobody listens.
+/// Requests a port without a listener, and returns the reply.
 async fn ask_closed(server: &TestServer) -> String {
     let stream = connect_from(client(1), server.address).await.unwrap();
     let request = "GET /sandboxes/a/proxy/9/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -264,7 +264,7 @@ async fn ask_closed(server: &TestServer) -> String {
 }
 
 #[tokio::test]
-async fn idle_connections_give_way() {
+async fn idle_connections_are_closed_under_load() {
     let server = TestServer::around([], "").await.unwrap();
     let most = osb_server::descriptors::Room::of_process().connections;
     let mut idle = Vec::new();

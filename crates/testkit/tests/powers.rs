@@ -1,4 +1,4 @@
-//! What follows from the powers of a runtime, over a simulated one that has them all.
+//! Effects of a runtime's optional powers, over a simulated runtime that has them all.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -13,7 +13,7 @@ use osb_testkit::{TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-/// Words that no other runtime has.
+/// Reason words that no other runtime uses.
 static WORDS: Vocabulary = Vocabulary {
     reasons: Reasons {
         starting: "CREATING",
@@ -107,7 +107,7 @@ async fn a_pool_gives_sandboxes_where_the_runtime_has_pools() {
 }
 
 #[tokio::test]
-async fn what_the_runtime_lacks_is_refused_with_its_field() {
+async fn missing_powers_are_refused_with_their_field() {
     let (server, _) = TestServer::sim().await.unwrap();
     for (field, value, status, code) in [
         ("snapshotId", json!("s"), 404, "SNAPSHOT::NOT_FOUND"),
@@ -158,7 +158,7 @@ async fn what_the_runtime_lacks_is_refused_with_its_field() {
 }
 
 #[tokio::test]
-async fn routes_and_the_document_say_what_is_missing() {
+async fn routes_and_the_document_report_missing_powers() {
     for (options, routes, note) in [
         (
             Options::default(),
@@ -190,7 +190,7 @@ async fn the_runtime_words_reasons_and_codes() {
     let reason = async || get(&server, &id).await.1["status"]["reason"].clone();
     assert_eq!(reason().await, "RUNNING");
     sim.pausing().unwrap().pause(&id).await.unwrap();
-    wait_until("it is paused", &reason, |seen| seen == "PAUSED").await;
+    wait_until("the pause", &reason, |seen| seen == "PAUSED").await;
     let (status, body) = get(&server, &"missing".into()).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert_eq!(body["code"], "SIM::NOT_FOUND");
@@ -199,7 +199,7 @@ async fn the_runtime_words_reasons_and_codes() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_stores_changes_gets_them() {
+async fn a_runtime_that_stores_changes_receives_them() {
     let (server, sim) = TestServer::sim_with(everything()).await.unwrap();
     let id = created(&server, &TestServer::good_create()).await;
     let until = "2099-01-01T00:00:00Z";
@@ -218,7 +218,7 @@ async fn a_runtime_that_stores_changes_gets_them() {
     let (_, shown) = get(&server, &id).await;
     assert_eq!(shown["expiresAt"], until);
     assert_eq!(shown["metadata"]["team"], "core");
-    // The next full look at the runtime does not undo them.
+    // The next full list from the runtime does not undo them.
     sim.go_down("a test").await;
     sim.come_back().await;
     wait_until(
@@ -237,7 +237,7 @@ async fn a_sandbox_that_loses_its_sidecar_has_failed() {
     assert_eq!(sim.roles(&id), [Role::Main, Role::Egress]);
     sim.exit_role(&id, Role::Egress, 137).await;
     wait_until(
-        "it has failed",
+        "the failure",
         async || get(&server, &id).await.1,
         |shown| shown["status"]["reason"] == "EGRESS_LOST",
     )
@@ -245,7 +245,7 @@ async fn a_sandbox_that_loses_its_sidecar_has_failed() {
     let (status, _) = answer(server.request(Method::DELETE, &format!("/v1/sandboxes/{id}"))).await;
     assert_eq!(status, StatusCode::NO_CONTENT);
     wait_until(
-        "its containers are gone",
+        "the removal of its containers",
         async || sim.roles(&id),
         Vec::is_empty,
     )

@@ -1,4 +1,4 @@
-//! The server over a store that is full, locked, replaced or taken.
+//! The server over a store that is full, locked, replaced or in use by another server.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -37,7 +37,7 @@ impl Answer {
         self.body["message"].as_str().unwrap_or_default()
     }
 
-    /// The write was refused for now, with this word in the reason.
+    /// Checks that the write was refused as unavailable, with this word in the reason.
     fn is_refused_for(&self, reason: &str) {
         let seen = (self.status, self.code(), self.retry_after);
         let want = (503, "GENERAL::STORE_UNAVAILABLE", true);
@@ -120,8 +120,8 @@ async fn started(folder: &Path) -> (TestServer, Arc<SimRuntime>) {
     (server, sim)
 }
 
-/// A small filesystem of its own, unmounted when dropped; `None`, said loudly, where the tests may
-/// not mount.
+/// A small file system, unmounted when dropped. Prints why and returns `None` where tests may not
+/// mount.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -138,7 +138,7 @@ impl SmallDisk {
         None
     }
 
-    /// Fills it to the last byte; what is returned takes the space.
+    /// Fills the file system to the last byte with the returned file.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("ballast");
         let mut ballast = std::fs::File::create(&path).unwrap();
@@ -172,7 +172,7 @@ async fn a_full_disk_can_be_emptied_by_deleting() {
         ids.push(create(&server, 600).await);
     }
     let ballast = disk.fill();
-    // What the write-ahead log has room for may still be kept; then it is full.
+    // The write-ahead log may still have room for some writes; then the store is full.
     let full = async || {
         let renewed = renew(&server, &ids[0], in_seconds(7200.0)).await;
         (renewed.status, renewed.body)
@@ -180,8 +180,11 @@ async fn a_full_disk_can_be_emptied_by_deleting() {
     wait_until("a refused renewal", full, |seen| seen.0 != 200).await;
     let refused = renew(&server, &ids[0], in_seconds(7200.0)).await;
     refused.is_refused_for("no space");
-    let told = async || ready(&server).await.body["message"].to_string();
-    wait_until("the reason", told, |message| message.contains("no space")).await;
+    let message = async || ready(&server).await.body["message"].to_string();
+    wait_until("the reason", message, |message| {
+        message.contains("no space")
+    })
+    .await;
 
     for id in &ids {
         assert_eq!(get(&server, id).await.status, 200, "reads go on");
@@ -232,7 +235,7 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
     renew(&server, &kept, in_seconds(7200.0))
         .await
         .is_refused_for("locked");
-    // Ten at once do not wait for one another.
+    // Ten concurrent writes do not wait for each other.
     let at_once = (0..10).map(|_| renew(&server, &kept, in_seconds(7200.0)));
     for refused in futures::future::join_all(at_once).await {
         refused.is_refused_for("locked");
@@ -242,7 +245,7 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
     assert_eq!(get(&server, &kept).await.status, 200, "reads go on");
     assert_eq!(delete(&server, &deleted).await.status, 204);
     assert_eq!(get(&server, &deleted).await.status, 404);
-    // Time goes on for what is due, whatever the store does.
+    // Sandboxes expire even while the store refuses writes.
     wait_until(
         "the expiry",
         async || sim.sandboxes(),
@@ -264,7 +267,7 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
 }
 
 #[tokio::test]
-async fn writes_to_a_database_that_is_not_there_any_more_are_refused() {
+async fn writes_to_a_deleted_database_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (server, sim) = started(folder.path()).await;
     let (kept, deleted) = (create(&server, 600).await, create(&server, 600).await);
@@ -289,7 +292,7 @@ async fn writes_to_a_database_that_is_not_there_any_more_are_refused() {
         std::fs::rename(&aside, &path).unwrap();
         until_ready(&server).await;
     }
-    // The log of changes belongs to it.
+    // The write-ahead log belongs to the database.
     let wal = folder.path().join("store.db-wal");
     std::fs::rename(&wal, &aside).unwrap();
     renew(&server, &kept, in_seconds(7200.0))
@@ -303,7 +306,7 @@ async fn writes_to_a_database_that_is_not_there_any_more_are_refused() {
 }
 
 #[tokio::test]
-async fn a_store_has_one_server_whatever_it_is_called() {
+async fn a_store_has_one_server_under_any_path() {
     let folder = tempfile::tempdir().unwrap();
     let (server, _sim) = started(folder.path()).await;
     let path = folder.path().join("store.db");
@@ -337,12 +340,12 @@ async fn sandboxes_of_another_instance_are_reported_not_touched() {
         .await
         .unwrap();
     let seen = async || ready(&server).await.body;
-    let told = |body: &Value| {
+    let is_reported = |body: &Value| {
         let detail = body["detail"].as_str().unwrap_or_default();
         detail.starts_with("3 sandboxes") && body["status"] == "ready"
     };
-    wait_until("the report", seen, told).await;
-    // They may be gone one day, or taken over.
+    wait_until("the report", seen, is_reported).await;
+    // The foreign sandboxes may be removed, or adopted.
     sim.set_foreign(0);
     server.service.reconcile().await;
     assert_eq!(ready(&server).await.body, json!({"status": "ready"}));

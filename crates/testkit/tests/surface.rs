@@ -1,5 +1,5 @@
-//! The rim of the REST API over the simulated runtime: what is refused and in which words, what is
-//! passed over, and what a browser finds.
+//! Edge cases of the REST API over the simulated runtime: error messages, ignored members, and the
+//! replies to browsers.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -15,7 +15,7 @@ async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
     (status, serde_json::from_str(&text).unwrap_or(Value::Null))
 }
 
-/// A request of create, changed.
+/// Sends a create request with one changed member.
 async fn create(server: &TestServer, name: &str, value: Value) -> (StatusCode, Value) {
     let mut body = TestServer::good_create();
     body[name] = value;
@@ -23,7 +23,7 @@ async fn create(server: &TestServer, name: &str, value: Value) -> (StatusCode, V
 }
 
 #[tokio::test]
-async fn routes_that_are_not_in_this_release_say_so() {
+async fn routes_of_later_releases_are_refused_with_a_reason() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     for (methods, path, code) in [
@@ -125,9 +125,9 @@ async fn a_browser_finds_the_console_at_the_servers_address() {
             .header(header::ACCEPT, accept)
             .send()
     };
-    let told = asks(Method::GET, page).await.unwrap();
-    assert_eq!(told.status(), 303);
-    assert_eq!(told.headers()[header::LOCATION], "/console");
+    let response = asks(Method::GET, page).await.unwrap();
+    assert_eq!(response.status(), 303);
+    assert_eq!(response.headers()[header::LOCATION], "/console");
     for (method, accept) in [
         (Method::GET, "*/*"),
         (Method::GET, "application/json"),
@@ -165,7 +165,7 @@ async fn the_documentations_pages_have_the_encoding_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn numbers_are_refused_in_our_own_words() {
+async fn numbers_are_refused_with_our_own_messages() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     // The test server allows a day.
     let most = "timeout: must be at most 86400 seconds";
@@ -194,7 +194,7 @@ async fn numbers_are_refused_in_our_own_words() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_objects_are_told_as_such_by_every_route() {
+async fn bodies_that_are_not_objects_are_refused_by_every_route() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     for (method, path) in [
         (Method::POST, "/v1/sandboxes"),
@@ -211,16 +211,16 @@ async fn bodies_that_are_no_objects_are_told_as_such_by_every_route() {
             let request = server
                 .request(method.clone(), path)
                 .header(header::CONTENT_TYPE, "application/json");
-            let (status, told) = answer(request.body(body)).await;
-            assert_eq!(status, 422, "{path} {body:?}: {told}");
-            assert_eq!(told["message"], message, "{path} {body:?}");
+            let (status, reply) = answer(request.body(body)).await;
+            assert_eq!(status, 422, "{path} {body:?}: {reply}");
+            assert_eq!(reply["message"], message, "{path} {body:?}");
         }
     }
     server.stop().await;
 }
 
 #[tokio::test]
-async fn an_id_that_is_no_text_is_an_unknown_one() {
+async fn an_id_that_is_not_utf_8_is_unknown() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     for (method, path) in [
         (Method::GET, ""),
@@ -237,7 +237,7 @@ async fn an_id_that_is_no_text_is_an_unknown_one() {
 }
 
 #[tokio::test]
-async fn what_nobody_reads_is_accepted() {
+async fn unknown_members_are_ignored() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     for (name, value) in [
         ("timeot", json!(60)),
@@ -252,11 +252,11 @@ async fn what_nobody_reads_is_accepted() {
 }
 
 #[tokio::test]
-async fn the_reason_of_an_outage_is_the_present_one() {
+async fn the_reported_reason_of_an_outage_is_current() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let ready = || answer(server.bare(Method::GET, "/ready"));
     wait_until("a ready server", ready, |seen| seen.0 == 200).await;
-    for reason in ["the engine closed the connection", "nobody listens"] {
+    for reason in ["the engine closed the connection", "connection refused"] {
         sim.go_down(reason).await;
         let (status, body) = wait_until("the reason", ready, |(_, body)| {
             body["message"]
