@@ -164,6 +164,7 @@ fn start_upkeep(app: &App, child_ended: Signal) {
     let tasks = &base.tasks;
     tasks.spawn_abortable("reaper", base.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.commands.clone()));
+    tasks.spawn_abortable("idle sessions", end_idle(app.clone()));
     tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.isolation.clone()));
     tasks.spawn_abortable("metrics", metrics::remember(Arc::clone(&base.meter)));
 }
@@ -254,6 +255,17 @@ fn own_variables() -> Variables {
 }
 
 /// Forgets finished commands whose time is over.
+async fn end_idle(app: App) {
+    let mut tick = tokio::time::interval(limits::IDLE_TICK);
+    // What was missed in a pause is not made up for.
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        app.sessions.end_idle();
+        app.ptys.end_idle();
+    }
+}
+
 async fn sweep(commands: Commands) {
     let mut tick = tokio::time::interval(limits::SWEEP);
     loop {

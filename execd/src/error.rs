@@ -49,6 +49,9 @@ pub enum ApiError {
     /// There is no such isolated session, or no such run in it.
     #[error("{0}")]
     NoIsolatedSession(String),
+    /// As many sessions as there may be are in use.
+    #[error("{0}")]
+    TooManySessions(String),
     /// Another client writes to the terminal session.
     #[error("another client is already connected to pty session {0}")]
     AlreadyConnected(String),

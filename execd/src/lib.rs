@@ -65,6 +65,7 @@ pub mod hardening;
 pub mod hook;
 pub mod http;
 pub mod identity;
+mod idle;
 pub mod init;
 pub mod isolated;
 pub mod json;

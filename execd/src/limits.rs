@@ -179,6 +179,15 @@ pub const TELEMETRY_FLUSH: Duration = Duration::from_secs(5);
 /// What it has in any case.
 pub const TELEMETRY_FLUSH_LEAST: Duration = Duration::from_millis(200);
 
+/// Time without a use by a client after which a shell or terminal session ends.
+pub const IDLE: Duration = Duration::from_secs(24 * 3600);
+/// The same for the one that makes room, when there are as many as there may be.
+pub const IDLE_AT_LIMIT: Duration = Duration::from_secs(600);
+/// How often sessions without a use are looked for.
+pub const IDLE_TICK: Duration = Duration::from_secs(60);
+/// Of a longer time between two looks only this much counts: the sandbox was paused meanwhile.
+pub const IDLE_GAP: Duration = Duration::from_secs(120);
+
 /// Shell sessions.
 pub const SESSIONS: usize = 1024;
 /// Longest run in a session, where none is asked for (contract: execd §6.2).

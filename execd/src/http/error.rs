@@ -40,6 +40,10 @@ pub(crate) fn status_and_code(error: &ApiError) -> (StatusCode, &'static str) {
         ApiError::AlreadyInitialized(_) => (StatusCode::CONFLICT, code::ALREADY_INITIALIZED),
         ApiError::NoLongerKept(_) => (StatusCode::GONE, code::INVALID_REQUEST_BODY),
         ApiError::Range(_) => (StatusCode::RANGE_NOT_SATISFIABLE, code::UNKNOWN),
+        ApiError::TooManySessions(_) => {
+            let code = code::TOO_MANY_SESSIONS;
+            (StatusCode::TOO_MANY_REQUESTS, code)
+        }
         ApiError::KeyReused => {
             let code = code::INVALID_REQUEST_BODY;
             (StatusCode::UNPROCESSABLE_ENTITY, code)

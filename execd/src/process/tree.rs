@@ -35,6 +35,21 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
     found
 }
 
+/// Whether a process has children. Asks the kernel for those of each thread, where it lists them.
+#[must_use]
+pub fn has_children(pid: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+    let mut is_listed = false;
+    for thread in threads.into_iter().flatten().flatten() {
+        match fs::read(thread.path().join("children")) {
+            Ok(children) if children.is_empty() => is_listed = true,
+            Ok(_) => return true,
+            Err(_) => {}
+        }
+    }
+    !is_listed && !descendants(pid).is_empty()
+}
+
 /// The parent in a `stat` line: the second field after the name, which is in parentheses and may
 /// itself hold anything.
 fn parent_of(stat: &[u8]) -> Option<Pid> {
@@ -50,6 +65,20 @@ fn parent_of(stat: &[u8]) -> Option<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn children_are_seen() {
+        let own = rustix::process::getpid();
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let of_child = Pid::from_child(&child);
+        assert!(has_children(own) && !has_children(of_child));
+        assert!(descendants(own).contains(&of_child));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn odd_names_do_not_confuse() {

@@ -113,6 +113,7 @@ async fn attach(
         .and_then(|since| since.parse().ok())
         .unwrap_or(0);
     let tasks = base.tasks.clone();
+    let used = session.activity.begin();
     let attach = Attach {
         base,
         session,
@@ -129,6 +130,7 @@ async fn attach(
                 true => attach.view(socket).await,
                 false => attach.hold(socket, hold).await,
             }
+            drop(used);
         };
         if let Err(error) = tasks.spawn("pty connection", connection).await {
             tracing::error!(%error, "pty connection failed");

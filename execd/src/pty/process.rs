@@ -28,7 +28,7 @@ use tokio::io::unix::AsyncFd;
 use super::screen::Stream;
 use crate::{
     base::Base,
-    process::{Exit, Process, Program},
+    process::{Exit, Process, Program, tree},
 };
 
 const SIZE: Winsize = Winsize {
@@ -112,6 +112,20 @@ impl Running {
             return;
         }
         self.process.signal_group(signal);
+    }
+
+    /// Whether its shell waits for a command: on a terminal another group is in the foreground, without
+    /// one the shell has children.
+    pub(super) fn has_foreground_job(&self) -> bool {
+        if self.process.ended().is_some() {
+            return false;
+        }
+        let shell = self.process.pid();
+        match self.terminal {
+            true => rustix::termios::tcgetpgrp(self.input.get_ref())
+                .is_ok_and(|foreground| foreground != shell),
+            false => tree::has_children(shell),
+        }
     }
 
     pub(super) fn is_terminal(&self) -> bool {

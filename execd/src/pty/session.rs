@@ -1,7 +1,6 @@
 //! Sessions and who holds them.
 
 use std::{
-    collections::HashMap,
     io,
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -20,25 +19,33 @@ use super::{
 use crate::{
     base::Base,
     error::{ApiError, ApiResult},
+    idle::{Activity, AwakeClock, Evictable, Full, Registry},
     limits,
     process::Exit,
 };
 
 /// All sessions. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Sessions {
-    all: Arc<Mutex<HashMap<String, Arc<Session>>>>,
+    all: Arc<Registry<Session>>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self::with_clock(AwakeClock::default())
+    }
 }
 
 impl Sessions {
-    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
-        self.all.lock().expect("no holder of this lock panics")
+    fn with_clock(clock: AwakeClock) -> Self {
+        let all = Arc::new(Registry::new(limits::PTY_SESSIONS, clock));
+        Self { all }
     }
 
     /// Makes a session; nothing is started.
     ///
     /// # Errors
-    /// When there are too many.
+    /// When there are too many in use.
     pub(super) fn add(&self, cwd: Option<PathBuf>, command: Option<String>) -> ApiResult<String> {
         let id = uuid::Uuid::new_v4().to_string();
         let session = Session {
@@ -48,13 +55,12 @@ impl Sessions {
             screen: Screen::default(),
             state: Mutex::default(),
             deleted: CancellationToken::new(),
+            activity: self.all.activity(),
         };
-        let mut all = self.all();
-        if all.len() >= limits::PTY_SESSIONS {
-            let message = format!("{} pty sessions exist already", limits::PTY_SESSIONS);
-            return Err(ApiError::runtime(message));
-        }
-        all.insert(id.clone(), Arc::new(session));
+        self.all.add(session).map_err(|Full| {
+            let most = limits::PTY_SESSIONS;
+            ApiError::TooManySessions(format!("{most} pty sessions exist already, all in use"))
+        })?;
         Ok(id)
     }
 
@@ -63,12 +69,12 @@ impl Sessions {
     /// # Errors
     /// 404 when there is none of that id.
     pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
-        self.all().get(id).cloned().ok_or_else(|| not_found(id))
+        self.all.get(id).ok_or_else(|| not_found(id))
     }
 
     /// Tells every shell on a terminal that its terminal went away.
     pub fn hang_up(&self) {
-        for session in self.all().values() {
+        for session in self.all.list() {
             if let Some(run) = session.run().filter(|run| run.running.is_terminal()) {
                 run.running.process.signal(Signal::HUP);
             }
@@ -80,12 +86,14 @@ impl Sessions {
     /// # Errors
     /// 404 when there is none of that id.
     pub(super) fn delete(&self, id: &str) -> ApiResult<()> {
-        let session = self.all().remove(id).ok_or_else(|| not_found(id))?;
-        session.deleted.cancel();
-        if let Some(run) = session.run() {
-            run.running.process.kill_tree();
-        }
+        let session = self.all.remove(id).ok_or_else(|| not_found(id))?;
+        session.end();
         Ok(())
+    }
+
+    /// Ends sessions that no client has used for long.
+    pub(crate) fn end_idle(&self) {
+        self.all.sweep();
     }
 }
 
@@ -103,6 +111,34 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// Cancelled when the session is deleted.
     pub(super) deleted: CancellationToken,
+    /// Connections are uses.
+    pub(super) activity: Activity,
+}
+
+impl Evictable for Session {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
+    /// The session's own command, or one that its shell waits for. What a shell left in the background
+    /// of its terminal does not count.
+    fn is_working(&self) -> bool {
+        let Some(run) = self.run() else {
+            return false;
+        };
+        self.command.is_some() || run.running.has_foreground_job()
+    }
+
+    fn end(&self) {
+        self.deleted.cancel();
+        if let Some(run) = self.run() {
+            run.running.process.kill_tree();
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -295,10 +331,16 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use osb_service::Supervisor;
 
     use super::*;
-    use crate::env::{Environment, Variables};
+    use crate::{
+        env::{Environment, Variables},
+        idle::manual,
+        pty::process::write,
+    };
 
     #[tokio::test]
     async fn nothing_starts_in_a_deleted_session() {
@@ -310,5 +352,72 @@ mod tests {
         sessions.delete(&id).unwrap();
         assert!(session.started(&base, false).is_err());
         assert!(session.run().is_none());
+    }
+
+    /// A session with a shell that begins a job, left by its client.
+    async fn left_with_a_job(sessions: &Sessions, base: &Base, terminal: bool) -> Arc<Session> {
+        let id = sessions.add(None, None).unwrap();
+        let session = sessions.get(&id).unwrap();
+        let run = session.started(base, terminal).unwrap();
+        assert!(!session.is_working(), "its shell waits for its client");
+        write(&run.running.input, b"sleep 1000\n").await.unwrap();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        while !session.is_working() {
+            assert!(tokio::time::Instant::now() < deadline, "no job is seen");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        session
+    }
+
+    #[tokio::test]
+    async fn a_terminal_ends_when_it_is_idle_and_not_while_a_job_runs_in_it() {
+        let variables = Variables::from_iter([("PATH", "/usr/bin:/bin")]);
+        let base = Base::new(Environment::new(variables), Supervisor::new());
+        let (clock, millis) = manual::clock();
+        let sessions = Sessions::with_clock(clock.clone());
+        let working = [
+            left_with_a_job(&sessions, &base, true).await,
+            left_with_a_job(&sessions, &base, false).await,
+        ];
+        let with_command = sessions.add(None, Some("sleep 1000".to_owned())).unwrap();
+        let with_command = sessions.get(&with_command).unwrap();
+        with_command.started(&base, true).unwrap();
+        let at_prompt = sessions.add(None, None).unwrap();
+        let at_prompt = sessions.get(&at_prompt).unwrap();
+        let shell = at_prompt.started(&base, true).unwrap();
+        manual::pass(&clock, &millis, limits::IDLE);
+        sessions.end_idle();
+        assert!(at_prompt.deleted.is_cancelled());
+        zombie(&shell).await;
+        for session in working.iter().chain([&with_command]) {
+            assert!(!session.deleted.is_cancelled());
+            assert!(sessions.get(&session.id).is_ok());
+            session.end();
+        }
+    }
+
+    /// Waits until a process was killed; in this test none is reaped before the end.
+    async fn zombie(run: &Run) {
+        let stat = format!("/proc/{}/stat", run.running.process.pid().as_raw_nonzero());
+        let is_dead = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "));
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        while !is_dead() {
+            assert!(tokio::time::Instant::now() < deadline, "the shell lives on");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[test]
+    fn terminals_that_clients_left_behind_make_room() {
+        let (clock, millis) = manual::clock();
+        let sessions = Sessions::with_clock(clock.clone());
+        for _ in 0..limits::PTY_SESSIONS {
+            sessions.add(None, None).unwrap();
+        }
+        let refused = sessions.add(None, None).unwrap_err();
+        assert!(matches!(refused, ApiError::TooManySessions(_)), "{refused}");
+        manual::pass(&clock, &millis, limits::IDLE_AT_LIMIT);
+        sessions.add(None, None).unwrap();
+        assert_eq!(sessions.all.list().len(), limits::PTY_SESSIONS);
     }
 }

@@ -48,8 +48,12 @@ pub(super) struct Order {
 /// Runs the order when its turn comes. The events are for the one reader: without it the run ends.
 pub(super) fn start(base: &Base, session: Arc<Session>, order: Order) -> EventReader {
     let (writer, reader) = Writer::new(&session.id, Replay::Never, &base.outputs);
+    let used = session.activity.begin();
     let run = attend(base.clone(), session, order, writer);
-    base.tasks.spawn("session run", run);
+    base.tasks.spawn("session run", async move {
+        run.await;
+        drop(used);
+    });
     reader
 }
 

@@ -1,7 +1,6 @@
 //! Sessions and their state.
 
 use std::{
-    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
@@ -11,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     env::{Variables, report::Reported},
     error::{ApiError, ApiResult},
+    idle::{Activity, AwakeClock, Evictable, Full, Registry},
     limits,
 };
 
@@ -21,9 +21,15 @@ const OF_THE_SHELL: &str = "_";
 const DEPTH: &str = "SHLVL";
 
 /// All sessions. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Sessions {
-    all: Arc<Mutex<HashMap<String, Arc<Session>>>>,
+    all: Arc<Registry<Session>>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self::with_clock(AwakeClock::default())
+    }
 }
 
 /// One session.
@@ -34,7 +40,27 @@ pub(super) struct Session {
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Cancelled when the session is deleted.
     pub(super) deleted: CancellationToken,
+    pub(super) activity: Activity,
     state: Mutex<State>,
+}
+
+impl Evictable for Session {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
+    /// Runs are uses.
+    fn is_working(&self) -> bool {
+        false
+    }
+
+    fn end(&self) {
+        self.deleted.cancel();
+    }
 }
 
 /// What a run begins with.
@@ -45,28 +71,28 @@ pub(super) struct State {
 }
 
 impl Sessions {
-    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Session>>> {
-        self.all.lock().expect("no holder of this lock panics")
+    fn with_clock(clock: AwakeClock) -> Self {
+        let all = Arc::new(Registry::new(limits::SESSIONS, clock));
+        Self { all }
     }
 
     /// Makes a session.
     ///
     /// # Errors
-    /// When there are too many.
+    /// When there are too many in use.
     pub(super) fn add(&self, state: State) -> ApiResult<String> {
         let id = uuid::Uuid::new_v4().to_string();
         let session = Session {
             id: id.clone(),
             turn: tokio::sync::Mutex::default(),
             deleted: CancellationToken::new(),
+            activity: self.all.activity(),
             state: Mutex::new(state),
         };
-        let mut all = self.all();
-        if all.len() >= limits::SESSIONS {
-            let message = format!("{} sessions exist already", limits::SESSIONS);
-            return Err(ApiError::runtime(message));
-        }
-        all.insert(id.clone(), Arc::new(session));
+        self.all.add(session).map_err(|Full| {
+            let most = limits::SESSIONS;
+            ApiError::TooManySessions(format!("{most} sessions exist already, all in use"))
+        })?;
         Ok(id)
     }
 
@@ -75,7 +101,7 @@ impl Sessions {
     /// # Errors
     /// 404 when there is none of that id.
     pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
-        self.all().get(id).cloned().ok_or_else(|| not_found(id))
+        self.all.get(id).ok_or_else(|| not_found(id))
     }
 
     /// Forgets a session and ends what runs in it.
@@ -83,9 +109,14 @@ impl Sessions {
     /// # Errors
     /// 404 when there is none of that id.
     pub(crate) fn delete(&self, id: &str) -> ApiResult<()> {
-        let session = self.all().remove(id).ok_or_else(|| not_found(id))?;
+        let session = self.all.remove(id).ok_or_else(|| not_found(id))?;
         session.deleted.cancel();
         Ok(())
+    }
+
+    /// Ends sessions that no client has used for long.
+    pub(crate) fn end_idle(&self) {
+        self.all.sweep();
     }
 }
 
@@ -116,5 +147,41 @@ impl Session {
         if reported.cwd.is_some() {
             state.cwd = reported.cwd;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::idle::manual;
+
+    fn state() -> State {
+        State {
+            variables: Variables::default(),
+            cwd: None,
+        }
+    }
+
+    #[test]
+    fn sessions_that_clients_left_behind_make_room_and_used_ones_never() {
+        let (clock, millis) = manual::clock();
+        let sessions = Sessions::with_clock(clock.clone());
+        let ids: Vec<_> = (0..limits::SESSIONS)
+            .map(|_| sessions.add(state()).unwrap())
+            .collect();
+        let refused = sessions.add(state()).unwrap_err();
+        assert!(matches!(refused, ApiError::TooManySessions(_)), "{refused}");
+        let oldest = sessions.get(&ids[0]).unwrap();
+        let run = oldest.activity.begin();
+        manual::pass(&clock, &millis, limits::IDLE_AT_LIMIT);
+        for _ in 1..limits::SESSIONS {
+            sessions.add(state()).unwrap();
+        }
+        assert!(sessions.add(state()).is_err());
+        assert!(!oldest.deleted.is_cancelled() && sessions.get(&ids[1]).is_err());
+        drop(run);
+        manual::pass(&clock, &millis, limits::IDLE);
+        sessions.end_idle();
+        assert!(oldest.deleted.is_cancelled() && sessions.get(&ids[0]).is_err());
     }
 }

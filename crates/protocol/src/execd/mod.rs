@@ -37,6 +37,7 @@ pub mod code {
     pub const SERVICE_UNAVAILABLE: &str = "SERVICE_UNAVAILABLE";
     pub const SESSION_NOT_FOUND: &str = "SESSION_NOT_FOUND";
     pub const NOT_SUPPORTED: &str = "NOT_SUPPORTED";
+    pub const TOO_MANY_SESSIONS: &str = "TOO_MANY_SESSIONS";
     pub const CONTEXT_NOT_FOUND: &str = "CONTEXT_NOT_FOUND";
     pub const UNAUTHORIZED: &str = "UNAUTHORIZED";
     pub const UNKNOWN: &str = "UNKNOWN";
