@@ -1,6 +1,13 @@
 //! Starting a command.
 
-use std::{io, os::unix::process::CommandExt, process::Stdio, sync::Arc, time::Instant};
+use std::{
+    io,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Instant,
+};
 
 use osb_log::redact;
 use rustix::{
@@ -17,8 +24,9 @@ use crate::{
     base::Base,
     error::ApiResult,
     hardening::Floor,
+    identity::Credentials,
     output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
-    process::Exit,
+    process::{Exit, Process},
     telemetry::Operation,
 };
 
@@ -69,12 +77,13 @@ pub(super) fn start(
                 .stdout(theirs.stdout)
                 .stderr(theirs.stderr)
                 .process_group(0);
-            if let Some(cwd) = &plan.cwd {
-                command.current_dir(cwd);
-            }
             let switching = plan.credentials.is_some();
-            let credentials = plan.credentials.as_ref();
-            let spawned = base.processes.spawn_as(&mut command, credentials);
+            let spawned = spawn(
+                base,
+                &mut command,
+                plan.credentials.as_ref(),
+                plan.cwd.as_deref(),
+            );
             spawned.map(|process| (process, ours)).map_err(|error| {
                 explain(&error, switching && cannot_switch(), base.processes.floor())
             })
@@ -124,6 +133,21 @@ pub(super) fn start(
         writer.end(&outcome);
     }
     Ok(Run { id, reader })
+}
+
+/// Starts a command in its directory, which it enters as the user that it runs as: a directory that is
+/// closed to that user is closed to the command.
+fn spawn(
+    base: &Base,
+    command: &mut Command,
+    credentials: Option<&Credentials>,
+    cwd: Option<&Path>,
+) -> io::Result<Process> {
+    match (credentials, cwd) {
+        (Some(credentials), cwd) => base.processes.spawn_as(command, credentials, cwd),
+        (None, Some(cwd)) => base.processes.spawn(command.current_dir(cwd)),
+        (None, None) => base.processes.spawn(command),
+    }
 }
 
 /// The task of one command.

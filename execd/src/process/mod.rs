@@ -10,6 +10,7 @@
 //!   sent under the same lock, so a signal never hits a recycled process id.
 //! * The status is published after the child left the table.
 
+mod enter;
 mod exit;
 mod inherit;
 mod lookup;
@@ -21,6 +22,7 @@ pub mod tree;
 use std::{
     collections::HashMap,
     io,
+    path::Path,
     process::Command,
     sync::{Arc, Mutex, OnceLock, RwLock},
 };
@@ -30,6 +32,7 @@ use tokio::sync::watch;
 
 use crate::{hardening::Floor, identity::Credentials};
 
+use enter::enter;
 pub use exit::Exit;
 pub use inherit::{Place, inherit, reserve};
 pub use lookup::{find, shell};
@@ -96,19 +99,25 @@ impl Processes {
     /// # Errors
     /// What the system said; the command did not run then.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Process> {
-        self.spawn_as(command, None)
+        self.floor().prepare(command, None)?;
+        self.spawn_own(command)
     }
 
-    /// Starts a process of the user, as somebody else if so wanted.
+    /// Starts a process of the user with another identity, which is also the one that enters the
+    /// directory.
     ///
     /// # Errors
     /// See [`Self::spawn`].
     pub(crate) fn spawn_as(
         &self,
         command: &mut Command,
-        identity: Option<&Credentials>,
+        identity: &Credentials,
+        cwd: Option<&Path>,
     ) -> io::Result<Process> {
-        self.floor().prepare(command, identity)?;
+        self.floor().prepare(command, Some(identity))?;
+        if let Some(cwd) = cwd {
+            enter(command, cwd)?;
+        }
         self.spawn_own(command)
     }
 

@@ -1,5 +1,7 @@
 //! Streams, exit codes, signals, timeouts, background commands (contract: execd §4, §5, §8).
 
+use std::os::unix::fs::PermissionsExt;
+
 use osb_protocol::execd::event::{Event, EventKind};
 use rustix::process::Signal;
 use serde_json::json;
@@ -236,6 +238,55 @@ async fn an_interrupt_reaches_every_process_of_the_group() {
     assert!(at("heard").exists(), "SIGTERM came to the leader only");
     for pid in members {
         eventually("the process ended", async || (!alive(pid)).then_some(())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_directory_is_entered_as_the_user_that_the_command_runs_as() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test changes identities, so it needs root"
+    );
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(place.path(), 0o755);
+    let at = |name: &str| {
+        let path = place.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        mode(&path, 0o700);
+        path
+    };
+    let (of_root, of_user) = (at("root"), at("user"));
+    std::os::unix::fs::chown(&of_user, Some(12345), Some(12345)).unwrap();
+    for (cwd, uid, enters) in [
+        (&of_root, 12345, false),
+        (&of_user, 12345, true),
+        (&of_root, 0, true),
+    ] {
+        for background in [false, true] {
+            let body = json!({
+                "argv": ["/bin/pwd"], "cwd": cwd, "uid": uid, "background": background,
+            });
+            let events = daemon.run(body).await;
+            let status = format!("/command/status/{}", events[0].text);
+            if background {
+                let status = eventually("the command ended", async || {
+                    let status = daemon.get(&status).await.json();
+                    (status["running"] == false).then_some(status)
+                })
+                .await;
+                let error = status["error"].as_str().unwrap_or_default();
+                assert_eq!(error.contains("Permission denied"), !enters, "{status}");
+            } else if enters {
+                assert_eq!(texts(&events, EventKind::Stdout), [cwd.to_str().unwrap()]);
+            } else {
+                let error = events.last().unwrap().error.clone().unwrap();
+                assert!(error.evalue.contains("Permission denied"), "{error:?}");
+            }
+        }
     }
 }
 
