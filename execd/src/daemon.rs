@@ -26,6 +26,7 @@ use crate::{
     config::{ConfigError, IsolationConfig},
     env::{Environment, Variables, names},
     hardening::Floor,
+    heap,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Stop},
     isolated, limits, metrics,
@@ -164,6 +165,7 @@ fn start_upkeep(app: &App, child_ended: Signal) {
     let tasks = &base.tasks;
     tasks.spawn_abortable("reaper", base.processes.clone().reap(child_ended));
     tasks.spawn_abortable("sweeper", sweep(app.commands.clone()));
+    tasks.spawn_abortable("heap", heap::give_back());
     tasks.spawn_abortable("idle sessions", end_idle(app.clone()));
     tasks.spawn_abortable("isolated upkeep", isolated::upkeep(app.isolation.clone()));
     tasks.spawn_abortable("metrics", metrics::remember(Arc::clone(&base.meter)));

@@ -62,6 +62,7 @@ pub mod file_worker;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod hardening;
+pub mod heap;
 pub mod hook;
 pub mod http;
 pub mod identity;

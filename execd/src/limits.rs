@@ -52,6 +52,10 @@ pub const JOIN: usize = 16 << 10;
 pub const SPILL: u64 = 4 << 30;
 /// One read from disk.
 pub const SPILL_READ: usize = 256 << 10;
+/// How often memory is given back that is free.
+pub const HEAP_TICK: Duration = Duration::from_secs(10);
+/// Bytes by which the free memory must have changed for that.
+pub const HEAP_FREE: usize = 512 << 10;
 /// Output of a background command in memory before it moves to disk.
 pub const LOG_MEMORY: usize = 64 << 10;
 /// Output kept for finished commands altogether, on disk; the oldest goes first.

@@ -8,7 +8,7 @@ use osb_execd::{
     clone3,
     daemon::{self, DaemonError},
     env::report,
-    file_worker, isolated, limits, log,
+    file_worker, heap, isolated, limits, log,
     process::reset_for_children,
 };
 use osb_service::build_info::BuildInfo;
@@ -61,6 +61,7 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
     reset_for_children().context("cannot unblock signals")?;
+    heap::use_one_arena();
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());
     let is_seen = outputs.is_on_stderr();
     // Dropped last, so that the last lines are written.

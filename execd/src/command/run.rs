@@ -157,6 +157,9 @@ async fn attend(mut pump: Pump, record: Arc<Record>, base: Base, commands: Comma
     base.telemetry.execution(Operation::Command, &outcome);
     commands.finish(&record, &outcome);
     pump.sink.finish(&outcome).await;
+    if let Some(events) = record.output().events {
+        events.settle().await;
+    }
     pump.linger(&base.outputs, base.tasks.stopping()).await;
 }
 

@@ -48,6 +48,40 @@ async fn a_long_line_is_not_escaped_in_memory() {
     assert!(most.parse::<usize>().unwrap() < 48 << 10, "{most} KiB");
 }
 
+/// What a process has in memory that is not part of a file.
+fn anonymous_kib(pid: i32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let number = line.unwrap().trim().trim_end_matches(" kB");
+    number.parse().unwrap()
+}
+
+#[tokio::test]
+async fn memory_is_given_back_after_large_outputs() {
+    const BOUND: usize = 8 << 10;
+    let daemon = daemon();
+    let lines = "seq 1 400000";
+    let long = "head -c 20000000 /dev/zero | tr '\\0' x";
+    for _ in 0..6 {
+        let run = async |text: &str| {
+            let answer = daemon.post("/command", json!({ "command": text })).await;
+            assert!(answer.body.len() > 1_000_000);
+        };
+        let runs = [lines, long, lines, lines].map(run);
+        futures::future::join_all(runs).await;
+    }
+    // Its figures are a little behind what happens.
+    eventually("the memory is given back", async || {
+        let now = anonymous_kib(daemon.pid());
+        eprintln!("{now} KiB");
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        (now < BOUND).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_slow_reader_blocks_no_command_and_loses_nothing() {
     let daemon = daemon();

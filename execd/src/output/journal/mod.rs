@@ -218,9 +218,25 @@ impl Journal {
     /// Appends events, or pieces of one. One caller at a time. Waits at most for the disk, never
     /// for a reader.
     pub(super) async fn append(&self, bytes: Bytes, events: Numbers) {
-        let Some(oldest) = self.admit(bytes, events) else {
-            return;
+        if let Some(oldest) = self.admit(bytes, events) {
+            self.move_to_disk(oldest).await;
+        }
+    }
+
+    /// Moves what is long to disk, once nothing comes any more: it may lie there for a day without a
+    /// reader.
+    pub(crate) async fn settle(&self) {
+        let oldest = {
+            let mut state = self.state();
+            let is_long = state.finished && state.share.taken() > limits::JOURNAL_COMPACT;
+            is_long.then(|| state.too_much(0)).flatten()
         };
+        if let Some(oldest) = oldest {
+            self.move_to_disk(oldest).await;
+        }
+    }
+
+    async fn move_to_disk(&self, oldest: Oldest) {
         let end = oldest.end;
         let write = tokio::task::spawn_blocking(move || oldest.write());
         let written = write.await.unwrap_or_else(|error| Err(error.into()));

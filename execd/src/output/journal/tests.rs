@@ -156,6 +156,29 @@ async fn a_short_journal_is_one_piece_at_its_end() {
 }
 
 #[tokio::test]
+async fn a_long_journal_is_on_disk_once_nothing_comes_any_more() {
+    let keep = Keep {
+        window: 1 << 20,
+        replay: 1 << 30,
+        unread: 1 << 30,
+    };
+    let (journal, mut reader) = journal(keep);
+    append(&journal, 2..=200).await;
+    journal.settle().await;
+    assert_eq!(journal.held().files, 0, "more may come");
+    journal.finish();
+    journal.settle().await;
+    let held = journal.held();
+    assert_eq!((held.memory, held.files), (0, 1));
+    assert_eq!(read(&mut reader, 200).await, all(1..=200));
+    assert!(reader.next().await.is_none());
+    assert_eq!(
+        read(&mut journal.reader(7).unwrap(), 200).await,
+        all(8..=200)
+    );
+}
+
+#[tokio::test]
 async fn who_keeps_up_loses_nothing_to_one_who_does_not() {
     let keep = Keep {
         replay: 100_000,
