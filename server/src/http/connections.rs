@@ -1,8 +1,8 @@
 //! The connections that are open, and which of them has to go when there is no room for another.
 //!
-//! A connection may wait for its client's next request, or for the rest of one, for as long as nobody
-//! else wants its place. Those with an exchange that was let in (see [`super::overload`]) are never
-//! closed: the bounds on exchanges leave enough others.
+//! A connection may wait for its client's next request, or for the rest of one, until another client
+//! needs its place. Those with an exchange that was let in (see [`super::overload`]) are never closed:
+//! the bounds on exchanges leave enough others.
 
 use std::{
     collections::HashMap,
@@ -46,7 +46,7 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Connection {
     opened: Instant,
-    /// When the last exchange began or ended, in milliseconds after `opened`.
+    /// When the last exchange began or ended, in nanoseconds after `opened`.
     active_after: AtomicU64,
     /// Exchanges that go on, let in or not.
     exchanges: AtomicUsize,
@@ -103,7 +103,7 @@ impl Connections {
         })
     }
 
-    /// Closes those that nobody would miss: first those that never brought a key, and of them those
+    /// Closes some that wait: first those that never brought a key, and of them those
     /// that were idle for longest.
     pub(super) fn evict(&self) {
         let open = self.open();
@@ -149,12 +149,12 @@ impl Connection {
     }
 
     fn active(&self) -> Instant {
-        self.opened + Duration::from_millis(self.active_after.load(Ordering::Relaxed))
+        self.opened + Duration::from_nanos(self.active_after.load(Ordering::Relaxed))
     }
 
     fn touch(&self) {
-        let millis = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.active_after.store(millis, Ordering::Relaxed);
+        let nanos = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.active_after.store(nanos, Ordering::Relaxed);
     }
 }
 
@@ -328,6 +328,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -355,6 +357,24 @@ mod tests {
         drop(held);
         connections.evict();
         assert_eq!(evicted(&slots), [true; 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_is_cut() {
+        let connections = Connections::new(1);
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let mut stream = Counted::new(ours, connections.room().await);
+        let slowly = async {
+            let mut taken = [0; 16];
+            for _ in 0..4 {
+                sleep(WRITE_STALL / 2).await;
+                theirs.read_exact(&mut taken).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(stream.write_all(&[0; 64]), slowly);
+        written.unwrap();
+        let stalled = stream.write_all(&[0; 64]).await.unwrap_err();
+        assert_eq!(stalled.kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test(start_paused = true)]

@@ -63,7 +63,7 @@ pub(super) struct Visitor {
     pub(super) client: Option<IpAddr>,
     /// Sandbox that is asked for; it has to exist, so that the table stays small.
     pub(super) sandbox: Option<SandboxId>,
-    /// Connection that must not be closed for want of room while the exchange lasts.
+    /// Connection that must not be closed to make room while the exchange lasts.
     pub(super) connection: Option<Busy>,
 }
 

@@ -30,7 +30,7 @@ impl AllowedHosts {
         Self(None)
     }
 
-    /// Hosts that nobody else can own, and these: addresses as in `server.eip` or `server.host`.
+    /// Hosts that no stranger can own, and these: addresses as in `server.eip` or `server.host`.
     #[must_use]
     pub fn own<'a>(named: impl IntoIterator<Item = &'a str>) -> Self {
         let names = named.into_iter().filter_map(|address| {

@@ -25,6 +25,7 @@ mod proxy;
 mod request_id;
 pub mod router;
 pub mod serve;
+mod sign_in;
 mod stall;
 mod system;
 mod throttle;

@@ -4,7 +4,7 @@
 use axum::extract::Request;
 use http::{Uri, header};
 
-/// Who sent a request, as far as its `Origin` tells.
+/// Who sent a request, as far as its `Origin` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// No page, or a page that only reads.

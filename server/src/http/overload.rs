@@ -5,10 +5,10 @@
 //! |---|---|
 //! | API | the key was checked, the answer |
 //! | console | the session was checked, the answer or the end of the WebSocket |
-//! | sign-in | the head of a login, or of a WebSocket without a session, the answer |
+//! | sign-in ([`super::sign_in`]) | the head of a login, or of a WebSocket without a session, the answer |
 //! | proxy with a key, and without one | the sandbox is known, the end of the body or the tunnel |
 //!
-//! `/health` and whatever else waits for nobody has no bound.
+//! `/health` has no bound, nor has any other answer that waits for neither client nor sandbox.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,11 +27,10 @@ use super::{
     connections::{Busy, Connection},
     error::ApiError,
     gate::{Bounds, Full, Gate, Permit, Visitor},
+    sign_in::{SignIn, SignIns},
 };
 use crate::descriptors::Room;
 
-/// Logins of one client at once; a form of some hundred bytes takes milliseconds.
-const SIGN_INS_PER_CLIENT: usize = 8;
 /// Least time between two lines of the log about shed requests.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
@@ -54,7 +53,7 @@ pub struct Capacities(Arc<Kinds>);
 struct Kinds {
     api: Gate,
     console: Gate,
-    sign_in: Gate,
+    sign_ins: SignIns,
     proxy_keyed: Gate,
     proxy_keyless: Gate,
     shed: Notify,
@@ -65,7 +64,6 @@ struct Kinds {
 pub(super) enum Kind {
     Api,
     Console,
-    SignIn,
     ProxyKeyed,
     ProxyKeyless,
 }
@@ -84,13 +82,7 @@ impl Capacities {
         let kinds = Kinds {
             api: Gate::new("api", Bounds::total(total)),
             console: Gate::new("console", Bounds::total(total)),
-            sign_in: Gate::new(
-                "sign-in",
-                Bounds {
-                    per_client: SIGN_INS_PER_CLIENT,
-                    ..Bounds::total(total)
-                },
-            ),
+            sign_ins: SignIns::new(total),
             proxy_keyed: Gate::new("proxy", proxy),
             proxy_keyless: Gate::new(
                 "proxy without a key",
@@ -107,7 +99,7 @@ impl Capacities {
             loop {
                 reporter.0.shed.notified().await;
                 if let Some(shed) = reporter.summary() {
-                    warn!(%shed, "requests were not served for want of room");
+                    warn!(%shed, "requests were not served: a limit was reached");
                 }
                 tokio::time::sleep(SUMMARY_EVERY).await;
             }
@@ -128,7 +120,6 @@ impl Capacities {
         match kind {
             Kind::Api => &self.0.api,
             Kind::Console => &self.0.console,
-            Kind::SignIn => &self.0.sign_in,
             Kind::ProxyKeyed => &self.0.proxy_keyed,
             Kind::ProxyKeyless => &self.0.proxy_keyless,
         }
@@ -140,13 +131,14 @@ impl Capacities {
         let gates = [
             &kinds.api,
             &kinds.console,
-            &kinds.sign_in,
             &kinds.proxy_keyed,
             &kinds.proxy_keyless,
         ];
         let counts = gates.map(|gate| (gate.name(), gate.take_shed()));
+        let sign_ins = ("sign-in", kinds.sign_ins.take_shed());
         let shed: Vec<String> = counts
             .iter()
+            .chain([&sign_ins])
             .filter(|(_, count)| *count > 0)
             .map(|(name, count)| format!("{name}: {count}"))
             .collect();
@@ -190,16 +182,16 @@ pub(super) async fn console(
 }
 
 /// Room for a client of the console without a session.
-pub(super) fn sign_in(room: &Capacities, request: &Request) -> Result<Permit, Full> {
-    let visitor = Visitor {
-        client: Some(client::of(request.extensions()).group()),
-        connection: busy(request, false),
-        ..Visitor::default()
-    };
-    room.enter(Kind::SignIn, visitor)
+pub(super) fn sign_in(room: &Capacities, request: &Request) -> SignIn {
+    let client = client::of(request.extensions()).group();
+    let (sign_in, displaces) = room.0.sign_ins.begin(client, busy(request, false));
+    if displaces {
+        room.0.shed.notify_one();
+    }
+    sign_in
 }
 
-/// Keeps the connection of a request from being closed for want of room.
+/// Keeps the connection of a request from being closed to make room.
 pub(super) fn busy(request: &Request, keyed: bool) -> Option<Busy> {
     let connection = request.extensions().get::<Arc<Connection>>()?;
     Some(Busy::new(connection, keyed))
@@ -221,7 +213,6 @@ mod tests {
         let kinds = [
             Kind::Api,
             Kind::Console,
-            Kind::SignIn,
             Kind::ProxyKeyed,
             Kind::ProxyKeyless,
         ];
@@ -233,7 +224,13 @@ mod tests {
             let full = room.gate(kind).enter(Visitor::default());
             assert_eq!(full.unwrap_err(), Full::Total, "{kind:?}");
         }
-        let want = "api: 1, console: 1, sign-in: 1, proxy: 1, proxy without a key: 1";
+        let client = std::net::IpAddr::from([10, 0, 0, 1]);
+        let sign_ins = [(); 3].map(|()| room.0.sign_ins.begin(client, None));
+        assert_eq!(
+            sign_ins.map(|(_, displaces)| displaces),
+            [false, false, true]
+        );
+        let want = "api: 1, console: 1, proxy: 1, proxy without a key: 1, sign-in: 1";
         assert_eq!(room.summary().as_deref(), Some(want));
         assert_eq!(room.summary(), None);
     }

@@ -155,7 +155,7 @@ async fn connection(
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = own.evicted() => return debug!(%peer, "connection closed for want of room"),
+        () = own.evicted() => return debug!(%peer, "connection closed to make room"),
         // HTTP/2 answers probes, but has no limit of its own on idling.
         () = own.idle(idle) => {
             connection.as_mut().graceful_shutdown();
@@ -195,17 +195,22 @@ mod tests {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
     async fn connected() -> TcpStream {
+        let router = Router::new().fallback(|| async { "here" });
+        TcpStream::connect(served(router, 16).await).await.unwrap()
+    }
+
+    /// A server with room for so many connections.
+    async fn served(router: Router, connections: usize) -> SocketAddr {
         let listener = bind("127.0.0.1", 0, 16).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().fallback(|| async { "here" });
         let bounds = Bounds {
             keep_alive: Duration::from_secs(30),
             graceful: Duration::from_secs(1),
-            connections: 16,
+            connections,
         };
         let tasks = Supervisor::new();
         tasks.spawn("server", serve(listener, router, bounds, tasks.clone()));
-        TcpStream::connect(address).await.unwrap()
+        address
     }
 
     async fn answer(client: &mut TcpStream) -> String {
@@ -238,6 +243,54 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();
         assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn the_longest_idle_gives_way_to_another() {
+        let router = Router::new().fallback(|| async { "here" });
+        let address = served(router, 4).await;
+        let mut idle = Vec::new();
+        for _ in 0..4 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        // One that has asked counts from then.
+        answer(&mut idle[0]).await;
+        for _ in 0..2 {
+            answer(&mut TcpStream::connect(address).await.unwrap()).await;
+        }
+        assert_eq!(idle[1].read(&mut [0]).await.unwrap(), 0);
+        answer(&mut idle[0]).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_keeps_its_place_after_an_upgrade() {
+        let upgrade = async |request: axum::extract::Request| {
+            let upgraded = hyper::upgrade::on(request);
+            Supervisor::new().spawn("tunnel", async move {
+                let mut upgraded = TokioIo::new(upgraded.await.unwrap());
+                upgraded.read_to_end(&mut Vec::new()).await.unwrap();
+            });
+            let headers = [("connection", "upgrade"), ("upgrade", "echo")];
+            (http::StatusCode::SWITCHING_PROTOCOLS, headers)
+        };
+        let router = Router::new().route("/tunnel", axum::routing::get(upgrade));
+        let address = served(router.fallback(|| async { "here" }), 1).await;
+        let mut tunnel = TcpStream::connect(address).await.unwrap();
+        let request =
+            "GET /tunnel HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+        tunnel.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            assert_ne!(tunnel.read_buf(&mut head).await.unwrap(), 0);
+        }
+        let mut other = TcpStream::connect(address).await.unwrap();
+        let waits = timeout(Duration::from_millis(200), answer(&mut other)).await;
+        assert!(waits.is_err(), "two connections where one may be");
+        drop(tunnel);
+        let mut text = Vec::new();
+        while !text.ends_with(b"here") {
+            assert_ne!(other.read_buf(&mut text).await.unwrap(), 0);
+        }
     }
 
     #[tokio::test]

@@ -14,7 +14,6 @@ use url::Url;
 use super::{
     super::{
         client::{self, Client},
-        error::ApiError,
         extract, overload,
         throttle::Wrong,
     },
@@ -100,13 +99,11 @@ pub(super) async fn log_in(
     request: Request,
 ) -> Response {
     let client = client::of(request.extensions());
-    let _permit = match overload::sign_in(&state.room, &request) {
-        Ok(permit) => permit,
-        Err(full) => return ApiError::from(full).into_response(),
-    };
-    let form = match extract::read(request.into_body(), FORM_MAX, FORM_TIME).await {
-        Ok(form) => form,
-        Err(refusal) => return refusal.into_response(),
+    let place = overload::sign_in(&state.room, &request);
+    let form = place.wait(extract::read(request.into_body(), FORM_MAX, FORM_TIME));
+    let form = match form.await {
+        Ok(Ok(form)) => form,
+        Ok(Err(refusal)) | Err(refusal) => return refusal.into_response(),
     };
     let Login { key, next } = Login::of(&form);
     log_in_with(&state, &session, &client, &key, &next)

@@ -33,10 +33,7 @@ use tower_sessions::{
 use uuid::Uuid;
 
 use super::{
-    super::{
-        error::ApiError,
-        overload::{self, Capacities},
-    },
+    super::overload::{self, Capacities},
     ConsoleState, Keys,
 };
 
@@ -279,18 +276,15 @@ async fn refuse(request: Request, room: &Capacities) -> Response {
 /// console's own pages get this far ([`super::origin`]), but any program can send an `Origin`: little
 /// is read of what comes, and not for long.
 async fn refuse_socket(request: Request, room: &Capacities) -> Response {
-    let permit = match overload::sign_in(room, &request) {
-        Ok(permit) => permit,
-        Err(full) => return ApiError::from(full).into_response(),
-    };
+    let place = overload::sign_in(room, &request);
     let (mut parts, _) = request.into_parts();
     match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade
             .max_message_size(PARTING_MAX)
             .max_frame_size(PARTING_MAX)
             .on_upgrade(async move |mut page| {
-                let _held = permit;
-                say_signed_out(&mut page).await;
+                // A page that is displaced is cut off, and asks again.
+                let _ = place.wait(say_signed_out(&mut page)).await;
             }),
         Err(_) => StatusCode::UNAUTHORIZED.into_response(),
     }
