@@ -29,8 +29,8 @@ pub struct ApiError {
     fault: Option<Fault>,
     /// For the log, not for clients.
     cause: Option<String>,
-    /// One of many: the log has their number, see `overload`.
-    shed: bool,
+    /// Whether the log has no line for it: clients without a key can cause many such answers.
+    unlogged: bool,
 }
 
 /// Left on error answers of ours for the log: why, or nothing when the message says it all.
@@ -45,7 +45,7 @@ impl ApiError {
             body: ErrorBody::new(code, message),
             fault: None,
             cause: None,
-            shed: false,
+            unlogged: false,
         }
     }
 
@@ -63,8 +63,8 @@ impl ApiError {
 
     /// Keeps the answer out of the log.
     #[must_use]
-    pub(super) fn shed(mut self) -> Self {
-        self.shed = true;
+    pub(super) fn unlogged(mut self) -> Self {
+        self.unlogged = true;
         self
     }
 
@@ -245,7 +245,7 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
         }
         // Marks the answer as ours, unlike one that a sandbox gave.
-        if !self.shed {
+        if !self.unlogged {
             response
                 .extensions_mut()
                 .insert(Cause(self.cause.unwrap_or_default()));

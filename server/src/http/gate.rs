@@ -185,7 +185,7 @@ impl From<Full> for ApiError {
                 "this sandbox has reached proxy.limit_per_sandbox; try again shortly",
             ),
         };
-        Self::new(status, code, message).shed()
+        Self::new(status, code, message).unlogged()
     }
 }
 

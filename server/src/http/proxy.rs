@@ -32,6 +32,7 @@ use osb_forward::{ForwardError, Forwarded, HeaderRules, Lease, Limits, Peer};
 use osb_protocol::{SandboxId, error::code, headers};
 use osb_runtime::EXECD_PORT;
 use secrecy::ExposeSecret;
+use tracing::debug;
 
 use super::{
     AppState,
@@ -373,7 +374,16 @@ fn failed(error: ForwardError) -> ApiError {
             )
         }
     };
-    ApiError::new(status, code, message).because(&error)
+    let answer = ApiError::new(status, code, message).because(&error);
+    if error.origin() != osb_forward::Origin::Upstream {
+        return answer;
+    }
+    // What a program does is no event of this server, and anyone can ask it again and again.
+    debug!(
+        error = &error as &dyn std::error::Error,
+        "a sandbox did not answer"
+    );
+    answer.unlogged()
 }
 
 /// Keeps what a sandbox sends from acting in this server's name.
@@ -471,7 +481,7 @@ impl WantsSocket {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::error::Cause, *};
 
     #[test]
     fn hostile_answers_are_guarded() {
@@ -496,6 +506,19 @@ mod tests {
         let policies: Vec<_> = headers.get_all(CONTENT_SECURITY_POLICY).iter().collect();
         assert_eq!(policies.len(), 2);
         assert!(!policies[1].to_str().unwrap().contains("allow-same-origin"));
+    }
+
+    #[test]
+    fn failures_of_programs_are_no_lines_of_the_log() {
+        let logged = |error| {
+            let answer = failed(error).into_response();
+            answer.extensions().get::<Cause>().is_some()
+        };
+        assert!(!logged(ForwardError::TransferCoding));
+        assert!(!logged(ForwardError::Timeout(
+            osb_forward::Awaited::ResponseHead
+        )));
+        assert!(logged(ForwardError::BadRequest("why")));
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl SignIn {
             () = self.displaced.cancelled() => {
                 let message = "too many clients sign in at once; try again";
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                Err(ApiError::new(status, code::OVERLOADED, message).shed())
+                Err(ApiError::new(status, code::OVERLOADED, message).unlogged())
             }
         }
     }
