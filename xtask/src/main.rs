@@ -84,7 +84,7 @@ fn run(command: Command) -> Result<ExitCode> {
             };
             let dist = repo.dist();
             let installer = Installer::new(!no_install);
-            host::require_all(host::lacks_for_build(&installer))?;
+            host::require_all(host::missing_for_build(&installer))?;
             build::all(&repo, &installer, profile, &dist)?;
             if arm64 {
                 build::arm64(&repo, &installer, profile, &dist)?;

@@ -52,11 +52,11 @@ pub(crate) fn without_xtask_variables(mut command: Command) -> Command {
 }
 
 /// Longest time for a query such as `docker version`, which hangs when its daemon does.
-pub(crate) const QUESTION: Duration = Duration::from_secs(20);
+pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Lines of output that may wait for the watcher.
 const LINE_BUFFER: usize = 1024;
-/// Longest time between two calls of a watcher; without output it gets [`Line::Nothing`].
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Longest time between two calls of a watcher; without output it gets [`Line::Idle`].
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long after a program's exit its last lines may take to arrive.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
@@ -72,12 +72,12 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<()> {
 }
 
 /// Like [`run`], for a program that is expected to fail: neither its status nor its output counts.
-pub(crate) fn attempt(command: &mut Command) -> Result<()> {
-    carry_out(command, None).map(drop)
+pub(crate) fn run_ignoring_failure(command: &mut Command) -> Result<()> {
+    execute(command, None).map(drop)
 }
 
 fn succeed(command: &mut Command, limit: Option<Duration>) -> Result<()> {
-    let (ended, progress) = carry_out(command, limit)?;
+    let (ended, progress) = execute(command, limit)?;
     let problem = match ended {
         Ended::Exited(status) if status.success() => return Ok(()),
         Ended::Exited(status) => format!("ended with {status}"),
@@ -87,21 +87,21 @@ fn succeed(command: &mut Command, limit: Option<Duration>) -> Result<()> {
     bail!("{} {problem}", describe(command))
 }
 
-fn carry_out(command: &mut Command, limit: Option<Duration>) -> Result<(Ended, Progress)> {
+fn execute(command: &mut Command, limit: Option<Duration>) -> Result<(Ended, Progress)> {
     // By default Cargo draws its progress on terminals only.
     command
         .env("CARGO_TERM_PROGRESS_WHEN", "always")
         .env("CARGO_TERM_PROGRESS_WIDTH", "80");
     let mut progress = Progress::of(step::current());
-    let ended = follow(command, limit, &mut |line| progress.hear(line))?;
+    let ended = follow(command, limit, &mut |line| progress.record(line))?;
     Ok((ended, progress))
 }
 
 /// Returns what the program wrote to stdout, trimmed; an error when it failed or took longer than
-/// [`QUESTION`].
-pub(crate) fn ask(command: &mut Command) -> Result<String> {
+/// [`QUERY_TIMEOUT`].
+pub(crate) fn query(command: &mut Command) -> Result<String> {
     let mut text = String::new();
-    let ended = watch(command, QUESTION, &mut |line| {
+    let ended = watch(command, QUERY_TIMEOUT, &mut |line| {
         if let Line::Out(line) = line {
             text.push_str(line);
             text.push('\n');
@@ -110,7 +110,7 @@ pub(crate) fn ask(command: &mut Command) -> Result<String> {
     match ended {
         Ended::Exited(status) if status.success() => Ok(text.trim().to_owned()),
         Ended::Exited(status) => bail!("{} ended with {status}", describe(command)),
-        Ended::Killed => bail!("{} did not answer in {QUESTION:?}", describe(command)),
+        Ended::Killed => bail!("{} did not answer in {QUERY_TIMEOUT:?}", describe(command)),
     }
 }
 
@@ -162,11 +162,11 @@ fn follow(
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut ended: Option<Instant> = None;
     let timed_out = loop {
-        match lines.recv_timeout(LOOK_AGAIN) {
+        match lines.recv_timeout(POLL_INTERVAL) {
             Ok(line) => on_line(&line),
             Err(RecvTimeoutError::Disconnected) => break false,
             Err(RecvTimeoutError::Timeout) => {
-                on_line(&Line::Nothing);
+                on_line(&Line::Idle);
                 if ended.is_none() && child.try_wait()?.is_some() {
                     ended = Some(Instant::now());
                 }
@@ -207,7 +207,7 @@ fn read_lines(
                 _ if at_end && text.is_empty() => break,
                 _ if at_end => kind,
                 b'\n' => kind,
-                b'\r' if pipe.buffer().first() != Some(&b'\n') => Line::Passing,
+                b'\r' if pipe.buffer().first() != Some(&b'\n') => Line::Transient,
                 byte => {
                     text.push(byte);
                     continue;
@@ -277,8 +277,8 @@ mod tests {
     fn output_of_both_streams_arrives_by_lines() {
         let mut seen = Vec::new();
         let script = r"printf 'one\r\n1/2\r2/2\r'; printf '\033[Ktwo\nthree' >&2; exit 3";
-        let ended = watch(&mut shell(script), QUESTION, &mut |line| match line {
-            Line::Nothing => {}
+        let ended = watch(&mut shell(script), QUERY_TIMEOUT, &mut |line| match line {
+            Line::Idle => {}
             line => seen.push(format!("{line:?}")),
         });
         seen.sort();
@@ -286,8 +286,8 @@ mod tests {
             r#"Err("three")"#,
             r#"Err("two")"#,
             r#"Out("one")"#,
-            r#"Passing("1/2")"#,
-            r#"Passing("2/2")"#,
+            r#"Transient("1/2")"#,
+            r#"Transient("2/2")"#,
         ];
         assert_eq!(seen, expected);
         assert!(matches!(ended, Ok(Ended::Exited(status)) if status.code() == Some(3)));
@@ -296,11 +296,15 @@ mod tests {
     #[test]
     fn a_daemon_that_holds_the_pipes_open_is_not_waited_for() {
         let mut daemon = String::new();
-        let ended = watch(&mut shell("sleep 1000 & echo $!"), QUESTION, &mut |line| {
-            if let Line::Out(pid) = line {
-                daemon.clone_from(pid);
-            }
-        });
+        let ended = watch(
+            &mut shell("sleep 1000 & echo $!"),
+            QUERY_TIMEOUT,
+            &mut |line| {
+                if let Line::Out(pid) = line {
+                    daemon.clone_from(pid);
+                }
+            },
+        );
         run(Command::new("kill").arg(&daemon)).unwrap();
         assert!(matches!(ended, Ok(Ended::Exited(status)) if status.success()));
     }
@@ -320,7 +324,7 @@ mod tests {
             state.is_empty() || state.contains(") Z ")
         };
         assert!(
-            crate::wait::until(QUESTION, gone),
+            crate::wait::until(QUERY_TIMEOUT, gone),
             "process {child} lives on"
         );
     }
@@ -342,10 +346,10 @@ mod tests {
 
     #[test]
     fn a_failed_query_names_its_program() {
-        assert_eq!(ask(Command::new("echo").arg("hello")).unwrap(), "hello");
-        let error = ask(&mut Command::new("false")).unwrap_err().to_string();
+        assert_eq!(query(Command::new("echo").arg("hello")).unwrap(), "hello");
+        let error = query(&mut Command::new("false")).unwrap_err().to_string();
         assert!(error.starts_with("false ended with"), "{error}");
-        let error = ask(&mut Command::new("/no/such/program"))
+        let error = query(&mut Command::new("/no/such/program"))
             .unwrap_err()
             .to_string();
         assert_eq!(error, "cannot run /no/such/program");

@@ -43,9 +43,9 @@ pub(crate) enum Line {
     /// From stderr.
     Err(String),
     /// From either, ended by a carriage return, as progress bars are.
-    Passing(String),
+    Transient(String),
     /// No output for a moment.
-    Nothing,
+    Idle,
 }
 
 /// A program that runs as part of a step.
@@ -73,9 +73,9 @@ impl Progress {
     }
 
     /// Records a line of the program, and shows the status when its interval has passed.
-    pub(crate) fn hear(&mut self, line: &Line) {
+    pub(crate) fn record(&mut self, line: &Line) {
         match line {
-            Line::Passing(text) => match text.rsplit_once("] ") {
+            Line::Transient(text) => match text.rsplit_once("] ") {
                 // The count says more than the bar, and in less room.
                 Some((_bar, count)) => {
                     self.has_bar = true;
@@ -92,7 +92,7 @@ impl Progress {
                 }
                 self.output.push_back(text.clone());
             }
-            Line::Nothing => {}
+            Line::Idle => {}
         }
         let is_live = std::io::stderr().is_terminal();
         let interval = if is_live {
@@ -175,17 +175,17 @@ mod tests {
     fn the_last_lines_are_kept_and_progress_bars_are_only_shown() {
         let mut progress = Progress::of("a step".to_owned());
         for number in 0..KEPT + 7 {
-            progress.hear(&Line::Out(number.to_string()));
+            progress.record(&Line::Out(number.to_string()));
         }
         assert!(progress.status().ends_with(": 406"));
-        progress.hear(&Line::Passing("Reading ... 100%".to_owned()));
+        progress.record(&Line::Transient("Reading ... 100%".to_owned()));
         assert!(progress.status().ends_with(": Reading ... 100%"));
-        progress.hear(&Line::Out("Unpacking".to_owned()));
+        progress.record(&Line::Out("Unpacking".to_owned()));
         assert!(progress.status().ends_with(": Unpacking"));
-        progress.hear(&Line::Passing("  Building [=>  ] 3/9: tokio".to_owned()));
-        progress.hear(&Line::Err("warning: unused".to_owned()));
-        progress.hear(&Line::Passing(String::new()));
-        progress.hear(&Line::Nothing);
+        progress.record(&Line::Transient("  Building [=>  ] 3/9: tokio".to_owned()));
+        progress.record(&Line::Err("warning: unused".to_owned()));
+        progress.record(&Line::Transient(String::new()));
+        progress.record(&Line::Idle);
         assert!(progress.status().ends_with(" s: 3/9: tokio"));
         assert_eq!(progress.output.len(), KEPT);
         assert_eq!(progress.output.front().unwrap(), "9");

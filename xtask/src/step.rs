@@ -41,7 +41,7 @@ pub(crate) fn current() -> String {
 
 /// Runs two functions at the same time. Their output is interleaved, so each line names its step.
 /// Most builds end with one long step on one processor; this keeps the others busy.
-pub(crate) fn at_once<A: Send, B>(
+pub(crate) fn in_parallel<A: Send, B>(
     one: impl FnOnce() -> Result<A> + Send,
     other: impl FnOnce() -> Result<B>,
 ) -> Result<(A, B)> {
@@ -86,12 +86,12 @@ impl Stamp {
     }
 
     /// Whether the step ran with these inputs and `output` is still there.
-    pub(crate) fn fresh(&self, output: &Path) -> bool {
+    pub(crate) fn is_fresh(&self, output: &Path) -> bool {
         output.exists() && fs::read_to_string(&self.file).is_ok_and(|known| known == self.inputs)
     }
 
     /// Records that the step ran.
-    pub(crate) fn keep(&self) -> Result<()> {
+    pub(crate) fn save(&self) -> Result<()> {
         let dir = self.file.parent().context("a stamp lies in a folder")?;
         fs::create_dir_all(dir)?;
         fs::write(&self.file, &self.inputs)
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn parallel_failures_are_both_reported() {
-        assert_eq!(at_once(|| Ok(1), || Ok(2)).unwrap(), (1, 2));
+        assert_eq!(in_parallel(|| Ok(1), || Ok(2)).unwrap(), (1, 2));
         let fail = |text| move || -> Result<()> { anyhow::bail!("{text}") };
-        let both = format!("{:#}", at_once(fail("one"), fail("other")).unwrap_err());
+        let both = format!("{:#}", in_parallel(fail("one"), fail("other")).unwrap_err());
         assert!(both.contains("one") && both.contains("other"), "{both}");
-        assert!(at_once(|| Ok(1), fail("other")).is_err());
-        assert!(at_once(fail("one"), || Ok(1)).is_err());
+        assert!(in_parallel(|| Ok(1), fail("other")).is_err());
+        assert!(in_parallel(fail("one"), || Ok(1)).is_err());
     }
 
     #[test]
@@ -144,15 +144,15 @@ mod tests {
         fs::write(&output, "made").unwrap();
         let stamp = |extra: &str| Stamp::new(&dir, "step", &[&input], extra).unwrap();
 
-        assert!(!stamp("").fresh(&output));
-        stamp("").keep().unwrap();
-        assert!(stamp("").fresh(&output));
-        assert!(!stamp("other compiler").fresh(&output));
+        assert!(!stamp("").is_fresh(&output));
+        stamp("").save().unwrap();
+        assert!(stamp("").is_fresh(&output));
+        assert!(!stamp("other compiler").is_fresh(&output));
         fs::write(&input, "two").unwrap();
-        assert!(!stamp("").fresh(&output));
-        stamp("").keep().unwrap();
+        assert!(!stamp("").is_fresh(&output));
+        stamp("").save().unwrap();
         fs::remove_file(&output).unwrap();
-        assert!(!stamp("").fresh(&output));
+        assert!(!stamp("").is_fresh(&output));
         fs::remove_dir_all(&dir).unwrap();
     }
 }

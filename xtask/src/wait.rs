@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Pause between two checks.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Polls `done` until it returns true or the time is up; returns whether it became true.
 pub(crate) fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
@@ -20,6 +20,6 @@ pub(crate) fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
         if Instant::now() >= deadline {
             return false;
         }
-        let _ = pause.recv_timeout(LOOK_AGAIN);
+        let _ = pause.recv_timeout(POLL_INTERVAL);
     }
 }

@@ -17,11 +17,11 @@ const AT_ONCE: usize = 50;
 /// Rounds of concurrent commands.
 const ROUNDS: usize = 10;
 
-/// Measures the round trip of `true`, sequentially and concurrently. `whose` is the prefix of the
+/// Measures the round trip of `true`, sequentially and concurrently. `prefix` is the prefix of the
 /// row names.
 pub(super) async fn measure(
     execd: &Execd,
-    whose: &str,
+    prefix: &str,
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
@@ -40,7 +40,7 @@ pub(super) async fn measure(
         fork.add(forked()?);
     }
     report.compare(
-        &format!("{whose}command `true`, whole stream"),
+        &format!("{prefix}command `true`, whole stream"),
         ours.summary(),
         "bash -c true by a fork here",
         fork.summary(),
@@ -64,7 +64,7 @@ pub(super) async fn measure(
         forks.add(forked_at_once()?);
     }
     report.compare(
-        &format!("{whose}{AT_ONCE} commands at once, all ended"),
+        &format!("{prefix}{AT_ONCE} commands at once, all ended"),
         all.summary(),
         &format!("{AT_ONCE} forks here, all ended"),
         forks.summary(),

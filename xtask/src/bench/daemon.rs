@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::{
     Options, command,
-    execd::{Alone, Execd},
+    execd::{Execd, StandaloneExecd},
     footprint, load,
     report::Report,
     stats::Samples,
@@ -24,10 +24,10 @@ const STARTS: usize = 20;
 pub(super) async fn measure(repo: &Repo, options: &Options, report: &mut Report) -> Result<()> {
     let mut starts = Samples::default();
     for _ in 0..STARTS {
-        starts.add(Alone::start_timed(repo)?.1);
+        starts.add(StandaloneExecd::start_timed(repo)?.1);
     }
     report.durations("exec to first answer", &starts);
-    let alone = Alone::start(repo)?;
+    let alone = StandaloneExecd::start(repo)?;
     report.bytes("RSS at rest", footprint::resident(alone.pid())?);
     one(repo, &alone.execd, "", Some(alone.pid()), options, report).await?;
     match std::env::var(REFERENCE) {
@@ -45,11 +45,11 @@ pub(super) async fn measure(repo: &Repo, options: &Options, report: &mut Report)
     }
 }
 
-/// Measures one daemon. `whose` is the prefix of the row names.
+/// Measures one daemon. `prefix` is the prefix of the row names.
 async fn one(
     repo: &Repo,
     execd: &Execd,
-    whose: &str,
+    prefix: &str,
     pid: Option<u32>,
     options: &Options,
     report: &mut Report,
@@ -60,17 +60,17 @@ async fn one(
         ("GET /files/info", "/files/info?path=%2Fetc%2Fpasswd"),
     ] {
         let ours = load::alone(execd.connect().await?, &execd.path(route), time).await?;
-        report.load(&format!("{whose}{name}"), &ours);
+        report.load(&format!("{prefix}{name}"), &ours);
         if find_program("wrk").is_some() {
             let target = execd.target(execd.address(), route);
             let less = load::by_wrk(repo, &target, 1, time)?;
-            report.load(&format!("{whose}{name}, by wrk"), &less);
+            report.load(&format!("{prefix}{name}, by wrk"), &less);
         }
     }
-    command::measure(execd, whose, options, report).await?;
-    stream::measure(repo, execd, whose, pid, report).await?;
-    transfer::measure(repo, execd, whose, pid, report).await?;
-    terminal::measure(execd, whose, options, report).await
+    command::measure(execd, prefix, options, report).await?;
+    stream::measure(repo, execd, prefix, pid, report).await?;
+    transfer::measure(repo, execd, prefix, pid, report).await?;
+    terminal::measure(execd, prefix, options, report).await
 }
 
 /// Reports how much the memory of a daemon grew since it had `before` bytes.

@@ -93,13 +93,13 @@ impl Execd {
 }
 
 /// An execd on this machine outside a sandbox; killed when dropped.
-pub(super) struct Alone {
+pub(super) struct StandaloneExecd {
     child: Child,
     /// Its endpoint.
     pub(super) execd: Execd,
 }
 
-impl Alone {
+impl StandaloneExecd {
     /// Starts the release build on a free port.
     pub(super) fn start(repo: &Repo) -> Result<Self> {
         Self::start_timed(repo).map(|(alone, _)| alone)
@@ -147,7 +147,7 @@ impl Alone {
     }
 }
 
-impl Drop for Alone {
+impl Drop for StandaloneExecd {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

@@ -26,7 +26,7 @@ pub(super) async fn measure(
     let engine = Engine::local();
     let template = warm_up(subject, &engine).await?;
     one_by_one(subject, &engine, &template, options.turns, report).await?;
-    at_once(subject, &engine, &template, report).await
+    in_parallel(subject, &engine, &template, report).await
 }
 
 /// Creates and deletes a sandbox, because the first one also creates the volume and the network.
@@ -102,7 +102,7 @@ async fn delete_and_wait(
     tokio::try_join!(deleted, removed).context("delete")
 }
 
-async fn at_once(
+async fn in_parallel(
     subject: &Subject,
     engine: &Engine,
     template: &Template,

@@ -14,7 +14,7 @@ use super::{
     http::Connection,
     stats::{Samples, Summary},
 };
-use crate::{process::ask, repo::Repo};
+use crate::{process::query, repo::Repo};
 
 /// Connections of the throughput measurements.
 pub(super) const CONNECTIONS: usize = 16;
@@ -80,7 +80,7 @@ pub(super) fn by_wrk(
     for (name, value) in &target.headers {
         wrk.args(["--header", &format!("{name}: {value}")]);
     }
-    let output = ask(wrk.arg(&target.url))?;
+    let output = query(wrk.arg(&target.url))?;
     let line = output.lines().last().unwrap_or_default();
     let counted: Counted = serde_json::from_str(line)
         .with_context(|| format!("unexpected output of wrk: {output}"))?;

@@ -8,7 +8,7 @@ use super::{
     load::Load,
     stats::{Rates, Samples, Summary, millis},
 };
-use crate::{host::engine, process::ask, repo::Repo};
+use crate::{host::engine, process::query, repo::Repo};
 
 /// All measurements, in order.
 pub(super) struct Report {
@@ -38,9 +38,9 @@ impl Report {
         .map(str::to_owned);
         let machine = json!({
             "processors": std::thread::available_parallelism().map_or(0, usize::from),
-            "kernel": ask(Command::new("uname").arg("-sr")).ok(),
+            "kernel": query(Command::new("uname").arg("-sr")).ok(),
             "docker": engine::version(),
-            "commit": ask(Command::new("git").args(git)).ok(),
+            "commit": query(Command::new("git").args(git)).ok(),
         });
         Self {
             machine,

@@ -22,7 +22,7 @@ const ROUNDS: usize = 5;
 pub(super) async fn measure(
     repo: &Repo,
     execd: &Execd,
-    whose: &str,
+    prefix: &str,
     pid: Option<u32>,
     report: &mut Report,
 ) -> Result<()> {
@@ -41,14 +41,14 @@ pub(super) async fn measure(
         ensure!(bytes >= LINE * LINES, "output is missing");
         long.add(megabytes(LINE * LINES), start.elapsed());
     }
-    report.rates(&format!("{whose}output in lines of 64 KiB"), &long);
+    report.rates(&format!("{prefix}output in lines of 64 KiB"), &long);
     let mut short = Rates::new("lines/s");
     for _ in 0..ROUNDS {
         let start = Instant::now();
         stream(execd, &format!("seq 1 {NUMBERS}")).await?;
         short.add(f64::from(NUMBERS), start.elapsed());
     }
-    report.rates(&format!("{whose}output of seq"), &short);
+    report.rates(&format!("{prefix}output of seq"), &short);
     grown(pid, before, "RSS grown by output", report)
 }
 

@@ -22,7 +22,7 @@ const API_KEY: &str = "OPEN-SANDBOX-API-KEY";
 /// Longest time a sandbox may take to answer.
 const READY: Duration = Duration::from_secs(60);
 /// Pause between two requests to a starting sandbox.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A release build of the server on a free port; stopped when dropped.
 pub(super) struct Subject {
@@ -125,7 +125,7 @@ impl Subject {
             if Instant::now() > deadline {
                 bail!("execd of {} did not answer in {READY:?}", sandbox.id);
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(sandbox)
     }

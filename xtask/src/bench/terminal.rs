@@ -28,7 +28,7 @@ struct Created {
 /// Measures keys, one after the other.
 pub(super) async fn measure(
     execd: &Execd,
-    whose: &str,
+    prefix: &str,
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
@@ -76,7 +76,7 @@ pub(super) async fn measure(
             socket.send(Message::Binary(vec![0, 0x15].into())).await?;
         }
     }
-    report.durations(&format!("{whose}terminal: a key and its echo"), &samples);
+    report.durations(&format!("{prefix}terminal: a key and its echo"), &samples);
     let path = execd.path(&format!("/pty/{session_id}"));
     connection.send("DELETE", &path, None).await?;
     Ok(())

@@ -27,7 +27,7 @@ const BOUNDARY: &str = "opensandbox-bench";
 pub(super) async fn measure(
     repo: &Repo,
     execd: &Execd,
-    whose: &str,
+    prefix: &str,
     pid: Option<u32>,
     report: &mut Report,
 ) -> Result<()> {
@@ -51,12 +51,12 @@ pub(super) async fn measure(
                 "the file is incomplete"
             );
         }
-        report.rates(&format!("{whose}upload of 256 MiB{what}"), &up);
+        report.rates(&format!("{prefix}upload of 256 MiB{what}"), &up);
     }
 
     let path = execd.path(&format!("/files/download?path={}", file.display()));
     let ours = download(execd.connect().await?, &path).await?;
-    let name = format!("{whose}download of 256 MiB");
+    let name = format!("{prefix}download of 256 MiB");
     if Nginx::present() {
         let nginx = Nginx::files(repo, &dir, "/file")?;
         let floor = download(Connection::tcp(&nginx.address).await?, "/file").await?;

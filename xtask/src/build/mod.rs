@@ -10,7 +10,7 @@ use std::{path::Path, process::Command};
 
 use anyhow::Result;
 
-use crate::{host::Installer, process::ask, repo::Repo, step::at_once};
+use crate::{host::Installer, process::query, repo::Repo, step::in_parallel};
 
 /// How a build is optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ fn stamp_commit(repo: &Repo, cargo: &mut Command) {
 
 /// Builds everything into `dist`. Unchanged parts are not built again.
 pub(crate) fn all(repo: &Repo, installer: &Installer, profile: Profile, dist: &Path) -> Result<()> {
-    at_once(
+    in_parallel(
         || {
             execd::build(repo, profile, dist)?;
             server::dependencies(repo, profile)
@@ -94,10 +94,12 @@ pub(crate) fn arm64(
 /// Short hash of the commit, with `-dirty` when tracked files differ from it.
 fn commit(repo: &Repo) -> Option<String> {
     let git = |arguments: &[&str]| {
-        ask(Command::new("git")
-            .arg("-C")
-            .arg(repo.root())
-            .args(arguments))
+        query(
+            Command::new("git")
+                .arg("-C")
+                .arg(repo.root())
+                .args(arguments),
+        )
         .ok()
     };
     let hash = git(&["rev-parse", "--short=12", "HEAD"])?;

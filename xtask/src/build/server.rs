@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{Profile, publish::publish};
 use crate::{
-    process::{attempt, cargo, run},
+    process::{cargo, run, run_ignoring_failure},
     repo::Repo,
     step::step,
 };
@@ -20,7 +20,7 @@ pub(super) fn dependencies(repo: &Repo, profile: Profile) -> Result<()> {
     step("build the server's dependencies", || {
         let mut cargo = command(repo, profile);
         // The server's own build script fails with this variable; its dependencies are built.
-        attempt(cargo.arg("--keep-going").env("OSB_ONLY_DEPENDENCIES", "1"))
+        run_ignoring_failure(cargo.arg("--keep-going").env("OSB_ONLY_DEPENDENCIES", "1"))
     })
 }
 

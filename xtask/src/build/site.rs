@@ -37,7 +37,7 @@ fn assets(repo: &Repo) -> Result<()> {
     sources.sort();
     let inputs: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
     let stamp = Stamp::new(&repo.stamps(), "assets", &inputs, "")?;
-    if stamp.fresh(&repo.site().join("console.css")) {
+    if stamp.is_fresh(&repo.site().join("console.css")) {
         return Ok(());
     }
     step("build the console's styles, icons and scripts", || {
@@ -45,7 +45,7 @@ fn assets(repo: &Repo) -> Result<()> {
             .arg("style/build.mjs")
             .arg(repo.site())
             .current_dir(repo.root()))?;
-        stamp.keep()
+        stamp.save()
     })
 }
 

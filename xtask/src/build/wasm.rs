@@ -41,12 +41,12 @@ pub(crate) fn build(repo: &Repo, toolchain: Toolchain) -> Result<()> {
     let stamp = Stamp::new(&repo.stamps(), "wasm", &[&built], OUT_NAME)?;
     let pkg = repo.site().join("pkg");
     let module = pkg.join(format!("{OUT_NAME}_bg.wasm"));
-    if stamp.fresh(&module) {
+    if stamp.is_fresh(&module) {
         return Ok(());
     }
     step("bind the console's wasm to JavaScript", || {
         bind(&built, &pkg)?;
-        stamp.keep()
+        stamp.save()
     })
 }
 

@@ -10,9 +10,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{Installer, Lack, has_systemd, is_root, require_all};
+use super::{Installer, Missing, has_systemd, is_root, require_all};
 use crate::{
-    process::{ask, find_program, fresh_log, run},
+    process::{find_program, fresh_log, query, run},
     repo::state_dir,
     step::step,
     wait::until,
@@ -33,20 +33,20 @@ const PID_FILES: [&str; 2] = [
 /// Version of the engine that answers, if one does.
 pub(crate) fn version() -> Option<String> {
     find_program("docker")?;
-    ask(Command::new("docker").args(["version", "--format", "{{.Server.Version}}"])).ok()
+    query(Command::new("docker").args(["version", "--format", "{{.Server.Version}}"])).ok()
 }
 
 /// The reason why no engine answers, if [`ensure`] will not fix it.
-pub(crate) fn lack(installer: &Installer) -> Option<Lack> {
+pub(crate) fn missing(installer: &Installer) -> Option<Missing> {
     if version().is_some() {
         return None;
     }
     if !is_installed() {
         let half = find_program("dockerd").is_some();
-        return installer.lack("Docker", &[if half { "docker-cli" } else { "docker.io" }]);
+        return installer.missing("Docker", &[if half { "docker-cli" } else { "docker.io" }]);
     }
     let Some(socket) = local_socket() else {
-        return Some(Lack::new(
+        return Some(Missing::new(
             "an answer from the Docker engine at DOCKER_HOST",
             "docker version   # shows the error",
         ));
@@ -56,19 +56,19 @@ pub(crate) fn lack(installer: &Installer) -> Option<Lack> {
     }
     let refused = UnixStream::connect(socket)
         .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-    Some(silence(refused, has_systemd()))
+    Some(explain_silence(refused, has_systemd()))
 }
 
 /// The reason why an installed engine does not answer.
-fn silence(refused: bool, has_systemd: bool) -> Lack {
+fn explain_silence(refused: bool, has_systemd: bool) -> Missing {
     const STOPPED: &str = "a running Docker engine";
     match (refused, has_systemd) {
-        (true, _) => Lack::new(
+        (true, _) => Missing::new(
             "permission to use the Docker engine",
             "sudo usermod -aG docker $USER   # then log in again",
         ),
-        (false, true) => Lack::new(STOPPED, "sudo systemctl start docker"),
-        (false, false) => Lack::new(STOPPED, "sudo dockerd   # in another terminal"),
+        (false, true) => Missing::new(STOPPED, "sudo systemctl start docker"),
+        (false, false) => Missing::new(STOPPED, "sudo dockerd   # in another terminal"),
     }
 }
 
@@ -77,12 +77,12 @@ pub(crate) fn ensure(installer: &Installer) -> Result<()> {
     if version().is_some() {
         return Ok(());
     }
-    require_all([lack(installer)])?;
+    require_all([missing(installer)])?;
     if !is_installed() {
         installer.packages("Docker", &["docker.io"])?;
         // Newer Debian releases ship the command apart from the engine.
         installer.program("docker", &["docker-cli"])?;
-        require_all([lack(installer)])?;
+        require_all([missing(installer)])?;
     }
     if version().is_some() {
         return Ok(());
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn the_remedy_depends_on_the_service_manager() {
-        assert!(silence(true, true).remedy.contains("usermod"));
-        assert!(silence(false, true).remedy.contains("systemctl"));
-        assert!(!silence(false, false).remedy.contains("systemctl"));
+        assert!(explain_silence(true, true).remedy.contains("usermod"));
+        assert!(explain_silence(false, true).remedy.contains("systemctl"));
+        assert!(!explain_silence(false, false).remedy.contains("systemctl"));
     }
 
     #[test]

@@ -14,13 +14,13 @@ use crate::process::find_program;
 
 /// A missing prerequisite that xtask will not install.
 #[derive(Debug)]
-pub(crate) struct Lack {
+pub(crate) struct Missing {
     what: String,
     /// The command that installs or repairs it.
     remedy: String,
 }
 
-impl Lack {
+impl Missing {
     fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -30,11 +30,11 @@ impl Lack {
 }
 
 /// Fails with all missing prerequisites at once, so that the user can install them in one go.
-pub(crate) fn require_all(lacks: impl IntoIterator<Item = Option<Lack>>) -> Result<()> {
-    let list: String = lacks
+pub(crate) fn require_all(missing: impl IntoIterator<Item = Option<Missing>>) -> Result<()> {
+    let list: String = missing
         .into_iter()
         .flatten()
-        .map(|Lack { what, remedy }| format!("\n  {what}:\n    {remedy}"))
+        .map(|Missing { what, remedy }| format!("\n  {what}:\n    {remedy}"))
         .collect();
     if list.is_empty() {
         return Ok(());
@@ -43,19 +43,19 @@ pub(crate) fn require_all(lacks: impl IntoIterator<Item = Option<Lack>>) -> Resu
 }
 
 /// Missing prerequisites of a build.
-pub(crate) fn lacks_for_build(installer: &Installer) -> [Option<Lack>; 2] {
+pub(crate) fn missing_for_build(installer: &Installer) -> [Option<Missing>; 2] {
     [
-        node::lack(installer),
-        toolchain::lack(toolchain::WASM, installer),
+        node::missing(installer),
+        toolchain::missing(toolchain::WASM, installer),
     ]
 }
 
 /// Missing prerequisites of the tests, besides those of a build.
-pub(crate) fn lacks_for_tests(installer: &Installer) -> [Option<Lack>; 3] {
+pub(crate) fn missing_for_tests(installer: &Installer) -> [Option<Missing>; 3] {
     [
-        engine::lack(installer),
-        python::lack(installer),
-        node::lack_of_chromium(installer),
+        engine::missing(installer),
+        python::missing(installer),
+        node::missing_chromium(installer),
     ]
 }
 
@@ -80,16 +80,16 @@ impl Installer {
         if self.may_install() {
             return apt::install(packages);
         }
-        require_all([self.lack(purpose, packages)])
+        require_all([self.missing(purpose, packages)])
     }
 
     /// The packages as a missing prerequisite, unless they will be installed.
-    fn lack(&self, purpose: &str, packages: &[&str]) -> Option<Lack> {
+    fn missing(&self, purpose: &str, packages: &[&str]) -> Option<Missing> {
         if self.may_install() {
             return None;
         }
         let list = packages.join(" ");
-        Some(Lack::new(
+        Some(Missing::new(
             purpose,
             match apt::present() {
                 true => format!("sudo apt-get install --no-install-recommends {list}"),
@@ -124,13 +124,13 @@ mod tests {
     #[test]
     fn missing_prerequisites_are_listed_together() {
         assert!(require_all([None, None]).is_ok());
-        let lacks = [
-            Some(Lack::new("Docker", "install it")),
+        let missing = [
+            Some(Missing::new("Docker", "install it")),
             None,
-            Some(Lack::new("Node.js", "install that")),
+            Some(Missing::new("Node.js", "install that")),
         ];
         assert_eq!(
-            require_all(lacks).unwrap_err().to_string(),
+            require_all(missing).unwrap_err().to_string(),
             "missing on this machine:\n  Docker:\n    install it\n  Node.js:\n    install that"
         );
     }

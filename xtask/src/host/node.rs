@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use super::{Installer, Lack, require_all};
+use super::{Installer, Missing, require_all};
 use crate::{
-    process::{ask, find_program, run},
+    process::{find_program, query, run},
     repo::Repo,
     step::{Stamp, step},
 };
@@ -22,15 +22,15 @@ const OLDEST_NODE_FOR_TESTS: u32 = 20;
 const NODE_FROM_NPM: &str = "22.23.3";
 
 /// Node.js or npm as a missing prerequisite of [`packages`].
-pub(super) fn lack(installer: &Installer) -> Option<Lack> {
+pub(super) fn missing(installer: &Installer) -> Option<Missing> {
     if find_program("node").is_none() || find_program("npm").is_none() {
-        return installer.lack("Node.js with npm", &["nodejs", "npm"]);
+        return installer.missing("Node.js with npm", &["nodejs", "npm"]);
     }
-    let version = ask(Command::new("node").arg("--version")).unwrap_or_default();
+    let version = query(Command::new("node").arg("--version")).unwrap_or_default();
     if major(&version).is_some_and(|major| major >= OLDEST_NODE) {
         return None;
     }
-    Some(Lack::new(
+    Some(Missing::new(
         format!("Node.js {OLDEST_NODE} or newer instead of {version}"),
         "see https://nodejs.org/en/download",
     ))
@@ -40,12 +40,12 @@ pub(super) fn lack(installer: &Installer) -> Option<Lack> {
 pub(crate) fn packages(repo: &Repo, installer: &Installer) -> Result<()> {
     installer.program("node", &["nodejs"])?;
     installer.program("npm", &["npm"])?;
-    require_all([lack(installer)])?;
-    let version = ask(Command::new("node").arg("--version"))?;
+    require_all([missing(installer)])?;
+    let version = query(Command::new("node").arg("--version"))?;
     let (manifest, lock) = (repo.path("package.json"), repo.path("package-lock.json"));
     let inputs: [&Path; 2] = [&manifest, &lock];
     let stamp = Stamp::new(&repo.stamps(), "npm", &inputs, &version)?;
-    if stamp.fresh(&repo.path("node_modules")) {
+    if stamp.is_fresh(&repo.path("node_modules")) {
         return Ok(());
     }
     step("install the locked npm packages", || {
@@ -54,7 +54,7 @@ pub(crate) fn packages(repo: &Repo, installer: &Installer) -> Result<()> {
             // Browsers come from the distribution; the npm registry does not have them.
             .env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
             .current_dir(repo.root()))?;
-        stamp.keep()
+        stamp.save()
     })
 }
 
@@ -71,7 +71,7 @@ fn major(version: &str) -> Option<u32> {
 /// Path of a Node.js that is new enough for the browser tests: the installed one, or one from the
 /// npm registry in `target`.
 pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
-    let version = ask(Command::new("node").arg("--version"))?;
+    let version = query(Command::new("node").arg("--version"))?;
     if major(&version).is_some_and(|major| major >= OLDEST_NODE_FOR_TESTS) {
         return Ok(PathBuf::from("node"));
     }
@@ -84,7 +84,7 @@ pub(crate) fn for_browser_tests(repo: &Repo) -> Result<PathBuf> {
     };
     let folder = repo.path("target/node");
     let node = folder.join("node_modules").join(package).join("bin/node");
-    if !ask(Command::new(&node).arg("--version"))
+    if !query(Command::new(&node).arg("--version"))
         .is_ok_and(|known| known == format!("v{NODE_FROM_NPM}"))
     {
         step(
@@ -119,10 +119,10 @@ pub(crate) fn chromium(installer: &Installer) -> Result<PathBuf> {
 }
 
 /// Chromium as a missing prerequisite, unless it is installed or will be.
-pub(super) fn lack_of_chromium(installer: &Installer) -> Option<Lack> {
+pub(super) fn missing_chromium(installer: &Installer) -> Option<Missing> {
     match find_chromium() {
         Some(_) => None,
-        None => installer.lack("Chromium", &["chromium"]),
+        None => installer.missing("Chromium", &["chromium"]),
     }
 }
 

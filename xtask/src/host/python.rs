@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Installer, Lack};
+use super::{Installer, Missing};
 use crate::{
-    process::{ask, find_program, run},
+    process::{find_program, query, run},
     repo::Repo,
     step::{Stamp, step},
 };
@@ -19,16 +19,16 @@ use crate::{
 const PACKAGES: [&str; 2] = ["python3", "python3-venv"];
 
 /// Python with `venv` as a missing prerequisite, unless it is installed or will be.
-pub(super) fn lack(installer: &Installer) -> Option<Lack> {
+pub(super) fn missing(installer: &Installer) -> Option<Missing> {
     if has_venv() {
         return None;
     }
-    installer.lack("Python with venv", &PACKAGES)
+    installer.missing("Python with venv", &PACKAGES)
 }
 
 fn has_venv() -> bool {
     find_program("python3").is_some()
-        && ask(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_ok()
+        && query(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_ok()
 }
 
 /// Ensures that the environment `end2end/.venv-<name>` has the packages of `requirements`, and
@@ -44,14 +44,14 @@ pub(crate) fn environment(
     }
     let dir = repo.path(format!("end2end/.venv-{name}"));
     let python = dir.join("bin/python");
-    let version = ask(Command::new("python3").arg("--version"))?;
+    let version = query(Command::new("python3").arg("--version"))?;
     let stamp = Stamp::new(
         &repo.stamps(),
         &format!("venv-{name}"),
         &[requirements],
         &version,
     )?;
-    if stamp.fresh(&python) {
+    if stamp.is_fresh(&python) {
         return Ok(python);
     }
     step(
@@ -71,7 +71,7 @@ pub(crate) fn environment(
                     "-r",
                 ])
                 .arg(requirements))?;
-            stamp.keep()
+            stamp.save()
         },
     )?;
     Ok(python)

@@ -7,9 +7,9 @@ use std::{path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
-use super::{Installer, Lack};
+use super::{Installer, Missing};
 use crate::{
-    process::{ask, cargo, find_program, run, without_xtask_variables},
+    process::{cargo, find_program, query, run, without_xtask_variables},
     step::step,
 };
 
@@ -144,7 +144,7 @@ fn debian_packages(platform: Platform) -> Vec<&'static str> {
 }
 
 /// A toolchain as a missing prerequisite, unless one is installed or xtask will try to install it.
-pub(super) fn lack(platform: Platform, installer: &Installer) -> Option<Lack> {
+pub(super) fn missing(platform: Platform, installer: &Installer) -> Option<Missing> {
     let may_come = installer.may_install() || (installer.wanted && rustup_may_fetch());
     if own_has_target(platform) || debian_complete(platform) || may_come {
         return None;
@@ -152,15 +152,15 @@ pub(super) fn lack(platform: Platform, installer: &Installer) -> Option<Lack> {
     if rustup_may_fetch() {
         let remedy = format!("rustup target add {}", platform.target);
         let what = format!("the {} target of Rust", platform.name);
-        return Some(Lack::new(what, remedy));
+        return Some(Missing::new(what, remedy));
     }
     let packages = debian_packages(platform);
-    installer.lack(&purpose("a Rust toolchain", platform), &packages)
+    installer.missing(&purpose("a Rust toolchain", platform), &packages)
 }
 
 fn own_has_target(platform: Platform) -> bool {
     let question = ["--print", "target-libdir", "--target", platform.target];
-    ask(Command::new("rustc").args(question)).is_ok_and(|dir| Path::new(&dir).is_dir())
+    query(Command::new("rustc").args(question)).is_ok_and(|dir| Path::new(&dir).is_dir())
 }
 
 fn linker(platform: Platform) -> bool {

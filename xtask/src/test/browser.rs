@@ -24,7 +24,7 @@ const CONFIG: &str = "end2end/browser/playwright.config.ts";
 pub(super) fn run(context: &Context<'_>) -> Tally {
     match suite(context) {
         Ok(tally) => tally,
-        Err(error) => context.could_not("run the browser tests", &error),
+        Err(error) => context.report_failure("run the browser tests", &error),
     }
 }
 

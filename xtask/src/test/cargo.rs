@@ -86,7 +86,7 @@ fn on_docker(context: &Context<'_>) -> Result<Vec<String>> {
     let ended = watch(&mut cargo, LIMIT, &mut |line| match line {
         Line::Out(text) => names.extend(parse_listed(text)),
         Line::Err(text) => eprintln!("{text}"),
-        Line::Passing(_) | Line::Nothing => {}
+        Line::Transient(_) | Line::Idle => {}
     })?;
     match ended {
         Ended::Exited(status) if status.success() && !names.is_empty() => Ok(names),
@@ -103,7 +103,7 @@ fn left_out(context: &Context<'_>, names: &[String], why: &Error) -> Tally {
     if count == 0 {
         return Tally::default();
     }
-    let one = context.could_not(&format!("run {count} Rust tests on Docker"), why);
+    let one = context.report_failure(&format!("run {count} Rust tests on Docker"), why);
     Tally {
         skipped: one.skipped * count as u64,
         ..one

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(SECONDS + 20 * 60);
 pub(super) fn run_all(context: &Context<'_>) -> Tally {
     match targets(context) {
         Ok(tally) => tally,
-        Err(error) => context.could_not("fuzz execd", &error),
+        Err(error) => context.report_failure("fuzz execd", &error),
     }
 }
 

@@ -25,7 +25,7 @@ const NO_MATCH: &str = "# SKIP test name does not match pattern";
 pub(super) fn run(context: &Context<'_>) -> Tally {
     match suite(context) {
         Ok(tally) => tally,
-        Err(error) => context.could_not("run the JavaScript tests", &error),
+        Err(error) => context.report_failure("run the JavaScript tests", &error),
     }
 }
 

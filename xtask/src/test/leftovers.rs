@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::Result;
 
-use crate::process::ask;
+use crate::process::query;
 
 /// Prefix of the instance ids of Rust tests; the name of the run follows.
 const TEST: &str = "test-";
@@ -37,11 +37,11 @@ const EXECD_VOLUMES: [&str; 4] = [
 const NETWORKS: [&str; 4] = ["network", "ls", "--filter", "label=opensandbox.io/network"];
 
 /// The state of the engine before a run.
-pub(super) struct Before {
+pub(super) struct Baseline {
     run: String,
     reports: PathBuf,
     /// Resources of earlier runs.
-    things: BTreeSet<String>,
+    resources: BTreeSet<String>,
     networks: Vec<Resource>,
 }
 
@@ -53,22 +53,22 @@ struct Resource {
     instance: String,
 }
 
-impl Before {
+impl Baseline {
     /// Records the state of the engine after removing the execd volumes of earlier runs.
-    pub(super) fn look(run: &str, reports: &Path) -> Result<Self> {
+    pub(super) fn record(run: &str, reports: &Path) -> Result<Self> {
         let earlier = Instances::of(None, reports);
         remove_execd_volumes(&earlier)?;
         Ok(Self {
             run: run.to_owned(),
             reports: reports.to_owned(),
-            things: things_of(&earlier)?,
+            resources: resources_of(&earlier)?,
             networks: list(&NETWORKS, "{{.Name}}")?,
         })
     }
 
     /// Lists what the run left behind. Servers keep the network and the execd volumes on purpose;
     /// both are removed here unless another server uses them.
-    pub(super) fn left(&self) -> Result<Vec<String>> {
+    pub(super) fn leftovers(&self) -> Result<Vec<String>> {
         let ours = Instances::of(Some(&self.run), &self.reports);
         remove_execd_volumes(&ours)?;
         for Resource { name, .. } in list(&NETWORKS, "{{.Name}}")? {
@@ -76,8 +76,8 @@ impl Before {
                 remove("network", &name);
             }
         }
-        Ok(things_of(&ours)?
-            .difference(&self.things)
+        Ok(resources_of(&ours)?
+            .difference(&self.resources)
             .cloned()
             .collect())
     }
@@ -103,11 +103,11 @@ impl Instances {
         Self { prefix, stores }
     }
 
-    fn made(&self, thing: &Resource) -> bool {
-        let id = thing.instance.as_bytes();
+    fn created(&self, resource: &Resource) -> bool {
+        let id = resource.instance.as_bytes();
         let is_in = |store: &Vec<u8>| store.windows(id.len()).any(|part| part == id);
         !id.is_empty()
-            && (thing.instance.starts_with(&self.prefix) || self.stores.iter().any(is_in))
+            && (resource.instance.starts_with(&self.prefix) || self.stores.iter().any(is_in))
     }
 }
 
@@ -125,15 +125,15 @@ fn collect(folder: &Path, stores: &mut Vec<Vec<u8>>) {
 }
 
 /// Lists the resources that the instances created, without execd volumes.
-fn things_of(instances: &Instances) -> Result<BTreeSet<String>> {
+fn resources_of(instances: &Instances) -> Result<BTreeSet<String>> {
     let kept = list(&EXECD_VOLUMES, "{{.Name}}")?;
     let mut all = BTreeSet::new();
     for (kind, arguments, name) in KINDS {
-        let things = list(arguments, name)?.into_iter();
+        let resources = list(arguments, name)?.into_iter();
         all.extend(
-            things
-                .filter(|thing| instances.made(thing) && !kept.contains(thing))
-                .map(|thing| format!("{kind} {}", thing.name)),
+            resources
+                .filter(|resource| instances.created(resource) && !kept.contains(resource))
+                .map(|resource| format!("{kind} {}", resource.name)),
         );
     }
     Ok(all)
@@ -141,7 +141,7 @@ fn things_of(instances: &Instances) -> Result<BTreeSet<String>> {
 
 fn remove_execd_volumes(instances: &Instances) -> Result<()> {
     for volume in list(&EXECD_VOLUMES, "{{.Name}}")? {
-        if instances.made(&volume) {
+        if instances.created(&volume) {
             remove("volume", &volume.name);
         }
     }
@@ -150,14 +150,16 @@ fn remove_execd_volumes(instances: &Instances) -> Result<()> {
 
 /// Removes a resource unless it is in use.
 fn remove(kind: &str, name: &str) {
-    let _ = ask(Command::new("docker").args([kind, "rm", name]));
+    let _ = query(Command::new("docker").args([kind, "rm", name]));
 }
 
 fn list(arguments: &[&str], name: &str) -> Result<Vec<Resource>> {
     let format = format!("{name}\t{INSTANCE}");
-    let text = ask(Command::new("docker")
-        .args(arguments)
-        .args(["--format", &format]))?;
+    let text = query(
+        Command::new("docker")
+            .args(arguments)
+            .args(["--format", &format]),
+    )?;
     Ok(text.lines().filter_map(of_line).collect())
 }
 
@@ -184,7 +186,7 @@ mod tests {
         fs::write(folder.join("server.log"), "up-1").unwrap();
 
         let made = |run: Option<&str>, line: &str| {
-            Instances::of(run, &reports).made(&of_line(line).unwrap())
+            Instances::of(run, &reports).created(&of_line(line).unwrap())
         };
         let ours = Some("abc");
         assert!(made(ours, &format!("sandbox\t{id}")));

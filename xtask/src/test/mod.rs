@@ -15,7 +15,7 @@ use std::{io::Write, process::ExitCode};
 use anyhow::{Error, Result};
 use clap::Args;
 
-use self::{leftovers::Before, tally::Tally};
+use self::{leftovers::Baseline, tally::Tally};
 use crate::{
     build::{self, Profile},
     host::{self, Installer, engine},
@@ -67,7 +67,7 @@ impl<'a> Context<'a> {
 
     /// Reports that a prerequisite of a suite is missing. That is a failure where xtask may install
     /// packages; elsewhere the suite counts as skipped.
-    fn could_not(&self, what: &str, error: &Error) -> Tally {
+    fn report_failure(&self, what: &str, error: &Error) -> Tally {
         if self.installer.may_install() {
             notice(&format!("FAILED: could not {what}: {error:#}"));
             Tally::FAILED
@@ -116,12 +116,12 @@ fn all(context: &Context<'_>) -> Tally {
         options,
         run,
     } = context;
-    let lacks = host::lacks_for_build(installer).into_iter();
-    if let Err(error) = host::require_all(lacks.chain(host::lacks_for_tests(installer))) {
+    let missing = host::missing_for_build(installer).into_iter();
+    if let Err(error) = host::require_all(missing.chain(host::missing_for_tests(installer))) {
         notice(&format!("{error:#}"));
     }
     // The engine first: Rust tests use it as well.
-    let engine = engine::ensure(installer).and_then(|()| Before::look(run, &repo.reports()));
+    let engine = engine::ensure(installer).and_then(|()| Baseline::record(run, &repo.reports()));
     let built = build::all(repo, installer, Profile::Dev, &repo.dist_for_tests());
     let image = match &engine {
         Ok(_) => ensure_base_image(repo, installer),
@@ -161,8 +161,8 @@ fn all(context: &Context<'_>) -> Tally {
         notice(&format!("FAILED: no test matches {filter:?}"));
         tally += Tally::FAILED;
     }
-    if let Ok(before) = &engine {
-        tally += clean(context, before);
+    if let Ok(baseline) = &engine {
+        tally += check_leftovers(context, baseline);
     }
     if interrupted() {
         notice("FAILED: interrupted");
@@ -175,13 +175,13 @@ fn all(context: &Context<'_>) -> Tally {
 fn without_docker(context: &Context<'_>, error: &Error) -> Tally {
     let mut tally = Tally::default();
     for suite in python::NAMES.into_iter().chain([js::NAME, browser::NAME]) {
-        tally += context.could_not(&format!("run the suite {suite:?}"), error);
+        tally += context.report_failure(&format!("run the suite {suite:?}"), error);
     }
     tally
 }
 
-fn clean(context: &Context<'_>, before: &Before) -> Tally {
-    match before.left() {
+fn check_leftovers(context: &Context<'_>, baseline: &Baseline) -> Tally {
+    match baseline.leftovers() {
         Ok(left) if left.is_empty() => Tally::PASSED,
         Ok(left) => {
             notice(&format!(
@@ -190,6 +190,6 @@ fn clean(context: &Context<'_>, before: &Before) -> Tally {
             ));
             Tally::FAILED
         }
-        Err(error) => context.could_not("look for leftovers", &error),
+        Err(error) => context.report_failure("look for leftovers", &error),
     }
 }

@@ -54,13 +54,13 @@ pub(super) const NAMES: [&str; RUNS.len()] = [RUNS[0].name, RUNS[1].name, RUNS[2
 pub(super) fn run(context: &Context<'_>) -> Tally {
     let server = match TestServer::start(context, "python-server") {
         Ok(server) => server,
-        Err(error) => return context.could_not("start a server for the SDK tests", &error),
+        Err(error) => return context.report_failure("start a server for the SDK tests", &error),
     };
     let mut tally = Tally::default();
     for run in RUNS.iter().take_while(|_| !interrupted()) {
         tally += match one(context, &server, run) {
             Ok(counted) => counted,
-            Err(error) => context.could_not(&format!("run the suite {:?}", run.name), &error),
+            Err(error) => context.report_failure(&format!("run the suite {:?}", run.name), &error),
         };
     }
     eprintln!(
@@ -68,7 +68,7 @@ pub(super) fn run(context: &Context<'_>) -> Tally {
         server.dir().join("server.log").display()
     );
     if let Err(error) = server.stop() {
-        tally += context.could_not("stop the server of the SDK tests", &error);
+        tally += context.report_failure("stop the server of the SDK tests", &error);
     }
     tally
 }

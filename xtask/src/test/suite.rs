@@ -61,8 +61,8 @@ impl Suite<'_> {
                 on_line(text);
                 text.clone_into(&mut last);
             }
-            Line::Err(text) | Line::Passing(text) => eprintln!("{text}"),
-            Line::Nothing => {}
+            Line::Err(text) | Line::Transient(text) => eprintln!("{text}"),
+            Line::Idle => {}
         });
         let status = match ended {
             Ok(Ended::Exited(status)) => status,

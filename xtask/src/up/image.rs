@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     host::{Installer, is_root},
-    process::{ask, run, run_within},
+    process::{query, run, run_within},
     repo::Repo,
     step::{Stamp, notice, step},
 };
@@ -37,7 +37,7 @@ pub(crate) fn ensure(repo: &Repo, installer: &Installer) -> Result<()> {
         "",
     )?;
     let format = format!("{{{{index .Config.Labels \"{RECIPE_LABEL}\"}}}}");
-    let known = ask(docker().args(["image", "inspect", "--format", &format, TAG]));
+    let known = query(docker().args(["image", "inspect", "--format", &format, TAG]));
     if known.is_ok_and(|known| known == recipe.digest()) {
         return Ok(());
     }
@@ -53,7 +53,7 @@ pub(crate) fn ensure(repo: &Repo, installer: &Installer) -> Result<()> {
 }
 
 fn parent(installer: &Installer) -> Result<()> {
-    if ask(docker().args(["image", "inspect", "--format", "{{.Id}}", PARENT])).is_ok() {
+    if query(docker().args(["image", "inspect", "--format", "{{.Id}}", PARENT])).is_ok() {
         return Ok(());
     }
     let pull = || run_within(PULL, docker().args(["pull", PARENT]));

@@ -28,7 +28,7 @@ use crate::{
     build::{self, Profile},
     host::{self, Installer, engine},
     repo::{Repo, state_dir},
-    step::{at_once, step},
+    step::{in_parallel, step},
 };
 
 /// Options of `up`.
@@ -55,7 +55,7 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
     let state = state_dir()?;
     let installer = Installer::new(!options.no_install);
     if let Some(running) = Server::running(&state)? {
-        return revisit(&running, options, &installer, &state);
+        return reuse_running(&running, options, &installer, &state);
     }
     let draft = match &options.config {
         Some(config) => Draft::of_user(config)?,
@@ -64,12 +64,16 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
     let settings = &draft.settings;
     // Checked first, so that it does not fail after minutes of building.
     check_free(&settings.address)?;
-    let engine = [engine::lack(&installer)];
-    host::require_all(engine.into_iter().chain(host::lacks_for_build(&installer)))?;
-    draft.keep()?;
+    let engine = [engine::missing(&installer)];
+    host::require_all(
+        engine
+            .into_iter()
+            .chain(host::missing_for_build(&installer)),
+    )?;
+    draft.save()?;
 
     engine::ensure(&installer)?;
-    at_once(
+    in_parallel(
         || image::ensure(repo, &installer),
         || build::all(repo, &installer, Profile::Release, &repo.dist()),
     )?;
@@ -99,7 +103,7 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
 ///
 /// # Errors
 /// When the server runs with another configuration, or on another port, than the options ask for.
-fn revisit(
+fn reuse_running(
     running: &Running,
     options: &Options,
     installer: &Installer,
@@ -109,7 +113,7 @@ fn revisit(
     let settings = Settings::load(&running.config)?;
     let wanted = options.config.as_deref().map(Draft::of_user).transpose()?;
     let config = wanted.as_ref().map(|draft| draft.settings.file.as_path());
-    if let Some(other) = unlike(&settings, options.port, config) {
+    if let Some(other) = describe_difference(&settings, options.port, config) {
         bail!("the server runs {other}; stop it first: cargo xtask down");
     }
     eprintln!("To run a new build: cargo xtask down, then cargo xtask up.");
@@ -126,7 +130,11 @@ fn revisit(
 }
 
 /// Describes how the running server differs from the options.
-fn unlike(settings: &Settings, port: Option<u16>, config: Option<&Path>) -> Option<String> {
+fn describe_difference(
+    settings: &Settings,
+    port: Option<u16>,
+    config: Option<&Path>,
+) -> Option<String> {
     match (port, config) {
         (_, Some(config)) if settings.file != config => {
             Some(format!("with {}", settings.file.display()))
@@ -161,12 +169,14 @@ mod tests {
             address: "127.0.0.1:8080".to_owned(),
             api_key: None,
         };
-        let unlike = |port, config: Option<&str>| unlike(&settings, port, config.map(Path::new));
-        assert_eq!(unlike(None, None), None);
-        assert_eq!(unlike(Some(8080), None), None);
-        assert_eq!(unlike(None, Some("/state/server.toml")), None);
-        assert_eq!(unlike(Some(80), None).unwrap(), "on 127.0.0.1:8080");
-        let difference = unlike(None, Some("/other.toml")).unwrap();
+        let describe = |port, config: Option<&str>| {
+            describe_difference(&settings, port, config.map(Path::new))
+        };
+        assert_eq!(describe(None, None), None);
+        assert_eq!(describe(Some(8080), None), None);
+        assert_eq!(describe(None, Some("/state/server.toml")), None);
+        assert_eq!(describe(Some(80), None).unwrap(), "on 127.0.0.1:8080");
+        let difference = describe(None, Some("/other.toml")).unwrap();
         assert_eq!(difference, "with /state/server.toml");
     }
 }

@@ -119,7 +119,7 @@ impl Draft {
     }
 
     /// Writes the file if its text changed.
-    pub(super) fn keep(&self) -> Result<()> {
+    pub(super) fn save(&self) -> Result<()> {
         match &self.text {
             Some(text) => write_private(&self.settings.file, text),
             None => Ok(()),
@@ -218,7 +218,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let state = scratch("settings");
         let file = state.join("config.toml");
-        let generate = |port| Draft::generated(&state, port).unwrap().keep().unwrap();
+        let generate = |port| Draft::generated(&state, port).unwrap().save().unwrap();
         generate(None);
         let first = Settings::load(&file).unwrap();
         assert_eq!(first.address, "127.0.0.1:8080");
