@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_the_file_is_followed_unless_somebody_with_fewer_rights_may_have_made_it() {
+    fn a_link_to_the_file_is_followed_unless_a_user_with_fewer_rights_may_have_made_it() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn search_tells_links_and_never_directories() {
+    fn search_returns_links_and_never_directories() {
         let place = tree();
         let names = Accounts::default().names();
         let search = |path: &str, pattern: &str| {

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_is_followed_that_somebody_else_may_have_made() {
+    fn links_that_another_user_may_have_made_are_not_followed() {
         let directory = outside();
         let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);

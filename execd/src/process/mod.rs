@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_of_the_past_signals_nobody_and_a_tree_includes_its_root() {
+    fn a_stale_handle_signals_no_process_and_a_tree_includes_its_root() {
         let processes = Processes::default();
         // It stays in the group of this test.
         let process = processes

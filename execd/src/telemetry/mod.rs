@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_told_once_each() {
+    fn attributes_are_exported_once_each() {
         let pair = |name: &'static str, value: &'static str| KeyValue::new(name, value);
         let shared = Attributes::default();
         shared.add([pair("a", "0"), pair("c", "3")]);

@@ -48,7 +48,7 @@ async fn a_long_line_is_not_escaped_in_memory() {
     assert!(most.parse::<usize>().unwrap() < 48 << 10, "{most} KiB");
 }
 
-/// What a process has in memory that is not part of a file.
+/// Returns the anonymous memory of a process, in KiB.
 fn anonymous_kib(pid: i32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status
@@ -72,7 +72,7 @@ async fn memory_is_given_back_after_large_outputs() {
         let runs = [lines, long, lines, lines].map(run);
         futures::future::join_all(runs).await;
     }
-    // Its figures are a little behind what happens.
+    // The kernel's figures lag a little.
     eventually("the memory is given back", async || {
         let now = anonymous_kib(daemon.pid());
         eprintln!("{now} KiB");

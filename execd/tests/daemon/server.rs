@@ -226,7 +226,7 @@ async fn many_headers_and_a_long_target_are_accepted() {
 }
 
 #[tokio::test]
-async fn addresses_that_are_no_text_are_refused_as_everything_else() {
+async fn paths_that_are_not_utf_8_are_refused_with_code_and_message() {
     let daemon = daemon();
     for path in ["/pty/%ff", "/command/status/%C3", "/session/a%80/run"] {
         let refused = daemon.get(path).await;
@@ -235,7 +235,7 @@ async fn addresses_that_are_no_text_are_refused_as_everything_else() {
             (400, "INVALID_REQUEST_BODY")
         );
     }
-    // A program behind the proxy may know such names.
+    // A program behind the proxy may accept such paths.
     assert_eq!(daemon.get("/proxy/1/%ff").await.status, 502);
 }
 
