@@ -25,7 +25,7 @@ use crate::{
     command::Commands,
     config::{ConfigError, IsolationConfig},
     env::{Environment, Variables, names},
-    hardening::Floor,
+    hardening::ProcessHardening,
     heap,
     hook::{HookError, Hooks, PreStart},
     init::{self, InitError, Stop},
@@ -92,11 +92,11 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
     let tasks = Supervisor::new();
     let mut base = Base::new(Environment::new(own_variables()), tasks.clone());
     base.processes
-        .harden(Floor::new(&isolation, &base.environment));
+        .harden(ProcessHardening::new(&isolation, &base.environment));
     let hooks = Hooks::load(
         &base.environment.own(),
         config.startup_status.clone(),
-        base.processes.floor(),
+        base.processes.hardening(),
     )?;
     let listener = listen(&config, build).await?;
     warn_of_settings(&config, &isolation, &unknown);

@@ -101,7 +101,7 @@ impl ApiError {
         if error.kind() == io::ErrorKind::NotFound {
             Self::file_not_found(path.display())
         } else {
-            let why = told(error);
+            let why = client_message(error);
             Self::runtime(format!("error accessing file: {}: {why}", path.display()))
         }
     }
@@ -121,7 +121,7 @@ impl ApiError {
 /// What the system said about a file. Official clients know a refusal by the word `permission`
 /// (contract: execd A3.3), which not all of the system's own texts have.
 #[must_use]
-pub fn told(error: &io::Error) -> String {
+pub fn client_message(error: &io::Error) -> String {
     const ACCESS: i32 = Errno::ACCESS.raw_os_error();
     match (error.kind(), error.raw_os_error()) {
         (io::ErrorKind::PermissionDenied, Some(ACCESS)) => "permission denied".to_owned(),
@@ -139,11 +139,14 @@ mod tests {
 
     #[test]
     fn every_refusal_speaks_of_permission() {
-        let system = |errno: Errno| told(&io::Error::from(errno));
+        let system = |errno: Errno| client_message(&io::Error::from(errno));
         assert_eq!(system(Errno::ACCESS), "permission denied");
         assert!(system(Errno::PERM).starts_with("permission denied: "));
         let wrapped = io::Error::new(io::ErrorKind::PermissionDenied, "changing the owner");
-        assert_eq!(told(&wrapped), "permission denied: changing the owner");
+        assert_eq!(
+            client_message(&wrapped),
+            "permission denied: changing the owner"
+        );
         assert!(!system(Errno::ROFS).contains("permission"));
     }
 }

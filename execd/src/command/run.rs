@@ -23,7 +23,7 @@ use super::{
 use crate::{
     base::Base,
     error::ApiResult,
-    hardening::Floor,
+    hardening::ProcessHardening,
     identity::Credentials,
     output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
     process::{Exit, Process},
@@ -85,7 +85,11 @@ pub(super) fn start(
                 plan.cwd.as_deref(),
             );
             spawned.map(|process| (process, ours)).map_err(|error| {
-                explain(&error, switching && cannot_switch(), base.processes.floor())
+                explain(
+                    &error,
+                    switching && cannot_switch(),
+                    base.processes.hardening(),
+                )
             })
         }
         (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
@@ -113,7 +117,7 @@ pub(super) fn start(
                 began,
                 timeout: plan.timeout,
             };
-            let task = attend(pump, record, base.clone(), commands.clone());
+            let task = run_to_end(pump, record, base.clone(), commands.clone());
             base.tasks.spawn("command", task);
             ended
         }
@@ -151,7 +155,7 @@ fn spawn(
 }
 
 /// The task of one command.
-async fn attend(mut pump: Pump, record: Arc<Record>, base: Base, commands: Commands) {
+async fn run_to_end(mut pump: Pump, record: Arc<Record>, base: Base, commands: Commands) {
     let outcome = pump.until_end().await;
     info!(id = record.id(), end = ?outcome.end, "command ended");
     base.telemetry.execution(Operation::Command, &outcome);
@@ -170,13 +174,13 @@ fn cannot_switch() -> bool {
 }
 
 /// Why a command did not start, with a hint where the error alone would mislead.
-fn explain(error: &io::Error, cannot_switch: bool, floor: &Floor) -> String {
+fn explain(error: &io::Error, cannot_switch: bool, hardening: &ProcessHardening) -> String {
     let hint = match Errno::from_io_error(error) {
         Some(Errno::PERM) if cannot_switch => Some(
             "running as another user needs the capabilities SETUID and SETGID, which the server may \
              have dropped (docker.drop_capabilities)",
         ),
-        _ => floor.hint(error),
+        _ => hardening.hint(error),
     };
     match hint {
         Some(hint) => format!("{error}: {hint}"),
@@ -190,14 +194,14 @@ mod tests {
 
     #[test]
     fn only_what_lacks_its_capabilities_is_told_of_them() {
-        let floor = Floor::default();
+        let hardening = ProcessHardening::default();
         for (errno, cannot_switch, told) in [
             (Errno::PERM, true, true),
             (Errno::PERM, false, false),
             (Errno::ACCESS, true, false),
             (Errno::NOENT, true, false),
         ] {
-            let text = explain(&errno.into(), cannot_switch, &floor);
+            let text = explain(&errno.into(), cannot_switch, &hardening);
             assert_eq!(text.contains("SETUID"), told, "{text}");
             assert!(
                 text.starts_with(&io::Error::from(errno).to_string()),

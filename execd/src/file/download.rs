@@ -23,13 +23,13 @@ use tokio::task::JoinHandle;
 use super::{
     disposition::attachment,
     lines::Lines,
-    range::{Wanted, wanted},
+    range::{RequestedRange, parse_range},
     routes::path_of,
 };
 use crate::{
     base::Base,
     blocking::{blocking, thread},
-    error::{ApiError, ApiResult, told},
+    error::{ApiError, ApiResult, client_message},
     http::Query,
     limits, path,
 };
@@ -119,12 +119,12 @@ impl Content {
         let range = request
             .get(header::RANGE)
             .filter(|_| self.size > 0 && self.same_as_before(request))
-            .map(|range| wanted(range.to_str().unwrap_or_default(), self.size));
+            .map(|range| parse_range(range.to_str().unwrap_or_default(), self.size));
         let (status, part) = match range {
             None => (StatusCode::OK, 0..self.size),
-            Some(Wanted::Part(part)) => (StatusCode::PARTIAL_CONTENT, part),
-            Some(Wanted::Malformed) => return Err(ApiError::Range("malformed range")),
-            Some(Wanted::Unsatisfiable) => {
+            Some(RequestedRange::Part(part)) => (StatusCode::PARTIAL_CONTENT, part),
+            Some(RequestedRange::Malformed) => return Err(ApiError::Range("malformed range")),
+            Some(RequestedRange::Unsatisfiable) => {
                 let mut response = ApiError::Range("range starts beyond the end").into_response();
                 let whole = format!("bytes */{}", self.size);
                 response
@@ -266,7 +266,7 @@ async fn first_piece(mut file: File, size: u64, part: Range<u64>) -> ApiResult<(
 }
 
 fn unreadable(error: io::Error) -> ApiError {
-    ApiError::runtime(format!("error reading file: {}", told(&error)))
+    ApiError::runtime(format!("error reading file: {}", client_message(&error)))
 }
 
 /// The body of an answer: a file in large pieces, one piece ahead of the client. No thread is held

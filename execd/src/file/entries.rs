@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Everything below `root` but directories whose base name matches, in lexical order. Links are
-/// told, not followed. What vanishes or cannot be read is passed over.
+/// reported, not followed. What vanishes or cannot be read is passed over.
 pub(super) fn search(
     root: &Path,
     pattern: &str,

@@ -6,7 +6,7 @@ use futures::{FutureExt, stream};
 use super::{
     glob::Glob,
     multipart::{Multipart, Part},
-    range::{Wanted, wanted},
+    range::{RequestedRange, parse_range},
 };
 
 /// A form in pieces of a length that the first byte gives: it reads the same as in one piece.
@@ -47,7 +47,7 @@ pub fn range(data: &[u8]) {
         return;
     };
     let size = u64::from_le_bytes(*size);
-    if let Wanted::Part(part) = wanted(&String::from_utf8_lossy(header), size) {
+    if let RequestedRange::Part(part) = parse_range(&String::from_utf8_lossy(header), size) {
         assert!(part.start < part.end && part.end <= size);
     }
 }

@@ -6,7 +6,7 @@ use osb_protocol::execd::file::{Permission, mode_from_wire};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chmod, chownat, fchmod, fchown, openat};
 
 use crate::{
-    error::{ApiError, ApiResult, told},
+    error::{ApiError, ApiResult, client_message},
     identity::Names,
 };
 
@@ -18,7 +18,7 @@ pub(super) fn apply(path: &Path, wanted: &Permission, names: &Names) -> ApiResul
         ApiError::runtime(format!(
             "error changing permissions: {}: {}",
             path.display(),
-            told(&error)
+            client_message(&error)
         ))
     })
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// What a `Range` header asks of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RequestedRange {
     /// These bytes.
     Part(Range<u64>),
     /// Every range begins behind the end.
@@ -14,19 +14,19 @@ pub(super) enum Wanted {
 }
 
 /// Reads a header for a file of `size` bytes. Of several ranges the first satisfiable one counts.
-pub(super) fn wanted(header: &str, size: u64) -> Wanted {
+pub(super) fn parse_range(header: &str, size: u64) -> RequestedRange {
     let Some(ranges) = header.trim().strip_prefix("bytes=") else {
-        return Wanted::Malformed;
+        return RequestedRange::Malformed;
     };
     let mut first = None;
     for range in ranges.split(',') {
         match one(range.trim(), size) {
-            None => return Wanted::Malformed,
+            None => return RequestedRange::Malformed,
             Some(range) if !range.is_empty() => first = first.or(Some(range)),
             Some(_) => {}
         }
     }
-    first.map_or(Wanted::Unsatisfiable, Wanted::Part)
+    first.map_or(RequestedRange::Unsatisfiable, RequestedRange::Part)
 }
 
 /// `None`: malformed. An empty range is behind the end.
@@ -55,16 +55,16 @@ mod tests {
     #[test]
     fn ranges_of_ten_bytes() {
         for (header, want) in [
-            ("bytes=0-3", Wanted::Part(0..4)),
-            ("bytes=3-", Wanted::Part(3..10)),
-            ("bytes=-4", Wanted::Part(6..10)),
-            ("bytes=-40", Wanted::Part(0..10)),
-            ("bytes=8-99999999999999999999", Wanted::Part(8..10)),
-            ("bytes=20-, 1-1", Wanted::Part(1..2)),
-            ("bytes=10-", Wanted::Unsatisfiable),
-            ("bytes=-0", Wanted::Unsatisfiable),
+            ("bytes=0-3", RequestedRange::Part(0..4)),
+            ("bytes=3-", RequestedRange::Part(3..10)),
+            ("bytes=-4", RequestedRange::Part(6..10)),
+            ("bytes=-40", RequestedRange::Part(0..10)),
+            ("bytes=8-99999999999999999999", RequestedRange::Part(8..10)),
+            ("bytes=20-, 1-1", RequestedRange::Part(1..2)),
+            ("bytes=10-", RequestedRange::Unsatisfiable),
+            ("bytes=-0", RequestedRange::Unsatisfiable),
         ] {
-            assert_eq!(wanted(header, 10), want, "{header}");
+            assert_eq!(parse_range(header, 10), want, "{header}");
         }
         for bad in [
             "",
@@ -78,14 +78,14 @@ mod tests {
             "bytes=+1-2",
             "bytes=0-1,",
         ] {
-            assert_eq!(wanted(bad, 10), Wanted::Malformed, "{bad}");
+            assert_eq!(parse_range(bad, 10), RequestedRange::Malformed, "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn parts_lie_inside(header in "bytes=[0-9,-]{0,12}", size in 0u64..40) {
-            if let Wanted::Part(part) = wanted(&header, size) {
+            if let RequestedRange::Part(part) = parse_range(&header, size) {
                 prop_assert!(part.start < part.end && part.end <= size);
             }
         }

@@ -17,7 +17,7 @@ use rustix::{
 
 use super::permission::Change;
 use crate::{
-    error::{ApiError, ApiResult, told},
+    error::{ApiError, ApiResult, client_message},
     kernel_path,
 };
 
@@ -79,7 +79,7 @@ fn holds_working_directory(path: &Path) -> bool {
 fn gone(path: &Path, deleted: io::Result<()>) -> ApiResult<()> {
     match deleted {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            let why = told(&error);
+            let why = client_message(&error);
             let message = format!("error deleting {}: {why}", path.display());
             Err(ApiError::runtime(message))
         }
@@ -99,7 +99,7 @@ pub(super) fn rename(from: &Path, to: &Path) -> ApiResult<()> {
         ApiError::runtime(message)
     };
     let failed = |error: io::Error| {
-        let (from, to, why) = (from.display(), to.display(), told(&error));
+        let (from, to, why) = (from.display(), to.display(), client_message(&error));
         ApiError::runtime(format!("error moving file: {from} to {to}: {why}"))
     };
     if to.symlink_metadata().is_ok() {

@@ -11,7 +11,7 @@ use osb_protocol::execd::file::Replacement;
 
 use super::{permission::Change, target::Target};
 use crate::{
-    error::{ApiError, ApiResult, told},
+    error::{ApiError, ApiResult, client_message},
     limits, scratch,
 };
 
@@ -49,7 +49,7 @@ pub(super) fn replace(path: &Path, wanted: &Replacement) -> ApiResult<usize> {
         Ok(count)
     };
     rewrite().map_err(|error| {
-        let why = told(&error);
+        let why = client_message(&error);
         ApiError::runtime(format!("error writing file: {}: {why}", path.display()))
     })
 }

@@ -15,7 +15,7 @@ use super::{download, entries, info, permission, relocate, replace, upload};
 use crate::{
     base::Base,
     blocking::{blocking, blocking_while_wanted},
-    error::{ApiError, ApiResult, told},
+    error::{ApiError, ApiResult, client_message},
     http::Query,
     json, kernel_path, path,
 };
@@ -167,7 +167,7 @@ async fn make_directories(State(base): State<Base>, request: Request) -> ApiResu
                     ApiError::runtime(format!(
                         "error creating directory: {}: {}",
                         path.display(),
-                        told(&error)
+                        client_message(&error)
                     ))
                 })?;
                 permission::apply(&path, permission, &names)?;

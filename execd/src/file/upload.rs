@@ -24,7 +24,7 @@ use super::{
 use crate::{
     base::Base,
     blocking::{blocking, thread},
-    error::{ApiError, ApiResult, told},
+    error::{ApiError, ApiResult, client_message},
     json, limits, path, scratch,
 };
 
@@ -204,11 +204,14 @@ impl Upload {
 }
 
 fn failed(error: io::Error) -> ApiError {
-    ApiError::runtime(format!("error writing file: {}", told(&error)))
+    ApiError::runtime(format!("error writing file: {}", client_message(&error)))
 }
 
 fn not_written(path: &str, error: &io::Error) -> ApiError {
-    ApiError::runtime(format!("error writing file: {path}: {}", told(error)))
+    ApiError::runtime(format!(
+        "error writing file: {path}: {}",
+        client_message(error)
+    ))
 }
 
 /// Writes the rest of a part in large pieces, each while the next arrives. No thread is held while

@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// What a worker says about its attempt.
-pub(super) fn told(assumed: rustix::io::Result<()>) -> u8 {
+pub(super) fn to_wire(assumed: rustix::io::Result<()>) -> u8 {
     match assumed {
         Ok(()) => 0,
         // Error numbers of Linux end at 133.
@@ -43,9 +43,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_told_arrives() {
         let arrives = async |told: &[u8]| ready(&mut &*told).await.map_err(|error| error.kind());
-        assert_eq!(arrives(&[told(Ok(()))]).await, Ok(()));
+        assert_eq!(arrives(&[to_wire(Ok(()))]).await, Ok(()));
         assert_eq!(
-            arrives(&[told(Err(Errno::PERM))]).await,
+            arrives(&[to_wire(Err(Errno::PERM))]).await,
             Err(io::ErrorKind::PermissionDenied)
         );
         assert_eq!(arrives(&[]).await, Err(io::ErrorKind::UnexpectedEof));

@@ -25,7 +25,7 @@ pub fn run(identity: FileIdentity) -> io::Result<()> {
     hide()?;
     let mut socket = Pair::from(io::stdin().as_fd().try_clone_to_owned()?);
     let assumed = identity.assume().and_then(|()| hide());
-    socket.write_all(&[exchange::told(assumed)])?;
+    socket.write_all(&[exchange::to_wire(assumed)])?;
     if assumed.is_err() {
         return Ok(());
     }

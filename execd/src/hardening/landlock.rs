@@ -135,7 +135,7 @@ pub(super) struct Policy {
     handled: u64,
     places: Vec<(PathBuf, u64)>,
     /// Places that were told to be in a bad state.
-    told: Mutex<BTreeSet<PathBuf>>,
+    reported: Mutex<BTreeSet<PathBuf>>,
     links: Arc<Links>,
     /// This program, which shells start to report their state.
     program: OwnedFd,
@@ -190,7 +190,7 @@ impl Policy {
         Ok(Self {
             handled,
             places,
-            told: Mutex::default(),
+            reported: Mutex::default(),
             links: Arc::new(Links::new(writable)),
             program: open("/proc/self/exe", flags, Mode::empty())?,
             environment,
@@ -241,14 +241,14 @@ impl Policy {
         &self.links
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.told.lock().expect("no holder of this lock panics")
+    fn reported(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.reported.lock().expect("no holder of this lock panics")
     }
 
     fn allow_place(&self, ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
         match allow_path(ruleset, path, access) {
             Err(error) if is_of_the_place(&error) => {
-                if self.told().insert(path.to_owned()) {
+                if self.reported().insert(path.to_owned()) {
                     warn!(path = %path.display(), %error, "closed to commands");
                 }
                 Ok(())
@@ -366,7 +366,7 @@ mod tests {
         let policy = Policy {
             handled: READ,
             places: Vec::new(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             links: Arc::default(),
             program: open("/proc/self/exe", flags, Mode::empty()).unwrap(),
             environment: Arc::new(environment),
@@ -378,7 +378,7 @@ mod tests {
         for _ in 0..2 {
             policy.allow_place(&ruleset, &long, READ).unwrap();
         }
-        assert_eq!(*policy.told.lock().unwrap(), BTreeSet::from([long]));
+        assert_eq!(*policy.reported.lock().unwrap(), BTreeSet::from([long]));
         for (errno, of_the_place) in [
             (Errno::STALE, true),
             (Errno::IO, true),

@@ -47,7 +47,7 @@ use crate::{
 
 /// What is in force for the user's processes.
 #[derive(Debug, Default)]
-pub struct Floor {
+pub struct ProcessHardening {
     layers: Layers,
     steps: Option<Steps>,
     /// What isolated sessions may be given to write, under every name. They stand on no floor, and have
@@ -102,7 +102,7 @@ fn layer(state: LayerState, message: impl Into<String>) -> Layer {
     }
 }
 
-impl Floor {
+impl ProcessHardening {
     /// Finds out what of the configuration can be had, and says in the log what cannot. With
     /// hardening it starts a child and waits for it, so nobody else may wait for children yet.
     #[must_use]
@@ -113,7 +113,7 @@ impl Floor {
                 "seccomp.deny refuses nothing by a name that no system call here has"
             );
         }
-        let mut floor = if config.hardening.enabled {
+        let mut hardening = if config.hardening.enabled {
             Self::enabled(config, environment)
         } else {
             Self::default()
@@ -124,16 +124,16 @@ impl Floor {
         if config.ebpf.enabled {
             // It audits and protects nothing, so its absence endangers nobody.
             let why = "this build cannot audit";
-            floor.layers.ebpf = layer(LayerState::Degraded, why);
+            hardening.layers.ebpf = layer(LayerState::Degraded, why);
         }
-        floor.layers.warn();
+        hardening.layers.warn();
         let led_to = |path: &PathBuf| path.canonicalize().ok();
         let mut places = config.allowed_writable.clone();
         // A balanced session shares it with the sandbox.
         places.push("/tmp".into());
-        floor.of_sessions = places.iter().filter_map(led_to).collect();
-        floor.of_sessions.extend(places);
-        floor
+        hardening.of_sessions = places.iter().filter_map(led_to).collect();
+        hardening.of_sessions.extend(places);
+        hardening
     }
 
     fn enabled(config: &IsolationConfig, environment: &Arc<Environment>) -> Self {
@@ -303,10 +303,10 @@ fn files(config: &IsolationConfig, environment: &Arc<Environment>) -> (Option<Po
 }
 
 impl Steps {
-    /// What is left of them once they were tried, and what is told of each layer.
+    /// What is left of them once they were tried, and the report of each layer.
     fn reduced(mut self, tried: io::Result<Tried>, landlock: Layer) -> (Option<Self>, Layers) {
         let degraded = |why: String| layer(LayerState::Degraded, why);
-        let told = |cap_drop, seccomp, landlock| Layers {
+        let report = |cap_drop, seccomp, landlock| Layers {
             cap_drop,
             seccomp: Some(seccomp),
             landlock,
@@ -320,7 +320,7 @@ impl Steps {
                     Some(_) => lost(),
                     None => landlock,
                 };
-                return (None, told(lost(), lost(), landlock));
+                return (None, report(lost(), lost(), landlock));
             }
         };
         self.cut_bounding = tried.cut_bounding.is_ok();
@@ -351,7 +351,7 @@ impl Steps {
             }
             _ => landlock,
         };
-        (Some(self), told(cap_drop, seccomp, landlock))
+        (Some(self), report(cap_drop, seccomp, landlock))
     }
 
     fn prepare(&self, command: &mut Command, identity: Option<&Credentials>) -> io::Result<()> {
@@ -506,11 +506,11 @@ mod tests {
     #[test]
     fn a_hint_names_only_what_is_in_force() {
         let hint = |errno: Errno, steps| {
-            let floor = Floor {
+            let hardening = ProcessHardening {
                 steps: Some(steps),
-                ..Floor::default()
+                ..ProcessHardening::default()
             };
-            floor.hint(&errno.into()).unwrap_or_default()
+            hardening.hint(&errno.into()).unwrap_or_default()
         };
         let keeps = |keep| Steps { keep, ..steps() };
         let undropped = || Steps {
@@ -527,14 +527,14 @@ mod tests {
         assert_eq!(hint(Errno::ACCESS, keeps(CapabilitySet::DAC_OVERRIDE)), "");
         assert_eq!(hint(Errno::ACCESS, undropped()), "");
 
-        let told = |steps| {
+        let in_force = |steps| {
             let hint = hint(Errno::PERM, steps);
             ["keep_capabilities", "seccomp.deny"].map(|name| hint.contains(name))
         };
-        assert_eq!(told(steps()), [true, true]);
-        assert_eq!(told(unfiltered(steps())), [true, false]);
-        assert_eq!(told(undropped()), [false, true]);
-        assert_eq!(told(unfiltered(undropped())), [false, false]);
+        assert_eq!(in_force(steps()), [true, true]);
+        assert_eq!(in_force(unfiltered(steps())), [true, false]);
+        assert_eq!(in_force(undropped()), [false, true]);
+        assert_eq!(in_force(unfiltered(undropped())), [false, false]);
         assert_eq!(hint(Errno::NOENT, steps()), "");
     }
 }

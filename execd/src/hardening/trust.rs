@@ -16,7 +16,7 @@ use rustix::{
     process::geteuid,
 };
 
-use super::Floor;
+use super::ProcessHardening;
 use crate::links::followed;
 
 const ROOT: u32 = 0;
@@ -141,7 +141,7 @@ fn of_entries(mode: u32) -> u32 {
     if mode & STICKY == 0 { mode } else { 0 }
 }
 
-impl Floor {
+impl ProcessHardening {
     /// Opens a file of whoever made the sandbox.
     ///
     /// # Errors
@@ -199,13 +199,13 @@ mod tests {
     }
 
     /// No floor, but a directory that isolated sessions may write.
-    fn shared(place: PathBuf) -> Floor {
+    fn shared(place: PathBuf) -> ProcessHardening {
         let config = IsolationConfig {
             allowed_writable: vec![place],
             ..IsolationConfig::default()
         };
         let environment = Environment::new(Variables::default());
-        Floor::new(&config, &Arc::new(environment))
+        ProcessHardening::new(&config, &Arc::new(environment))
     }
 
     #[test]
@@ -271,14 +271,14 @@ mod tests {
         }
         symlink("common", at("link")).unwrap();
         for name in ["common", "link"] {
-            let floor = shared(at(name));
-            let refused = floor.open_trusted(&at("common/file")).unwrap_err();
+            let hardening = shared(at(name));
+            let refused = hardening.open_trusted(&at("common/file")).unwrap_err();
             assert_eq!(
                 refused.to_string(),
                 Doubt::WithinReach.to_string(),
                 "{name}"
             );
-            floor.open_trusted(&at("own/file")).unwrap();
+            hardening.open_trusted(&at("own/file")).unwrap();
         }
     }
 
@@ -287,8 +287,8 @@ mod tests {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         let path = place.path().canonicalize().unwrap().join("file");
         fs::write(&path, "").unwrap();
-        let floor = shared("/nonexistent".into());
-        let refused = floor.open_trusted(&path).unwrap_err();
+        let hardening = shared("/nonexistent".into());
+        let refused = hardening.open_trusted(&path).unwrap_err();
         assert_eq!(refused.to_string(), Doubt::WithinReach.to_string());
     }
 
@@ -310,12 +310,12 @@ mod tests {
         ] {
             symlink(target, at(link)).unwrap();
         }
-        let floor = shared(at("common"));
+        let hardening = shared(at("common"));
         for path in ["own/file", "own/link", "way/link"] {
-            floor.open_trusted(&at(path)).unwrap();
+            hardening.open_trusted(&at(path)).unwrap();
         }
         for path in ["common/link", "common/way/file", "own/through"] {
-            let refused = floor.open_trusted(&at(path)).unwrap_err();
+            let refused = hardening.open_trusted(&at(path)).unwrap_err();
             assert_eq!(refused.to_string(), Doubt::Link.to_string(), "{path}");
         }
     }
@@ -331,9 +331,9 @@ mod tests {
         }
         fs::write(at("way/in/file"), "").unwrap();
         symlink("../way/in/file", at("links/link")).unwrap();
-        let floor = Floor::default();
+        let hardening = ProcessHardening::default();
         let told = |path: &str| {
-            let opened = floor.open_trusted(&at(path));
+            let opened = hardening.open_trusted(&at(path));
             opened.err().map(|error| error.to_string())
         };
         let set = |name: &str, mode, owner| {

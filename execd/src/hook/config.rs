@@ -94,7 +94,7 @@ impl Lifecycle {
     pub(crate) fn read(text: &str) -> Result<Self, ConfigError> {
         let read: Self = match text.trim_start().starts_with('{') {
             true => serde_json::from_str(text).map_err(ConfigError::Json)?,
-            false => toml::from_str(text).map_err(told)?,
+            false => toml::from_str(text).map_err(parse_error)?,
         };
         if let Some(hook) = &read.pre_start {
             hook.check("preStart")?;
@@ -112,7 +112,7 @@ impl Lifecycle {
     }
 }
 
-fn told(error: toml::de::Error) -> ConfigError {
+fn parse_error(error: toml::de::Error) -> ConfigError {
     ConfigError::Toml(error.message().to_owned())
 }
 

@@ -26,7 +26,7 @@ use tracing::warn;
 use crate::{
     base::Base,
     env::{Variables, names},
-    hardening::Floor,
+    hardening::ProcessHardening,
     process::{Process, Program},
 };
 
@@ -97,7 +97,7 @@ impl Hooks {
     pub fn load(
         own: &Variables,
         status: Option<StatusFile>,
-        floor: &Floor,
+        hardening: &ProcessHardening,
     ) -> Result<Self, HookError> {
         let kept_at = store::path(own);
         let given = own
@@ -108,7 +108,7 @@ impl Hooks {
                 let lifecycle = Lifecycle::read(&text).map_err(HookError::Environment)?;
                 // They work until the next start in any case.
                 if let Some(path) = kept_at {
-                    match store::keep(&path, &lifecycle, floor) {
+                    match store::keep(&path, &lifecycle, hardening) {
                         Ok(None) => {}
                         Ok(Some(doubt)) => warn!(
                             path = %path.display(), %doubt, remedy = REMEDY,
@@ -122,7 +122,7 @@ impl Hooks {
                 }
                 lifecycle
             }
-            (None, Some(path)) => match store::kept(&path, floor) {
+            (None, Some(path)) => match store::kept(&path, hardening) {
                 Ok(None) => Lifecycle::default(),
                 Ok(Some(text)) => {
                     let broken = |source| HookError::Kept { path, source };
@@ -153,7 +153,7 @@ impl Hooks {
         for hook in &self.lifecycle.periodic {
             base.tasks.spawn_abortable(
                 "periodic hook",
-                periodic::attend(base.clone(), hook.clone()),
+                periodic::run_to_end(base.clone(), hook.clone()),
             );
         }
     }
@@ -165,7 +165,7 @@ impl Hooks {
 fn start(base: &Base, argv: &[String]) -> io::Result<Process> {
     use std::{os::unix::process::CommandExt, process::Stdio};
 
-    let variables = if base.processes.floor().is_in_force() {
+    let variables = if base.processes.hardening().is_in_force() {
         base.environment.for_trusted()
     } else {
         base.environment.for_user()
@@ -184,8 +184,9 @@ mod tests {
 
     #[test]
     fn a_home_that_cannot_be_read_has_no_hooks_and_a_file_that_was_named_must_be_read() {
-        let floor = Floor::default();
-        let load = |name, value| Hooks::load(&Variables::from_iter([(name, value)]), None, &floor);
+        let hardening = ProcessHardening::default();
+        let load =
+            |name, value| Hooks::load(&Variables::from_iter([(name, value)]), None, &hardening);
         let home = load("HOME", "/dev/null").unwrap();
         assert_eq!(home.lifecycle, Lifecycle::default());
         let named = load(names::HOOKS_FILE, "/dev/null/x").unwrap_err();

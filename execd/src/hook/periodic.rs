@@ -15,7 +15,7 @@ use crate::{base::Base, limits, process::Exit};
 
 /// Runs a hook whenever it is time, one run after the other: times that come during a run are
 /// passed over.
-pub(super) async fn attend(base: Base, hook: Periodic) {
+pub(super) async fn run_to_end(base: Base, hook: Periodic) {
     let name = hook.name.as_str();
     match hook.schedule.times() {
         Ok(Times::Every(interval)) => {

@@ -10,7 +10,7 @@ use std::{
 use super::config::Lifecycle;
 use crate::{
     env::{Variables, names},
-    hardening::Floor,
+    hardening::ProcessHardening,
     limits,
 };
 
@@ -40,7 +40,11 @@ pub(super) fn is_named(own: &Variables) -> bool {
 ///
 /// # Errors
 /// When they cannot be written.
-pub(super) fn keep(path: &Path, hooks: &Lifecycle, floor: &Floor) -> io::Result<Option<io::Error>> {
+pub(super) fn keep(
+    path: &Path,
+    hooks: &Lifecycle,
+    hardening: &ProcessHardening,
+) -> io::Result<Option<io::Error>> {
     let text = toml::to_string(hooks).map_err(io::Error::other)?;
     if let Some(parent) = path.parent() {
         // Whatever the mask is, nobody else puts other hooks there.
@@ -63,16 +67,16 @@ pub(super) fn keep(path: &Path, hooks: &Lifecycle, floor: &Floor) -> io::Result<
         // It may not even have been made.
         let _gone = fs::remove_file(&temporary);
     }
-    written.map(|()| kept(path, floor).err())
+    written.map(|()| kept(path, hardening).err())
 }
 
 /// What was kept, if anything was.
 ///
 /// # Errors
 /// When it cannot be read, or somebody may have written it who has fewer rights than hooks.
-pub(super) fn kept(path: &Path, floor: &Floor) -> io::Result<Option<String>> {
+pub(super) fn kept(path: &Path, hardening: &ProcessHardening) -> io::Result<Option<String>> {
     let mut text = String::new();
-    let read = floor
+    let read = hardening
         .open_trusted(path)
         .and_then(|file| file.take(limits::LIFECYCLE_FILE).read_to_string(&mut text));
     match read {
@@ -95,21 +99,21 @@ mod tests {
         let own = Variables::from_iter([("HOME", place.path())]);
         let path = path(&own).unwrap();
         assert_eq!(path, place.path().join(".execd/lifecycle.toml"));
-        let floor = Floor::default();
-        assert_eq!(kept(&path, &floor).unwrap(), None);
+        let hardening = ProcessHardening::default();
+        assert_eq!(kept(&path, &hardening).unwrap(), None);
         let hooks = Lifecycle::read(r#"{"preStart":{"command":["a"]}}"#).unwrap();
         for _ in 0..2 {
-            let doubt = keep(&path, &hooks, &floor).unwrap();
+            let doubt = keep(&path, &hooks, &hardening).unwrap();
             assert!(doubt.is_none(), "{doubt:?}");
-            let text = kept(&path, &floor).unwrap().unwrap();
+            let text = kept(&path, &hardening).unwrap().unwrap();
             assert_eq!(Lifecycle::read(&text).unwrap(), hooks);
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-        assert!(kept(place.path(), &floor).is_err(), "a directory");
+        assert!(kept(place.path(), &hardening).is_err(), "a directory");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
-        let refused = kept(&path, &floor).unwrap_err().to_string();
+        let refused = kept(&path, &hardening).unwrap_err().to_string();
         assert_eq!(refused, Doubt::Mode.to_string());
     }
 
@@ -127,8 +131,8 @@ mod tests {
                 allowed_writable: writable.iter().map(PathBuf::from).collect(),
                 ..IsolationConfig::default()
             };
-            let floor = Floor::new(&config, &Arc::new(environment));
-            let doubt = keep(&path, &hooks, &floor).unwrap();
+            let hardening = ProcessHardening::new(&config, &Arc::new(environment));
+            let doubt = keep(&path, &hooks, &hardening).unwrap();
             assert_eq!(doubt.map(|doubt| doubt.to_string()), told, "{writable:?}");
         }
     }

@@ -71,9 +71,9 @@ async fn run(
     // A bare name means the current directory, not the search path.
     let script = std::path::absolute(script).map_err(told)?;
     check(&script)?;
-    let floor = base.processes.floor();
-    if floor.is_in_force()
-        && let Err(doubt) = floor.open_trusted(&script)
+    let hardening = base.processes.hardening();
+    if hardening.is_in_force()
+        && let Err(doubt) = hardening.open_trusted(&script)
     {
         // Whoever made the sandbox named it, so it is sourced all the same (contract: execd §15).
         let script = script.display();

@@ -22,9 +22,9 @@ use super::{
     link::StartError,
     plan::Refusal,
     quota,
-    request::Wanted,
+    request::SessionSpec,
     run::{self, Code},
-    session::{Making, Session},
+    session::{Session, StartContext},
     store::unavailable,
 };
 use crate::{
@@ -63,7 +63,7 @@ where
 }
 
 async fn capabilities_of(State(isolation): State<Isolation>) -> Json<IsolationCapabilities> {
-    Json(capabilities::told(&isolation).await)
+    Json(capabilities::report(&isolation).await)
 }
 
 async fn list(State(isolation): State<Isolation>) -> Json<IsolatedSessions> {
@@ -79,7 +79,7 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
     let own = Credentials::own();
     let outside = (own.uid, own.gid);
     let config = isolation.sessions.config().clone();
-    let wanted = blocking(move || Wanted::new(request, &config, outside)).await?;
+    let wanted = blocking(move || SessionSpec::new(request, &config, outside)).await?;
     let probed = capabilities::probe(&isolation).await;
     if let Some(why) = probed.why() {
         return Err(unavailable(format!("isolation unavailable: {why}")));
@@ -97,7 +97,7 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
     quota::check(&isolation).await?;
     let rule = wanted.echo.env_passthrough.clone().unwrap_or_default();
     let config = isolation.sessions.config();
-    let making = Making {
+    let making = StartContext {
         variables: environment::passed(&isolation.base.environment.for_user(), &rule),
         deny: config.seccomp.deny.clone(),
         upper_root: config.upper_root.clone(),
@@ -124,7 +124,7 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
                 move |by_itself| sessions.forget(&session, by_itself)
             };
             let tasks = &task.base.tasks;
-            let life = life.attend(tasks.stopping().clone(), forget);
+            let life = life.run_to_end(tasks.stopping().clone(), forget);
             tasks.spawn("isolated session", life);
             Ok::<_, ApiError>(session)
         });
@@ -156,7 +156,7 @@ async fn state(
     State(isolation): State<Isolation>,
     Path(id): Path<String>,
 ) -> ApiResult<Json<IsolatedSession>> {
-    Ok(Json(isolation.sessions.get(&id)?.told()))
+    Ok(Json(isolation.sessions.get(&id)?.to_wire()))
 }
 
 async fn remove(State(isolation): State<Isolation>, Path(id): Path<String>) -> ApiResult<()> {

@@ -155,7 +155,7 @@ pub(super) async fn start(
     let started = run.started();
     isolation.base.tasks.spawn(
         "isolated background run",
-        attend(isolation.clone(), pump, run, busy),
+        run_to_end(isolation.clone(), pump, run, busy),
     );
     Ok(started)
 }
@@ -197,7 +197,7 @@ async fn begin(
     Guest::start(&isolation.base, &link, &order, states, true).await
 }
 
-async fn attend(isolation: Isolation, mut pump: Pump<Guest>, run: Arc<Background>, busy: Busy) {
+async fn run_to_end(isolation: Isolation, mut pump: Pump<Guest>, run: Arc<Background>, busy: Busy) {
     let outcome: Outcome = pump.until_end().await;
     isolation
         .base

@@ -88,14 +88,14 @@ async fn attempt(isolation: &Isolation, userns: bool) -> Result<(), String> {
     }
 }
 
-/// As clients are told.
-pub(super) async fn told(isolation: &Isolation) -> IsolationCapabilities {
+/// The capabilities as clients see them.
+pub(super) async fn report(isolation: &Isolation) -> IsolationCapabilities {
     let probed = probe(isolation).await;
     let layer = |state, message: Option<&str>| Layer {
         state,
         message: message.map(str::to_owned),
     };
-    let layers = isolation.base.processes.floor().layers().clone();
+    let layers = isolation.base.processes.hardening().layers().clone();
     // Without a floor for commands it is the sessions whose filter is meant.
     let of_sessions = || {
         if probed.any() {

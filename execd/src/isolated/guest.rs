@@ -108,7 +108,7 @@ impl Guest {
         let guest = Self { end, stop };
         base.tasks.spawn_abortable(
             "isolated run",
-            attend(guest.clone(), reader, writer, sender),
+            run_to_end(guest.clone(), reader, writer, sender),
         );
         Ok((guest, pipes))
     }
@@ -139,7 +139,7 @@ impl Subject for Guest {
 
 /// Waits for the end, and brings it about when it is asked for: SIGINT, SIGTERM, SIGKILL to all
 /// that the run started.
-async fn attend(
+async fn run_to_end(
     guest: Guest,
     mut reader: BufReader<OwnedReadHalf>,
     mut writer: OwnedWriteHalf,

@@ -18,7 +18,7 @@ use crate::{
 
 /// A session that can be made.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct SessionSpec {
     /// The request with defaults filled in and paths resolved, as it is told to clients.
     pub(super) echo: NewIsolatedSession,
     /// In the order of the request.
@@ -50,7 +50,7 @@ pub(super) enum Kind {
     },
 }
 
-impl Wanted {
+impl SessionSpec {
     /// Checks a request. `own` is the daemon's user and group.
     ///
     /// # Errors
@@ -356,9 +356,9 @@ mod tests {
     use super::*;
     use crate::http::status_and_code;
 
-    fn wanted(json: &str, config: &IsolationConfig) -> Result<Wanted, (u16, String, String)> {
+    fn wanted(json: &str, config: &IsolationConfig) -> Result<SessionSpec, (u16, String, String)> {
         let request = crate::json::object(json.as_bytes()).unwrap();
-        Wanted::new(request, config, (5, 6)).map_err(|error| {
+        SessionSpec::new(request, config, (5, 6)).map_err(|error| {
             let (status, code) = status_and_code(&error);
             (status.as_u16(), code.to_owned(), error.to_string())
         })

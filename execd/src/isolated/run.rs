@@ -67,7 +67,7 @@ pub(super) fn start(isolation: &Isolation, session: Arc<Session>, code: Code) ->
     let id = uuid::Uuid::new_v4().to_string();
     let (writer, reader) = Writer::new(&id, Replay::Never, &isolation.base.outputs);
     let busy = session.busy();
-    let run = attend(isolation.clone(), session, code, writer, busy);
+    let run = run_to_end(isolation.clone(), session, code, writer, busy);
     isolation.base.tasks.spawn("isolated run", run);
     reader
 }
@@ -81,7 +81,7 @@ fn failed(reason: impl Into<String>) -> End {
     }
 }
 
-async fn attend(
+async fn run_to_end(
     isolation: Isolation,
     session: Arc<Session>,
     code: Code,

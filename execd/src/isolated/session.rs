@@ -33,7 +33,7 @@ use super::{
     background::Background,
     link::{Link, StartError},
     plan::{self, Mode, Plan},
-    request::{Kind, Wanted},
+    request::{Kind, SessionSpec},
     shell,
     upper::{Owner, Slot, Upper},
 };
@@ -49,7 +49,7 @@ use crate::{
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) created_at: Timestamp,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: SessionSpec,
     /// What its first run begins with.
     pub(super) variables: Variables,
     /// Held by the foreground run under way, and by whatever must not meet one.
@@ -62,7 +62,7 @@ pub(super) struct Session {
     deny: Vec<String>,
     upper_root: PathBuf,
     outside: (u32, u32),
-    link: watch::Sender<Up>,
+    link: watch::Sender<LinkState>,
     removed: watch::Sender<bool>,
     /// What the shell was when the last run came to its end.
     state: Mutex<Option<Arc<File>>>,
@@ -72,7 +72,7 @@ pub(super) struct Session {
 
 /// Whether a session's processes are there.
 #[derive(Clone, Debug)]
-enum Up {
+enum LinkState {
     Yes(Arc<Link>),
     /// They are exchanged for new ones.
     Soon,
@@ -104,7 +104,7 @@ impl Drop for Busy {
 
 /// What a session is made with, besides the request.
 #[derive(Debug)]
-pub(super) struct Making {
+pub(super) struct StartContext {
     pub(super) variables: Variables,
     pub(super) deny: Vec<String>,
     pub(super) upper_root: PathBuf,
@@ -115,8 +115,8 @@ impl Session {
     /// Starts a session. Its directories are gone again when that fails.
     pub(super) async fn start(
         base: &Base,
-        wanted: Wanted,
-        making: Making,
+        wanted: SessionSpec,
+        making: StartContext,
     ) -> Result<Arc<Self>, StartError> {
         let persistent = |kind: &Kind| matches!(kind, Kind::Overlay { persist: true });
         let upper = wanted
@@ -138,7 +138,7 @@ impl Session {
             deny: making.deny,
             upper_root: making.upper_root,
             outside: making.outside,
-            link: watch::Sender::new(Up::Soon),
+            link: watch::Sender::new(LinkState::Soon),
             removed: watch::Sender::new(false),
             state: Mutex::default(),
             activity: Mutex::new(Activity {
@@ -168,7 +168,7 @@ impl Session {
             slot.prepare(&path, owner)?;
         }
         let link = Link::start(base, &self.plan()).await?;
-        self.link.send_replace(Up::Yes(Arc::new(link)));
+        self.link.send_replace(LinkState::Yes(Arc::new(link)));
         Ok(())
     }
 
@@ -238,9 +238,9 @@ impl Session {
     /// Its init; waits while it is exchanged. `None` when the session is over.
     pub(super) async fn link(&self) -> Option<Arc<Link>> {
         let mut link = self.link.subscribe();
-        let up = link.wait_for(|up| !matches!(up, Up::Soon)).await;
+        let up = link.wait_for(|up| !matches!(up, LinkState::Soon)).await;
         match &*up.ok()? {
-            Up::Yes(link) if !self.deleted.is_cancelled() => Some(Arc::clone(link)),
+            LinkState::Yes(link) if !self.deleted.is_cancelled() => Some(Arc::clone(link)),
             _ => None,
         }
     }
@@ -255,18 +255,18 @@ impl Session {
         base: &Base,
         work: impl AsyncFnOnce() -> T,
     ) -> Result<T, StartError> {
-        let before = self.link.send_replace(Up::Soon);
-        if let Up::Yes(link) = before
+        let before = self.link.send_replace(LinkState::Soon);
+        if let LinkState::Yes(link) = before
             && !link.end().await
         {
-            self.link.send_replace(Up::No);
+            self.link.send_replace(LinkState::No);
             return Err(StartError::Ended);
         }
         let done = work().await;
         match self.connect(base).await {
             Ok(()) => Ok(done),
             Err(error) => {
-                self.link.send_replace(Up::No);
+                self.link.send_replace(LinkState::No);
                 Err(error)
             }
         }
@@ -348,24 +348,24 @@ impl Session {
         loop {
             let up = link.borrow_and_update().clone();
             match up {
-                Up::No => return,
-                Up::Yes(link_now) => tokio::select! {
+                LinkState::No => return,
+                LinkState::Yes(link_now) => tokio::select! {
                     () = link_now.ended() => {
                         // Unless they were ended to be exchanged.
-                        if matches!(&*self.link.borrow(), Up::Yes(same) if Arc::ptr_eq(same, &link_now)) {
+                        if matches!(&*self.link.borrow(), LinkState::Yes(same) if Arc::ptr_eq(same, &link_now)) {
                             return;
                         }
                     }
                     _changed = link.changed() => continue,
                 },
-                Up::Soon => {}
+                LinkState::Soon => {}
             }
             let _changed = link.changed().await;
         }
     }
 
     /// The life of a session, from its start on. `forget` takes it out of the list.
-    pub(super) async fn attend(
+    pub(super) async fn run_to_end(
         self: Arc<Self>,
         stopping: CancellationToken,
         forget: impl FnOnce(bool),
@@ -386,15 +386,15 @@ impl Session {
         // What is being exchanged is waited for: it must not appear after the end.
         let up = {
             let mut link = self.link.subscribe();
-            let up = link.wait_for(|up| !matches!(up, Up::Soon)).await;
-            up.map_or(Up::No, |up| up.clone())
+            let up = link.wait_for(|up| !matches!(up, LinkState::Soon)).await;
+            up.map_or(LinkState::No, |up| up.clone())
         };
-        if let Up::Yes(link) = up {
+        if let LinkState::Yes(link) = up {
             while !link.end().await {
                 warn!(id = self.id, "an isolated session does not end");
             }
         }
-        self.link.send_replace(Up::No);
+        self.link.send_replace(LinkState::No);
         let this = Arc::clone(&self);
         let removed = tokio::task::spawn_blocking(move || this.remove_upper()).await;
         if let Err(error) = removed {
@@ -420,13 +420,13 @@ impl Session {
             return IsolatedStatus::Destroyed;
         }
         match &*self.link.borrow() {
-            Up::Yes(_) | Up::Soon => IsolatedStatus::Active,
-            Up::No => IsolatedStatus::Dead,
+            LinkState::Yes(_) | LinkState::Soon => IsolatedStatus::Active,
+            LinkState::No => IsolatedStatus::Dead,
         }
     }
 
     /// As clients are told of it.
-    pub(super) fn told(&self) -> IsolatedSession {
+    pub(super) fn to_wire(&self) -> IsolatedSession {
         let IsolatedSessionEntry {
             status,
             created_at,

@@ -30,7 +30,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::sync::watch;
 
-use crate::{hardening::Floor, identity::Credentials};
+use crate::{hardening::ProcessHardening, identity::Credentials};
 
 use enter::enter;
 pub use exit::Exit;
@@ -53,7 +53,7 @@ struct Inner {
     /// Whether a child may exist. Children of children count when the daemon inherits orphans.
     populated: watch::Sender<bool>,
     /// What the user's processes stand on; never set in processes that start none.
-    floor: OnceLock<Floor>,
+    hardening: OnceLock<ProcessHardening>,
 }
 
 impl Default for Inner {
@@ -62,7 +62,7 @@ impl Default for Inner {
             spawning: RwLock::default(),
             table: Mutex::default(),
             populated: watch::Sender::new(false),
-            floor: OnceLock::new(),
+            hardening: OnceLock::new(),
         }
     }
 }
@@ -81,8 +81,8 @@ impl Processes {
     ///
     /// # Panics
     /// When it comes too late: nobody may believe in a floor that is not there.
-    pub fn harden(&self, floor: Floor) {
-        let set = self.inner.floor.set(floor);
+    pub fn harden(&self, hardening: ProcessHardening) {
+        let set = self.inner.hardening.set(hardening);
         assert!(
             set.is_ok(),
             "the floor comes once, before the first process"
@@ -90,8 +90,8 @@ impl Processes {
     }
 
     /// What the user's processes stand on.
-    pub(crate) fn floor(&self) -> &Floor {
-        self.inner.floor.get_or_init(Floor::default)
+    pub(crate) fn hardening(&self) -> &ProcessHardening {
+        self.inner.hardening.get_or_init(ProcessHardening::default)
     }
 
     /// Starts a process of the user.
@@ -99,7 +99,7 @@ impl Processes {
     /// # Errors
     /// What the system said; the command did not run then.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Process> {
-        self.floor().prepare(command, None)?;
+        self.hardening().prepare(command, None)?;
         self.spawn_own(command)
     }
 
@@ -114,7 +114,7 @@ impl Processes {
         identity: &Credentials,
         cwd: Option<&Path>,
     ) -> io::Result<Process> {
-        self.floor().prepare(command, Some(identity))?;
+        self.hardening().prepare(command, Some(identity))?;
         if let Some(cwd) = cwd {
             enter(command, cwd)?;
         }
@@ -224,8 +224,8 @@ mod tests {
     #[should_panic(expected = "before the first process")]
     fn a_floor_that_comes_too_late_is_not_passed_over() {
         let processes = Processes::default();
-        let _none = processes.floor();
-        processes.harden(Floor::default());
+        let _none = processes.hardening();
+        processes.harden(ProcessHardening::default());
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
                 let connection = connection(stream, peer, slot, router, tasks.clone());
                 tasks.spawn("connection", connection);
             }
-            Err(error) if is_the_client_s(&error) => {}
+            Err(error) if is_client_abort(&error) => {}
             Err(error) => {
                 warn!(%error, "accepting a connection failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -56,7 +56,7 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
 }
 
 /// Errors of a connection that was gone before it was accepted.
-fn is_the_client_s(error: &io::Error) -> bool {
+fn is_client_abort(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
         error.kind(),

@@ -49,7 +49,7 @@ pub(super) struct Order {
 pub(super) fn start(base: &Base, session: Arc<Session>, order: Order) -> EventReader {
     let (writer, reader) = Writer::new(&session.id, Replay::Never, &base.outputs);
     let used = session.activity.begin();
-    let run = attend(base.clone(), session, order, writer);
+    let run = run_to_end(base.clone(), session, order, writer);
     base.tasks.spawn("session run", async move {
         run.await;
         drop(used);
@@ -57,7 +57,7 @@ pub(super) fn start(base: &Base, session: Arc<Session>, order: Order) -> EventRe
     reader
 }
 
-async fn attend(base: Base, session: Arc<Session>, order: Order, writer: Writer) {
+async fn run_to_end(base: Base, session: Arc<Session>, order: Order, writer: Writer) {
     let not_started = async |writer: Writer, reason: &str| {
         let end = End::NotStarted(reason.to_owned());
         let outcome = Outcome::now(end, Duration::ZERO);

@@ -65,7 +65,7 @@ pub(super) fn keep(fds: Vec<OwnedFd>) -> io::Result<()> {
         if reap {
             while let Some((pid, status)) = ended() {
                 if pid == shell
-                    && let Some(told) = Exit::of(status).map(told)
+                    && let Some(told) = Exit::of(status).map(to_wire)
                 {
                     running = false;
                     // The daemon may not want to know any more.
@@ -114,7 +114,7 @@ fn tell(mut control: &UnixStream, told: &Told) -> io::Result<()> {
     control.write_all(&line)
 }
 
-fn told(exit: Exit) -> Told {
+fn to_wire(exit: Exit) -> Told {
     match exit {
         Exit::Code(code) => Told::Exited(code),
         Exit::Signal { number, core } => Told::Signalled { number, core },

@@ -117,6 +117,9 @@ mod tests {
         }
         let names = members(&Value::Object(body));
         assert_eq!(names.len(), NAMES_MAX);
-        assert!(names.iter().all(|name| name.len() == NAME_LENGTH_MAX), "{names:?}");
+        assert!(
+            names.iter().all(|name| name.len() == NAME_LENGTH_MAX),
+            "{names:?}"
+        );
     }
 }
