@@ -14,7 +14,7 @@ use crate::{
     descriptors::Room,
     hosts,
     http::{
-        self, AllowedHosts, AppState, Capacities, Edge, Throttle,
+        self, AllowedHosts, AppState, Capacities, Edge, Throttle, TrustedProxies,
         auth::ApiKeys,
         console::{self, ConsoleParts},
         serve::{self, Bounds},
@@ -104,7 +104,7 @@ impl App {
             throttle,
         };
         let edge = Edge {
-            proxies: server.proxies(),
+            proxies: TrustedProxies::new(server.trusted_networks()),
             hosts: hosts_of(server),
         };
         let router = http::router(state, console, edge);

@@ -91,7 +91,7 @@ impl Config {
         }
         if self.runtime.kind == RuntimeType::Docker
             && self.docker.publishes()
-            && self.server.tells_ipv6_address()
+            && self.server.publishes_ipv6_host()
         {
             notes.push(
                 "server.host is an IPv6 address and the host of endpoints, but sandbox ports are \

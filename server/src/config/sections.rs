@@ -11,8 +11,6 @@ use osb_store::Location;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use crate::http::TrustedProxies;
-
 /// `[server]` (contract: lifecycle §14.1).
 #[derive(Debug, Deserialize)]
 #[serde(default)]
@@ -87,10 +85,11 @@ impl ServerSection {
         networks.collect()
     }
 
-    /// The proxies whose word about the client counts.
+    /// Networks of the proxies whose word about the client counts. The check at start refuses a
+    /// value that cannot be read.
     #[must_use]
-    pub fn proxies(&self) -> TrustedProxies {
-        TrustedProxies::new(self.proxy_networks().unwrap_or_default())
+    pub fn trusted_networks(&self) -> Vec<IpNet> {
+        self.proxy_networks().unwrap_or_default()
     }
 
     /// Whether clients and browsers reach this server over HTTPS: its public address says so.
@@ -101,7 +100,7 @@ impl ServerSection {
     }
 
     /// Whether clients get `host` for published ports although it is an IPv6 address.
-    pub(super) fn tells_ipv6_address(&self) -> bool {
+    pub(super) fn publishes_ipv6_host(&self) -> bool {
         let has_eip = self
             .eip
             .as_deref()
