@@ -173,9 +173,10 @@ impl<T: Evictable> Registry<T> {
     /// Adds a session.
     pub(crate) fn add(&self, session: T) -> Result<(), Full> {
         let mut all = self.all();
-        let evicted = match all.len() < self.most {
-            true => None,
-            false => Some(longest_idle(&all).ok_or(Full)?),
+        let evicted = if all.len() < self.most {
+            None
+        } else {
+            Some(longest_idle(&all).ok_or(Full)?)
         };
         if let Some(evicted) = &evicted {
             all.remove(evicted.id());

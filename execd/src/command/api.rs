@@ -71,8 +71,9 @@ pub(crate) async fn events(
 fn reader(record: Option<&Record>, id: &str, since: u64) -> ApiResult<EventReader> {
     let gone =
         |what: &str| ApiError::NoLongerKept(format!("{what} of command {id} are no longer kept"));
-    let events = record.and_then(|record| record.output().events);
-    let events = events.ok_or_else(|| gone("the events"))?;
+    let events = record
+        .and_then(|record| record.output().events)
+        .ok_or_else(|| gone("the events"))?;
     events
         .reader(since)
         .map_err(|unavailable| match unavailable {
@@ -156,8 +157,10 @@ pub(crate) async fn stop(
     State(sessions): State<Sessions>,
     query: Query,
 ) -> ApiResult<()> {
-    let id = query.get("id").filter(|id| !id.is_empty());
-    let id = id.ok_or_else(|| ApiError::missing_query("id"))?;
+    let id = query
+        .get("id")
+        .filter(|id| !id.is_empty())
+        .ok_or_else(|| ApiError::missing_query("id"))?;
     // The text is the contract's, spelling included.
     let refuse = |why: &str| ApiError::runtime(format!("error interruptting code context. {why}"));
     let Some(record) = commands.get(id) else {
@@ -166,8 +169,9 @@ pub(crate) async fn stop(
     };
     let not_running = || refuse(&format!("command session {id} is not running"));
     let process = record.running().ok_or_else(not_running)?;
-    match interrupt(process, &base.tasks).await {
-        true => Ok(()),
-        false => Err(not_running()),
+    if interrupt(process, &base.tasks).await {
+        Ok(())
+    } else {
+        Err(not_running())
     }
 }

@@ -78,12 +78,11 @@ fn reference(text: &str) -> Option<(&str, usize)> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
     }
-    match braced {
-        true => text[start + len..]
-            .starts_with('}')
-            .then_some((name, start + len + 1)),
-        false => Some((name, start + len)),
+    let end = start + len;
+    if braced {
+        return text[end..].starts_with('}').then_some((name, end + 1));
     }
+    Some((name, end))
 }
 
 #[cfg(test)]

@@ -231,12 +231,13 @@ fn open(path: &Path, links: Option<&Links>) -> io::Result<File> {
         Some(links) => links.open(path)?,
         None => File::options().read(true).custom_flags(flags).open(path)?,
     };
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "not a regular file",
-        )),
+        ))
     }
 }
 

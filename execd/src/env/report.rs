@@ -218,8 +218,8 @@ fn parse(text: &[u8]) -> Option<Reported> {
             Some((own(&entry[..equals]), own(&entry[equals + 1..])))
         })
         .collect();
-    let left_out = variables.text(LEFT_OUT).unwrap_or_default();
-    let left_out: BTreeSet<&str> = left_out.split_whitespace().collect();
+    let names = variables.text(LEFT_OUT).unwrap_or_default();
+    let left_out: BTreeSet<&str> = names.split_whitespace().collect();
     variables.remove(LEFT_OUT);
     Some(Reported {
         cwd: cwd.map(|cwd| own(cwd).into()),

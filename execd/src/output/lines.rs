@@ -27,10 +27,10 @@ impl Budget {
     /// A part of the sandbox's memory: the daemon must not be what fills it.
     pub(crate) fn new(memory: Option<u64>) -> Self {
         let part = memory.map_or(u64::MAX, |memory| memory / limits::PARTIAL_LINES_PART);
-        let part = usize::try_from(part).unwrap_or(usize::MAX);
+        let most = usize::try_from(part).unwrap_or(usize::MAX);
         Self {
             used: AtomicUsize::new(0),
-            max: part.min(limits::PARTIAL_LINES),
+            max: most.min(limits::PARTIAL_LINES),
         }
     }
 

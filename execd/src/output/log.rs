@@ -129,8 +129,8 @@ impl Log {
                 }
             }
         };
-        let wanted = (to - from).min(limits::SPILL_READ as u64);
-        let wanted = usize::try_from(wanted).expect("bounded above");
+        let bounded = (to - from).min(limits::SPILL_READ as u64);
+        let wanted = usize::try_from(bounded).expect("bounded above");
         let read = tokio::task::spawn_blocking(move || {
             let mut buffer = vec![0; wanted];
             file.read_exact_at(&mut buffer, from).map(|()| buffer)

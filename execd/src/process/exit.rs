@@ -29,7 +29,7 @@ impl Exit {
         })
     }
 
-    /// As a shell tells it: 128 plus the signal.
+    /// As a shell reports it: 128 plus the signal.
     #[must_use]
     pub fn shell_code(self) -> u8 {
         match self {
@@ -38,7 +38,7 @@ impl Exit {
         }
     }
 
-    /// As the wire tells it: -1 for every signal.
+    /// As the wire has it: -1 for every signal.
     #[must_use]
     pub fn wire_code(self) -> i32 {
         match self {

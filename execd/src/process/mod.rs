@@ -130,8 +130,7 @@ impl Processes {
         let spawning = self.inner.spawning.read();
         let _guard = spawning.expect("no holder of this lock panics");
         let child = command.spawn()?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.expect("process ids of Linux are positive 32-bit numbers");
+        let pid = Pid::from_child(&child);
         let (sender, exit) = watch::channel(None);
         self.table().insert(pid, sender);
         self.inner.populated.send_replace(true);
@@ -167,8 +166,9 @@ impl Process {
     /// Waits for its end.
     pub async fn exited(&self) -> Exit {
         let mut exit = self.exit.clone();
-        let exit = exit.wait_for(Option::is_some).await;
-        exit.ok()
+        let published = exit.wait_for(Option::is_some).await;
+        published
+            .ok()
             .and_then(|exit| *exit)
             .expect("the reaper publishes before it drops the sender")
     }

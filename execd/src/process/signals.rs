@@ -16,7 +16,7 @@ const LAST: c_int = 64;
 
 /// Makes everything that is started from here begin with all signals at their defaults and none
 /// blocked, whatever the daemon itself was started with (`nohup`, or in the background of a shell, which
-/// ignores SIGINT and SIGQUIT). The daemon goes on passing over what it was told to ignore.
+/// ignores SIGINT and SIGQUIT). The daemon goes on passing over what it was started to ignore.
 ///
 /// # Errors
 /// When signals cannot be unblocked.
@@ -30,7 +30,7 @@ pub fn reset_for_children() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// `false` also for those that nobody can ignore, and for the C library's own.
+/// `false` also for those that cannot be ignored, and for the C library's own.
 fn is_ignored(number: c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is changed, and what is there is written to memory of that type.

@@ -43,9 +43,10 @@ async fn create(
     request: Request,
 ) -> ApiResult<Response> {
     let body = json::bytes(request.into_body()).await?;
-    let wanted: NewPty = match body.iter().all(u8::is_ascii_whitespace) {
-        true => NewPty::default(),
-        false => json::object(&body)?,
+    let wanted: NewPty = if body.iter().all(u8::is_ascii_whitespace) {
+        NewPty::default()
+    } else {
+        json::object(&body)?
     };
     let environment = base.environment.clone();
     let cwd = blocking(move || {
@@ -126,9 +127,10 @@ async fn attach(
     Ok(upgrade.on_upgrade(move |socket| async move {
         // A task of ours, so that shutdown knows of it.
         let connection = async move {
-            match viewer {
-                true => attach.view(socket).await,
-                false => attach.hold(socket, hold).await,
+            if viewer {
+                attach.view(socket).await
+            } else {
+                attach.hold(socket, hold).await
             }
             drop(used);
         };

@@ -235,9 +235,10 @@ impl Connection {
         let missed = slice.from > self.offset;
         self.offset = slice.from + slice.bytes.len() as u64;
         // The offset of a replay frame tells a client that fell behind what it missed.
-        match self.role == PtyRole::Viewer || missed {
-            true => sender.replay(&slice).await?,
-            false => sender.output(&slice).await?,
+        if self.role == PtyRole::Viewer || missed {
+            sender.replay(&slice).await?
+        } else {
+            sender.output(&slice).await?
         }
         if self.role == PtyRole::Holder {
             self.session.screen.held_at(Some(self.offset));

@@ -82,9 +82,10 @@ impl Running {
         if let Some(cwd) = cwd {
             command.current_dir(cwd);
         }
-        match terminal {
-            true => on_terminal(base, command),
-            false => on_pipes(base, command),
+        if terminal {
+            on_terminal(base, command)
+        } else {
+            on_pipes(base, command)
         }
     }
 
@@ -121,10 +122,11 @@ impl Running {
             return false;
         }
         let shell = self.process.pid();
-        match self.terminal {
-            true => rustix::termios::tcgetpgrp(self.input.get_ref())
-                .is_ok_and(|foreground| foreground != shell),
-            false => tree::has_children(shell),
+        if self.terminal {
+            rustix::termios::tcgetpgrp(self.input.get_ref())
+                .is_ok_and(|foreground| foreground != shell)
+        } else {
+            tree::has_children(shell)
         }
     }
 

@@ -35,9 +35,10 @@ async fn create(
     request: Request,
 ) -> ApiResult<Json<SessionCreated>> {
     let body = json::bytes(request.into_body()).await?;
-    let wanted: NewSession = match body.iter().all(u8::is_ascii_whitespace) {
-        true => NewSession::default(),
-        false => json::object(&body)?,
+    let wanted: NewSession = if body.iter().all(u8::is_ascii_whitespace) {
+        NewSession::default()
+    } else {
+        json::object(&body)?
     };
     let variables = base.environment.for_user();
     let cwd = match wanted.cwd.filter(|cwd| !cwd.is_empty()) {
@@ -68,8 +69,10 @@ async fn run_in(
     let body = json::bytes(request.into_body()).await?;
     let session = sessions.get(&id)?;
     let wanted: RunInSession = json::object(&body)?;
-    let command = wanted.command.filter(|command| !command.is_empty());
-    let command = command.ok_or_else(|| ApiError::invalid("command is required"))?;
+    let command = wanted
+        .command
+        .filter(|command| !command.is_empty())
+        .ok_or_else(|| ApiError::invalid("command is required"))?;
     request::no_nul(&command)?;
     let variables = session.state().variables;
     let order = run::Order {

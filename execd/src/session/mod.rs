@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Every run is a fresh shell. A command that calls `exit`, replaces the shell or is killed leaves
-//! the session as it was. A client that leaves ends its run, because nobody else could.
+//! the session as it was. A client that leaves ends its run, since no other client knows of it.
 
 mod api;
 mod run;

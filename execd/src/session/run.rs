@@ -123,8 +123,8 @@ async fn run_to_end(base: Base, session: Arc<Session>, order: Order, writer: Wri
 fn room() -> usize {
     let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
     // A quarter of the stack is for arguments and variables, but at most 6 MiB; see execve(2).
-    let all = (stack / 4).clamp(128 << 10, 6 << 20);
-    let all = usize::try_from(all).expect("it is at most 6 MiB");
+    let most = (stack / 4).clamp(128 << 10, 6 << 20);
+    let all = usize::try_from(most).expect("it is at most 6 MiB");
     all - ARGUMENT.min(all / 2)
 }
 

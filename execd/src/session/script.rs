@@ -92,8 +92,8 @@ builtin exit "$1"; }}
     )
 }
 
-/// A word of `bash` that means the text and has no line break, so that the numbers of the text's
-/// lines are those that the shell tells.
+/// A word of `bash` that means the text and has no line break, so that the shell
+/// numbers the lines as in the text.
 fn on_one_line(text: &str) -> String {
     let mut word = String::with_capacity(text.len() + text.len() / 16 + 3);
     word.push_str("$'");
@@ -109,9 +109,10 @@ fn on_one_line(text: &str) -> String {
 }
 
 fn for_sh(is_long: bool, report: &str) -> String {
-    let begin = match is_long {
-        true => format!(". /proc/self/fd/{TEXT}"),
-        false => r#"eval "shift; $1""#.to_owned(),
+    let begin = if is_long {
+        format!(". /proc/self/fd/{TEXT}")
+    } else {
+        r#"eval "shift; $1""#.to_owned()
     };
     let less = with_less(report);
     format!(

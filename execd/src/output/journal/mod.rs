@@ -193,9 +193,10 @@ impl Journal {
 
     /// Forgets what nobody needs.
     fn trim(&self, state: &mut State) {
-        let replay = match self.memory.disk_is_short() {
-            true => state.replay.min(limits::REPLAY_SHORT),
-            false => state.replay,
+        let replay = if self.memory.disk_is_short() {
+            state.replay.min(limits::REPLAY_SHORT)
+        } else {
+            state.replay
         };
         state.trim(replay, self.keep.window);
     }
@@ -251,9 +252,10 @@ impl Journal {
             }
             Err(error) => state.refused(&error),
         }
-        match self.is_unwanted(&state) {
-            true => state.clear(),
-            false => self.trim(&mut state),
+        if self.is_unwanted(&state) {
+            state.clear()
+        } else {
+            self.trim(&mut state)
         }
     }
 
@@ -272,9 +274,10 @@ impl Journal {
         }
         state.push(bytes, events.last);
         self.trim(&mut state);
-        let window = match self.memory.is_short() {
-            true => 0,
-            false => self.keep.window,
+        let window = if self.memory.is_short() {
+            0
+        } else {
+            self.keep.window
         };
         let oldest = state.too_much(window);
         drop(state);
@@ -300,9 +303,10 @@ impl Journal {
             return Ready::End;
         };
         if at == state.end {
-            return match state.finished {
-                true => Ready::End,
-                false => Ready::Later,
+            return if state.finished {
+                Ready::End
+            } else {
+                Ready::Later
             };
         }
         let index = state.window.partition_point(|block| block.end() <= at);
@@ -338,9 +342,10 @@ impl Journal {
         state.readers.retain(|place| place.reader != reader);
         // At once: children of the command may hold its pipe, and with it this, for as long as
         // they like.
-        match self.is_unwanted(&state) {
-            true => state.clear(),
-            false => self.trim(&mut state),
+        if self.is_unwanted(&state) {
+            state.clear()
+        } else {
+            self.trim(&mut state)
         }
         let last = state.readers.is_empty();
         drop(state);
