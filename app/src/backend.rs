@@ -1,5 +1,5 @@
 //! The domain as the console sees it. The server implements this over the service that the REST
-//! API uses too, so that there is one path to a sandbox, whoever asks.
+//! API uses too, so that there is one path to a sandbox.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub trait ConsoleBackend: Send + Sync {
 /// The backend of this request.
 ///
 /// # Errors
-/// [`ConsoleError::SignedOut`]: the server provides none unless somebody is signed in.
+/// [`ConsoleError::SignedOut`]: the server provides none without an open session.
 pub fn backend() -> Result<Arc<dyn ConsoleBackend>, ConsoleError> {
     use_context::<Arc<dyn ConsoleBackend>>().ok_or(ConsoleError::SignedOut)
 }

@@ -1,5 +1,5 @@
-//! The few things pages want from the browser. On the server they do nothing or have a plain
-//! answer; none of them panics there.
+//! What pages use of the browser. On the server these functions do nothing or return a default;
+//! none panics there.
 
 /// Unix milliseconds.
 #[must_use]
@@ -35,8 +35,8 @@ pub fn set_document_data(name: &str, value: Option<&str>) {
     };
 }
 
-/// What outlives the page: `localStorage` for the browser, `sessionStorage` for the tab.
-/// Browsers may refuse both; then nothing is remembered.
+/// Storage that outlives the page: `localStorage` for the browser, `sessionStorage` for the tab.
+/// Browsers may refuse both; then nothing is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Shared by all tabs.
@@ -54,13 +54,13 @@ impl Memory {
         }
     }
 
-    /// What was kept under this name.
+    /// The value under this name.
     #[must_use]
     pub fn get(self, name: &str) -> Option<String> {
         self.storage()?.get_item(name).ok()?
     }
 
-    /// Keeps a value, or forgets it.
+    /// Sets or removes a value.
     pub fn set(self, name: &str, value: Option<&str>) {
         let Some(storage) = self.storage() else {
             return;
@@ -72,7 +72,7 @@ impl Memory {
     }
 }
 
-/// Puts text on the clipboard. Browsers allow it on HTTPS and localhost only.
+/// Copies text to the clipboard. Browsers allow it on HTTPS and localhost only.
 pub fn copy(text: &str) {
     if let Some(window) = web_sys::window() {
         let _ = window.navigator().clipboard().write_text(text);
@@ -91,7 +91,7 @@ pub fn socket_url(path: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
-/// Gives the keyboard to the element with this id.
+/// Focuses the element with this id.
 pub fn focus(id: &str) {
     use wasm_bindgen::JsCast;
     let element = leptos::prelude::document().get_element_by_id(id);
@@ -109,7 +109,7 @@ pub fn exists(selector: &str) -> bool {
     )
 }
 
-/// Moves the keyboard to the next (`1`) or previous (`-1`) of these elements; to the first when
+/// Moves the focus to the next (`1`) or previous (`-1`) of these elements; to the first when
 /// none of them, nor anything inside their row, has it.
 pub fn focus_step(selector: &str, step: i32) {
     let document = leptos::prelude::document();
@@ -130,7 +130,7 @@ pub fn focus_step(selector: &str, step: i32) {
     }
 }
 
-/// Follows a link: the one in the row that has the keyboard, else the first of the page.
+/// Clicks a link: the one in the focused row, else the first of the page.
 pub fn click_near_focus(selector: &str) {
     let document = leptos::prelude::document();
     let row = document

@@ -1,4 +1,4 @@
-//! Why the console could not do what it was asked.
+//! Errors of the console.
 
 use leptos::{
     prelude::{FromServerFnError, ServerFnErrorErr},
@@ -11,36 +11,36 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "error", rename_all = "snake_case")]
 pub enum ConsoleError {
-    /// The session is over.
-    #[error("You are signed out. Sign in again to go on.")]
+    /// The session ended.
+    #[error("You are signed out. Sign in again to continue.")]
     SignedOut,
-    /// The sandbox is gone or never was.
-    #[error("This sandbox does not exist any more.")]
+    /// No such sandbox.
+    #[error("This sandbox does not exist.")]
     NotFound,
-    /// Fields of a form break rules of the server.
+    /// Fields of a form are invalid.
     #[error("{}", plural(problems.len()))]
     Invalid {
         /// Each broken rule with its place.
         problems: Vec<FieldError>,
     },
-    /// The domain said no.
+    /// The domain refused.
     #[error("{message}")]
     Refused {
         /// The reason in words.
         message: String,
     },
-    /// The server did not answer, or not in a way this page understands.
+    /// The server did not answer, or its answer cannot be read.
     #[error("The server did not answer: {message}")]
     Unreachable {
-        /// What went wrong on the way.
+        /// The failure of the exchange.
         message: String,
     },
 }
 
 fn plural(fields: usize) -> String {
     match fields {
-        1 => "One field needs another look.".to_owned(),
-        n => format!("{n} fields need another look."),
+        1 => "One field is invalid.".to_owned(),
+        n => format!("{n} fields are invalid."),
     }
 }
 

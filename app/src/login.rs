@@ -46,8 +46,8 @@ pub fn LoginPage() -> impl IntoView {
                                 aria-describedby="key-help login-problem"
                             />
                             <p id="key-help" class="help">
-                                "The server printed it when it started, and keeps it as "
-                                <code>"server.api_key"</code> " in its configuration."
+                                "The server printed it at start. Its configuration has it as "
+                                <code>"server.api_key"</code> "."
                             </p>
                         </div>
                     }
@@ -55,7 +55,7 @@ pub fn LoginPage() -> impl IntoView {
                 } else {
                     view! {
                         <p class="help">
-                            "This server has no API key: whoever reaches it may use it."
+                            "This server has no API key: anyone who can reach it can use it."
                         </p>
                     }
                         .into_any()
@@ -74,9 +74,8 @@ pub fn LoginPage() -> impl IntoView {
     .into_any()
 }
 
-/// Leads a tab that was signed out to the login, and from there back to where it is: it loads this
-/// page anew, and the server sends who is not signed in to the login with this address as `next`.
-/// Who signed in again in another tab meanwhile just gets the page.
+/// A link for a signed-out tab. It reloads this page: the server redirects a browser without a
+/// session to the login, which leads back here. After a sign-in in another tab the page just loads.
 #[component]
 pub(crate) fn SignInLink() -> impl IntoView {
     let here = use_location();

@@ -9,8 +9,8 @@ use crate::{
     ui::AssetRoot,
 };
 
-/// Chosen theme before the first paint, so that a page never flashes in the other one. What a
-/// switch stores, `frame/theme.rs` writes.
+/// Applies the chosen theme before the first paint, so that a page never flashes in the other one.
+/// `frame/theme.rs` stores the choice.
 const THEME: &str = r#"try{const t=localStorage.getItem("osb.theme");if(t)document.documentElement.dataset.theme=t}catch{}document.documentElement.dataset.script="on""#;
 
 /// Loads the page's wasm and takes over what the server rendered.
@@ -33,8 +33,8 @@ pub fn shell(hydrates: bool) -> impl IntoView {
     document(hydrates, || view! { <App /> }.into_any())
 }
 
-/// The document for an address that is no page. It looks at no address, so it never shows another
-/// page, however that address is written.
+/// The document for an address that is no page. It does not read the address, so no spelling of an
+/// address makes it show another page.
 pub fn not_found() -> impl IntoView {
     document(false, || {
         provide_meta_context();

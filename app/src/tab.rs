@@ -5,7 +5,7 @@
 
 use leptos::prelude::RwSignal;
 use leptos_router::AsPath;
-use osb_protocol::SandboxId;
+use osb_protocol::{Feature, FeatureSet, SandboxId};
 
 use crate::view::SandboxDetail;
 
@@ -30,6 +30,8 @@ struct TabSpec {
     icon: &'static str,
     /// Whether there is nothing to show before the sandbox runs.
     needs_running: bool,
+    /// The feature of the runtime that it shows; `None` if every runtime has it.
+    feature: Option<Feature>,
     /// The key that opens it, from the list too.
     key: Option<&'static str>,
 }
@@ -45,6 +47,7 @@ impl Tab {
                 title: "Overview",
                 icon: "info",
                 needs_running: false,
+                feature: None,
                 key: None,
             },
             Self::Terminal => TabSpec {
@@ -52,6 +55,7 @@ impl Tab {
                 title: "Terminal",
                 icon: "terminal",
                 needs_running: true,
+                feature: None,
                 key: Some("t"),
             },
         }
@@ -84,6 +88,12 @@ impl Tab {
     #[must_use]
     pub const fn key(self) -> Option<&'static str> {
         self.spec().key
+    }
+
+    /// Whether a runtime with these features offers it.
+    pub(crate) fn is_offered(self, features: FeatureSet) -> bool {
+        let needed = self.spec().feature;
+        needed.is_none_or(|feature| features.contains(feature))
     }
 
     /// The tab that this key opens.
@@ -141,6 +151,16 @@ mod tests {
             "/console/create",
         ] {
             assert_eq!(Tab::of_path(elsewhere), None, "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn a_tab_of_a_feature_needs_a_runtime_that_has_it() {
+        for tab in Tab::ALL {
+            let feature = tab.spec().feature;
+            assert_eq!(tab.is_offered(FeatureSet::EMPTY), feature.is_none());
+            let features = feature.map_or(FeatureSet::EMPTY, |it| FeatureSet::EMPTY.with(it));
+            assert!(tab.is_offered(features));
         }
     }
 

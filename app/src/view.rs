@@ -1,4 +1,4 @@
-//! What travels between server and browser: plain data, built on the wire types where they fit.
+//! Data between server and browser, built on the wire types where they fit.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use osb_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What the frame says about the server.
+/// The server's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
     /// Version of this build.
@@ -19,7 +19,7 @@ pub struct ServerInfo {
     /// What this runtime can do that not every runtime can: pages and fields follow from it.
     #[serde(default)]
     pub features: FeatureSet,
-    /// Whether the API wants a key. Without one, the console lets everybody in.
+    /// Whether the API wants a key. Without one, the console is open to everyone.
     pub key_required: bool,
 }
 
@@ -48,7 +48,7 @@ impl SandboxRow {
         &self.sandbox.id
     }
 
-    /// What it was made from.
+    /// Its image or snapshot.
     #[must_use]
     pub fn origin(&self) -> &str {
         let image = self.sandbox.image.as_ref().map(|image| image.uri.as_str());
@@ -113,7 +113,7 @@ pub enum StageState {
     Failed,
     /// Its turn never came.
     Missed,
-    /// Nobody saw whether it was reached, such as before a restart of the server.
+    /// Unknown: for example, it happened before a restart of the server.
     Unknown,
 }
 
@@ -138,7 +138,7 @@ pub enum Reach {
     Nowhere(String),
 }
 
-/// What came of a create form.
+/// Result of a create form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Creation {
@@ -187,7 +187,7 @@ impl Notice {
     }
 }
 
-/// Whether a sandbox in this state can be renewed or opened.
+/// Whether a sandbox in this state can be renewed.
 #[must_use]
 pub fn is_alive(state: &SandboxState) -> bool {
     use SandboxState::{Failed, Stopping, Terminated};

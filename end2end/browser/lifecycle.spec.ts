@@ -45,12 +45,12 @@ test("a sandbox created in one tab appears in another without a reload", async (
 
   await expect(page.getByRole("list", { name: "Stages" })).toContainText("execd");
   const left = page.locator(".head-fact .countdown");
-  await page.getByLabel("Live from now for").selectOption("86400");
+  await page.getByLabel("Renew for").selectOption("86400");
   await page.getByRole("button", { name: "Renew" }).click();
   await expect(left).toContainText("23 h");
 
   await page.locator("summary").filter({ hasText: "Delete" }).click();
-  await page.getByRole("button", { name: "Delete it" }).click();
+  await page.getByRole("button", { name: "Delete sandbox" }).click();
   await expect(page).toHaveURL(/\/console\/sandboxes$/);
   await expect(row(other, sandbox)).toHaveCount(0);
   expect(await api.mine()).not.toContain(id);

@@ -8,14 +8,14 @@ test("list, page and actions without script", async ({ page, sandbox, api }) => 
   await logIn(page);
   await expect(row(page, sandbox)).toContainText("Running");
   await page.goto("/console/sandboxes?q=nothing-is-called-this");
-  await expect(page.locator("#main")).toContainText("Nothing matches");
+  await expect(page.locator("#main")).toContainText("No matches");
   await page.goto("/console/sandboxes");
   await row(page, sandbox).getByRole("link").first().click();
   await expect(page.locator("#main")).toContainText(image);
   await expect(page.getByRole("list", { name: "Stages" })).toContainText("ready");
-  await page.getByLabel("Live from now for").selectOption("14400");
+  await page.getByLabel("Renew for").selectOption("14400");
   await page.getByRole("button", { name: "Renew" }).click();
-  await expect(page.locator(".toasts")).toContainText("lives until");
+  await expect(page.locator(".toasts")).toContainText("expires at");
   await page.getByLabel("Port").fill("8000");
   await page.getByRole("button", { name: "Show" }).click();
   await expect(page.locator("#main")).toContainText("/proxy/8000");
@@ -25,8 +25,8 @@ test("list, page and actions without script", async ({ page, sandbox, api }) => 
   await expect(page.getByLabel("Port")).toHaveValue("70000");
   await expect(page.locator(".addresses")).toHaveCount(0);
   await page.locator("summary").filter({ hasText: "Delete" }).click();
-  await page.getByRole("button", { name: "Delete it" }).click();
-  await expect(page.locator(".toasts")).toContainText("being removed");
+  await page.getByRole("button", { name: "Delete sandbox" }).click();
+  await expect(page.locator(".toasts")).toContainText("being deleted");
   await expect.poll(() => api.mine()).not.toContain(sandbox.id);
 });
 

@@ -1,4 +1,4 @@
-//! The server functions of the form: a few lines over [`crate::backend`]. The session and the origin
+//! Server functions of the form, over [`crate::backend`]. The session and the origin
 //! of the request were checked before they run.
 
 use leptos::prelude::*;
@@ -7,7 +7,7 @@ use osb_protocol::FieldError;
 use super::CreateForm;
 use crate::{error::ConsoleError, view::Creation};
 
-/// What the server's rules say about a form, without making anything.
+/// Checks a form against the server's rules, without creating anything.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/check")]
 pub async fn check(form: CreateForm) -> Result<Vec<FieldError>, ConsoleError> {
     let request = form.request();
@@ -15,7 +15,7 @@ pub async fn check(form: CreateForm) -> Result<Vec<FieldError>, ConsoleError> {
     Ok(form.problems(request.problems, rules))
 }
 
-/// Makes a sandbox. A form with mistakes is no error of the call: browsers would log it as one.
+/// Creates a sandbox. An invalid form is a result, not an error: browsers would log an error.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/create")]
 pub async fn create(form: CreateForm) -> Result<Creation, ConsoleError> {
     match form.submit(&*crate::backend::backend()?).await {

@@ -1,7 +1,6 @@
-//! The form as it was typed, and the create request it stands for.
+//! The create form as typed, and its create request.
 //!
-//! The form checks only what cannot be said in a request at all, such as a quote that is not
-//! closed. Every other rule is the server's (contract: lifecycle §4.1, §4.4); its errors name a
+//! The form checks only what a request cannot express, such as a quote that is not closed. Every other rule is the server's (contract: lifecycle §4.1, §4.4); its errors name a
 //! place in the request, and [`Field::of`] finds the field that filled that place.
 
 use std::collections::BTreeMap;
@@ -12,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::words;
 
-/// A public image that is small and has what the default entry point runs.
+/// A small public image that has the default entry point.
 pub(super) const PUBLIC_IMAGE: &str = "debian:bookworm-slim";
-/// The image of this project: only where `xtask up` made it, but there without a network.
+/// The image of this project. It exists only where `xtask up` built it, and needs no network there.
 pub(super) const BASE_IMAGE: &str = "opensandbox/base:latest";
 
-/// What the form holds, as typed.
+/// Content of the form, as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CreateForm {
@@ -31,22 +30,22 @@ pub struct CreateForm {
     pub cpu: String,
     /// Memory limit.
     pub memory: String,
-    /// Whether and when it is removed by itself.
+    /// Whether the sandbox expires.
     pub lifetime: Lifetime,
-    /// Duration until it is removed, when `lifetime` is [`Lifetime::Limited`].
+    /// Time until it expires, when `lifetime` is [`Lifetime::Limited`].
     pub ttl: String,
     /// `key=value` lines.
     pub metadata: String,
 }
 
-/// Whether a sandbox is removed by itself.
+/// Whether a sandbox expires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lifetime {
-    /// After a time.
+    /// It expires after a time.
     #[default]
     Limited,
-    /// Never: somebody has to delete it.
+    /// Never: the sandbox stays until it is deleted.
     Manual,
 }
 
@@ -65,7 +64,7 @@ impl Default for CreateForm {
     }
 }
 
-/// A create request, and what the form could not say in it.
+/// A create request, and the fields that could not become part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// Body of `POST /sandboxes`.
@@ -90,7 +89,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// The field that fills the place an error names.
+    /// The field for a place that an error names.
     #[must_use]
     pub fn of(problem: &FieldError) -> Self {
         let place = problem.field();
@@ -125,7 +124,7 @@ impl Field {
 }
 
 impl CreateForm {
-    /// What stands in a text field.
+    /// Content of a text field.
     pub(super) fn text(&self, field: Field) -> &str {
         match field {
             Field::Image => &self.image,
@@ -139,7 +138,7 @@ impl CreateForm {
         }
     }
 
-    /// Takes what was typed into a text field.
+    /// Sets the content of a text field.
     pub(super) fn set_text(&mut self, field: Field, text: String) {
         match field {
             Field::Image => self.image = text,
@@ -153,8 +152,8 @@ impl CreateForm {
         }
     }
 
-    /// The request this form stands for. Empty fields are left out, so that the server says what
-    /// is missing.
+    /// The request of this form. Empty fields are left out, so that the server reports what is
+    /// missing.
     #[must_use]
     pub fn request(&self) -> Request {
         let mut body = serde_json::Map::new();
@@ -205,9 +204,9 @@ impl CreateForm {
         }
     }
 
-    /// What is wrong with this form: what it could not say, then the rules that its request breaks.
-    /// The API's rule about a missing image names what this form has no field for, and the one about
-    /// a short time speaks of seconds, whatever was typed.
+    /// Problems of this form: unreadable fields, then the rules that its request breaks. Two rules
+    /// are reworded: the API's rule about a missing image names members that this form has no field
+    /// for, and the one about a short time counts in seconds.
     #[must_use]
     pub fn problems(&self, unreadable: Vec<FieldError>, rules: Vec<FieldError>) -> Vec<FieldError> {
         let no_image = self.image.trim().is_empty();
@@ -227,11 +226,11 @@ impl CreateForm {
         unreadable.into_iter().chain(rules).collect()
     }
 
-    /// Makes the sandbox.
+    /// Creates the sandbox.
     ///
     /// # Errors
     /// [`crate::error::ConsoleError::Invalid`] with every problem of the form and of the request,
-    /// else what the domain says.
+    /// else the domain's error.
     #[cfg(feature = "ssr")]
     pub async fn submit(
         &self,
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_at_its_field() {
+    fn unreadable_input_is_reported_at_its_field() {
         let form = CreateForm {
             entrypoint: "'".to_owned(),
             env: "novalue".to_owned(),
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_image_field_is_told_in_the_forms_own_words() {
+    fn an_empty_image_field_has_a_message_of_the_form() {
         let rule = |field: &'static str| {
             FieldError::body(
                 "missing",
@@ -311,31 +310,31 @@ mod tests {
                 "one of image.uri and snapshotId is required",
             )
         };
-        let told = |image: &str| {
+        let problems = |image: &str| {
             let form = CreateForm {
                 image: image.to_owned(),
                 ..CreateForm::default()
             };
             form.problems(Vec::new(), vec![rule("image"), rule("networkPolicy")])
         };
-        let empty = told(" ");
+        let empty = problems(" ");
         assert_eq!(empty[0].msg, "Name an image, such as debian:bookworm-slim.");
         assert_eq!(Field::of(&empty[0]), Field::Image);
         assert_eq!(empty[1], rule("networkPolicy"));
-        assert_eq!(told("x")[0], rule("image"), "of an image that was named");
+        assert_eq!(problems("x")[0], rule("image"), "an image that was named");
     }
 
     #[test]
-    fn a_short_time_is_told_in_the_forms_own_words() {
-        let told = |kind: &str, msg: &str| {
+    fn a_short_time_has_a_message_of_the_form() {
+        let message = |kind: &str, msg: &str| {
             let rule = FieldError::body(kind, ["timeout"], msg);
             CreateForm::default()
                 .problems(Vec::new(), vec![rule])
                 .remove(0)
         };
-        let short = told("greater_than_equal", "must be at least 60");
+        let short = message("greater_than_equal", "must be at least 60");
         assert_eq!(short.msg, "A sandbox lives for at least 1 minute.");
-        let long = told("value_error", "must be at most 3600 seconds");
+        let long = message("value_error", "must be at most 3600 seconds");
         assert_eq!(long.msg, "must be at most 3600 seconds", "another rule");
     }
 

@@ -1,4 +1,4 @@
-//! The same request as code, ready to copy.
+//! The create request as code, ready to copy.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub(super) fn curl(origin: &str, body: &Value) -> String {
 }
 
 /// The request through the official Python SDK. Its context manager closes connections only, so the
-/// program removes the sandbox itself, whatever happens in between.
+/// program deletes the sandbox itself, in every case.
 #[must_use]
 pub(super) fn python(host: &str, body: &Value) -> String {
     let image = body.pointer("/image/uri").cloned();

@@ -1,5 +1,5 @@
-//! Making a sandbox: the form, the request it stands for, the same request as code, the page, and
-//! what it calls on the server.
+//! Creating a sandbox: the form, its request, the request as code, the page and its server
+//! functions.
 
 mod api;
 mod form;

@@ -1,8 +1,8 @@
-//! The page that makes a sandbox.
+//! The page that creates a sandbox.
 //!
 //! The form posts to `/console/create`, which answers with this page again when something is wrong:
-//! what was typed and what is wrong with it come back as [`Draft`]. With script the same form calls
-//! server functions instead, and asks for the rules while one types.
+//! the input and its problems come back as [`Draft`]. With script the same form calls server
+//! functions instead, and checks the input while the user types.
 
 use std::time::Duration;
 
@@ -24,21 +24,21 @@ use crate::{
     view::Creation,
 };
 
-/// How long typing has to rest before the server is asked.
+/// Pause in typing after which the server checks the form.
 const REST: Duration = Duration::from_millis(300);
 
-/// A form that came back; the server puts it into the context.
+/// A rejected form; the server puts it into the context.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Draft {
-    /// As it was sent.
+    /// The form as sent.
     pub form: CreateForm,
-    /// What is wrong with it.
+    /// Its problems.
     pub problems: Vec<FieldError>,
-    /// Why nothing was made although no field is wrong.
+    /// Why the create failed although no field is invalid.
     pub refusal: Option<String>,
 }
 
-/// What the page works on. Copies share it.
+/// State of the page. Copies share it.
 #[derive(Clone, Copy)]
 struct State {
     form: RwSignal<CreateForm>,
@@ -157,7 +157,7 @@ fn TextField(
     name: &'static str,
     label: &'static str,
     #[prop(into)] help: String,
-    /// More than one makes it a box.
+    /// Height in lines; more than one makes it a text area.
     #[prop(default = 1)]
     lines: u32,
 ) -> impl IntoView {
@@ -191,8 +191,8 @@ fn TextField(
     .into_any()
 }
 
-/// Text inside a `<textarea>`: the server's renderer writes it as it is, so it has to be escaped
-/// there, while the browser makes a text node of it.
+/// Text inside a `<textarea>`. The server's renderer does not escape it, so this does; the browser
+/// creates a text node, which needs no escapes.
 fn raw_text(text: &str) -> String {
     if cfg!(target_arch = "wasm32") {
         return text.to_owned();
@@ -218,7 +218,7 @@ fn LifetimeField(state: State) -> impl IntoView {
                     <input type="radio" name="lifetime" value="manual"
                         checked=lifetime() == Lifetime::Manual
                         on:change=choose(Lifetime::Manual) />
-                    "Until somebody deletes it"
+                    "Kept until it is deleted"
                 </label>
             </div>
             <div class="ttl" class:off=move || lifetime() == Lifetime::Manual>
@@ -247,8 +247,8 @@ fn Mirror(state: State) -> impl IntoView {
     let curl = Signal::derive(move || mirror::curl(&origin.read().0, &body.read()));
     let python = Signal::derive(move || mirror::python(&origin.read().1, &body.read()));
     view! {
-        <aside class="mirror" aria-label="The same as code">
-            <h2>"The same as code"</h2>
+        <aside class="mirror" aria-label="As code">
+            <h2>"As code"</h2>
             <h3>"curl"</h3>
             <CodeBlock code=curl what="the curl command" />
             <h3>"Python"</h3>
@@ -269,7 +269,7 @@ impl State {
         self.touch(Field::Ttl);
     }
 
-    /// Shows problems of this field from now on, and asks the server once typing rests.
+    /// Shows problems of this field from now on, and checks the form once typing pauses.
     fn touch(self, field: Field) {
         self.touched.update(|touched| {
             if !touched.contains(&field) {
@@ -287,7 +287,7 @@ impl State {
         set_timeout(rested, REST);
     }
 
-    /// Takes the server's rules for the form as it is after this edit.
+    /// Shows the server's answer for the form after this edit.
     async fn ask(self, edit: u64) {
         let answer = api::check(self.form.get_untracked()).await;
         if let (Some(last), Ok(problems)) = (self.edits.try_get_value(), answer)
@@ -297,7 +297,7 @@ impl State {
         }
     }
 
-    /// What is wrong with a field, once it was touched.
+    /// The problem of a field, once it was edited.
     fn problem(self, field: Field) -> Option<String> {
         if !self.touched.read().contains(&field) {
             return None;

@@ -1,4 +1,4 @@
-//! Reading what people type into one line or one box: commands, `NAME=value` lines, durations.
+//! Parsers of form input: commands, `NAME=value` lines, durations.
 
 use std::collections::BTreeMap;
 

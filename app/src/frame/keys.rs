@@ -1,4 +1,4 @@
-//! The keyboard, for who uses the console all day.
+//! Keyboard shortcuts.
 
 use leptos::{ev, html::Dialog, prelude::*};
 use leptos_router::hooks::use_navigate;
@@ -6,7 +6,7 @@ use wasm_bindgen::JsCast;
 
 use crate::{browser, tab::Tab, ui::Icon};
 
-/// What the keys do, as the help shows it.
+/// Keys of the whole console and what they do; tabs add theirs.
 const KEYS: [(&str, &str); 6] = [
     ("/", "Filter the list"),
     ("c", "Create a sandbox"),
@@ -16,7 +16,7 @@ const KEYS: [(&str, &str); 6] = [
     ("?", "This help"),
 ];
 
-/// Marks the element that `j` and `k` go through.
+/// Selects the elements that `j` and `k` step through.
 pub const ROW_LINK: &str = "[data-row-link]";
 
 /// Acts on keys of the whole page, in the browser.
@@ -46,7 +46,7 @@ pub(super) fn listen(help_open: RwSignal<bool>) {
     });
 }
 
-/// Marks links to a tab.
+/// Selects links to a tab.
 fn tab_link(tab: Tab) -> String {
     format!("[data-tab-link='{}']", tab.segment())
 }
@@ -73,7 +73,7 @@ pub(super) fn Help(
     let dialog = NodeRef::<Dialog>::new();
     Effect::new(move |_| {
         if let (true, Some(dialog)) = (open.get(), dialog.get()) {
-            // Fails only when it is open already.
+            // Fails only if it is open.
             let _ = dialog.show_modal();
         }
     });

@@ -1,5 +1,5 @@
-//! What surrounds every page: rail, top bar, toasts, keys. It stays mounted while pages change, and
-//! so do the tab's live connection and clock.
+//! The frame of every page: rail, top bar, toasts, keys. It stays mounted while pages change, with
+//! the tab's live connection and clock.
 
 mod keys;
 mod rail;
@@ -28,12 +28,13 @@ use crate::{
 pub fn Frame() -> impl IntoView {
     let info = SharedValue::new(ServerInfo::of_request).into_inner();
     let notice = SharedValue::new(use_context::<Notice>).into_inner();
-    // Both sides begin with the server's clock, so that the browser takes over the same text.
+    // Both sides start with the server's clock, so that hydration finds the same text.
     let clock = Clock(RwSignal::new(
         SharedValue::new(browser::now_ms).into_inner(),
     ));
     let live = Live::new();
     let toasts = Toasts::new(notice);
+    provide_context(info.clone());
     provide_context(clock);
     provide_context(live);
     provide_context(toasts);
@@ -72,24 +73,24 @@ pub fn Frame() -> impl IntoView {
     .into_any()
 }
 
-/// Says that what the page shows is of before, once nobody is signed in any more.
+/// A banner for a page whose session ended: what it shows is no longer updated.
 #[component]
 fn SignedOut(live: Live) -> impl IntoView {
     let notice = || {
         view! {
             <div class="banner" data-tone="bad">
                 <Icon name="key-round" />
-                <p>"You are signed out. What is below was the last state."</p>
+                <p>"You are signed out. The last known state is shown below."</p>
                 <SignInLink />
             </div>
         }
     };
     let is_out = move || live.link.get() == Link::SignedOut;
-    // There from the beginning: screen readers say what comes into an alert, not one that comes.
+    // Present from the start: screen readers announce changes within an alert, not a new one.
     view! { <div role="alert" class="signed-out">{move || is_out().then(notice)}</div> }.into_any()
 }
 
-/// There is no such page.
+/// The page for unknown addresses.
 #[component]
 pub fn NotFound() -> impl IntoView {
     view! {
@@ -97,9 +98,9 @@ pub fn NotFound() -> impl IntoView {
         <main class="login">
             <div class="card login-card">
                 <h1>"No such page"</h1>
-                <p>"The address does not belong to any page of the console."</p>
+                <p>"The console has no page at this address."</p>
                 <a class="button primary" href="/console/sandboxes">
-                    "To the sandboxes"
+                    "All sandboxes"
                 </a>
             </div>
         </main>

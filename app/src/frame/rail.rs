@@ -1,4 +1,4 @@
-//! Where one can go.
+//! The rail: navigation between pages.
 
 use leptos::prelude::*;
 use leptos_router::{components::A, hooks::use_location};
@@ -12,7 +12,7 @@ pub(super) fn Rail(
     version: String,
 ) -> impl IntoView {
     let path = use_location().pathname;
-    // A sandbox's own page belongs to the list.
+    // The page of a sandbox belongs to the list.
     let current = move |prefix: &'static str| {
         let here = path.with(|path| path.starts_with(prefix));
         here.then_some("page")

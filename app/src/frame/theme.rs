@@ -1,4 +1,4 @@
-//! Light, dark, or what the system says.
+//! The theme: light, dark or the system's.
 
 use leptos::prelude::*;
 
@@ -43,7 +43,7 @@ impl Theme {
     }
 }
 
-/// Goes through the three themes.
+/// A button that cycles through the three themes.
 #[component]
 pub(super) fn ThemeSwitch() -> impl IntoView {
     let theme = RwSignal::new(Theme::System);

@@ -1,4 +1,4 @@
-//! Short messages about what was just done. They are a live region: screen readers say them.
+//! Short messages about recent actions, in a live region, which screen readers announce.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::{
 
 /// Most messages at a time; the oldest goes first.
 const MOST: usize = 4;
-/// How long good news stays.
+/// How long a success stays.
 const GOOD: Duration = Duration::from_secs(5);
-/// Bad news stays longer: it is longer, and to be read.
+/// How long an error stays: it takes longer to read.
 const BAD: Duration = Duration::from_secs(12);
 
 /// The messages of this page, as context. Copies share them.
@@ -24,7 +24,7 @@ pub struct Toasts {
 }
 
 impl Toasts {
-    /// Begins with what the last form without script left.
+    /// Starts with the notice of the last form that was sent without script.
     #[must_use]
     pub fn new(first: Option<Notice>) -> Self {
         Self {
@@ -54,12 +54,12 @@ impl Toasts {
         set_timeout(move || toasts.dismiss(key), shown);
     }
 
-    /// Says that something worked.
+    /// Shows a success.
     pub fn good(&self, text: impl Into<String>) {
         self.show(Notice::good(text));
     }
 
-    /// Says that something did not.
+    /// Shows an error.
     pub fn bad(&self, text: impl Into<String>) {
         self.show(Notice::bad(text));
     }

@@ -1,4 +1,4 @@
-//! Where one is, and how the connection is.
+//! The top bar: breadcrumb, runtime, connection state, theme, log-out.
 
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
@@ -12,13 +12,13 @@ use crate::{
     view::ServerInfo,
 };
 
-/// A live connection that said nothing for this long shows its age.
+/// Silence, in seconds, after which a live connection shows its age.
 const FRESH_SECONDS: i64 = 20;
 
 /// The top bar.
 #[component]
 pub(super) fn TopBar(
-    /// What the server says about itself.
+    /// The server's description of itself.
     info: ServerInfo,
     /// Opens the help.
     help_open: RwSignal<bool>,
@@ -97,7 +97,7 @@ fn Breadcrumb() -> impl IntoView {
     .into_any()
 }
 
-/// `live`, `updated n s ago`, `reconnecting`, `signed out`, `paused`; a click pauses or goes on.
+/// `live`, `updated n s ago`, `reconnecting`, `signed out`, `paused`; a click pauses or resumes.
 #[component]
 fn LinkState() -> impl IntoView {
     let live = expect_context::<Live>();
@@ -120,7 +120,7 @@ fn LinkState() -> impl IntoView {
     };
     let title = move || match (live.paused.get(), live.link.get()) {
         (_, Link::SignedOut) => "Live updates need a new sign-in",
-        (true, _) => "Go on with live updates",
+        (true, _) => "Resume live updates",
         (false, _) => "Pause live updates",
     };
     view! {

@@ -1,4 +1,4 @@
-//! The connection: opened once per tab, kept open, and opened again when it breaks.
+//! The connection: one per tab, reopened when it breaks.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A connection without any message for this long is dead: the server beats every 15 s.
 const SILENCE_MS: i64 = 40_000;
 
-/// How the connection is.
+/// State of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Link {
     /// No script yet, or not connected for the first time.
@@ -27,16 +27,16 @@ pub enum Link {
     Starting,
     /// Messages flow.
     Live,
-    /// Broken; trying again.
+    /// Broken; reconnecting.
     Lost,
-    /// Nobody is signed in, so there is nothing to try.
+    /// The browser is signed out: no reconnect is tried.
     SignedOut,
 }
 
 /// The tab's live data, provided as context by the frame. Copies are the same connection.
 #[derive(Clone, Copy)]
 pub struct Live {
-    /// How the connection is.
+    /// State of the connection.
     pub link: RwSignal<Link>,
     /// Unix milliseconds of the last message.
     pub heard: RwSignal<i64>,
@@ -52,7 +52,7 @@ struct Tab {
     watches: BTreeMap<Topic, Watch>,
     failures: u32,
     epoch: String,
-    /// Whether the server greeted on this connection: there was a session then.
+    /// Whether the server greeted on this connection, which proves that there was a session.
     greeted: bool,
 }
 
@@ -81,7 +81,7 @@ thread_local! {
 }
 
 impl Live {
-    /// Not connected; [`Live::start`] does that in the browser.
+    /// Starts unconnected; [`Live::start`] connects in the browser.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -158,7 +158,7 @@ impl Live {
         });
     }
 
-    /// Ends a pause with fresh data, or begins one.
+    /// Starts a pause, or ends it with fresh data.
     pub fn toggle_pause(self) {
         let paused = !self.paused.get_untracked();
         self.paused.set(paused);
@@ -265,7 +265,7 @@ impl Tab {
         }
     }
 
-    /// Notes a message; the handler when it shall be shown. After a hole in the numbers it asks
+    /// Notes a message; returns the handler if it is to be shown. After a hole in the numbers it asks
     /// for a snapshot instead.
     fn advance(&mut self, topic: &Topic, seq: u64, is_delta: bool) -> Option<Rc<dyn Fn(Update)>> {
         let watch = self.watches.get_mut(topic)?;

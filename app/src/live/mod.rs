@@ -5,8 +5,8 @@
 //! is offered: the server replays what was missed, or sends a snapshot when it cannot. A hole in
 //! the numbers makes the tab ask for a snapshot too.
 //!
-//! A tab without a session is told so by a close code ([`CLOSE_SIGNED_OUT`]), which a server that is
-//! down never sends: it stops to connect and asks for a new sign-in.
+//! A tab without a session receives a close code ([`CLOSE_SIGNED_OUT`]), which distinguishes it from
+//! a server that is down: the tab stops reconnecting and asks for a new sign-in.
 
 mod link;
 mod wire;

@@ -1,24 +1,24 @@
-//! What travels on `/console/live`: JSON in text frames, in both directions.
+//! Messages of `/console/live`: JSON in text frames, in both directions.
 
 use osb_protocol::{SandboxId, execd::pty::close_code};
 use serde::{Deserialize, Serialize};
 
 use crate::view::{SandboxDetail, SandboxRow};
 
-/// Close code of the console's WebSockets, terminals included: the session that opened it is over,
-/// or there was none. A handshake that fails would tell a page nothing, so the server lets even
-/// that one succeed and says it here.
+/// Close code of the console's WebSockets, terminals included: the session that opened it ended, or
+/// there was none. Browsers hide from a page why a handshake failed, so the server completes it and
+/// then closes with this code.
 pub const CLOSE_SIGNED_OUT: u16 = close_code::SIGNED_OUT;
 
-/// Whether nobody is signed in any more, told by how a connection ended. When it had been greeted,
-/// only the session that opened it is over: somebody who signed in again in another tab has a new
-/// one, and the next attempt shows it.
+/// Whether the end of a connection means that the browser is signed out. A connection that had been
+/// greeted proves only the end of the session that opened it: another tab may have signed in again,
+/// which the next attempt shows.
 #[must_use]
 pub fn says_signed_out(code: u16, was_greeted: bool) -> bool {
     code == CLOSE_SIGNED_OUT && !was_greeted
 }
 
-/// What can be watched.
+/// A topic that a tab can subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     /// The list; snapshot `Vec<SandboxRow>`, deltas [`RowChange`].
@@ -61,36 +61,36 @@ impl<'de> Deserialize<'de> for Topic {
     }
 }
 
-/// A place in the stream of one topic. Numbers of another server process mean nothing, so the
-/// place names the process too.
+/// A position in the stream of one topic. It names the server process too, because the numbers of
+/// another process are unrelated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Which server process counted.
+    /// The server process that counted.
     pub epoch: String,
     /// The last message seen.
     pub seq: u64,
 }
 
-/// What a tab asks for.
+/// A command of a tab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Command {
-    /// Begin with a snapshot, or after `since` when the server still can.
+    /// Starts with a snapshot, or after `since` if the server still has what followed.
     Subscribe {
-        /// What.
+        /// The topic.
         topic: Topic,
-        /// Where the tab stands.
+        /// Position of the last message that the tab has seen.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Position>,
     },
-    /// No more of this.
+    /// Ends a subscription.
     Unsubscribe {
-        /// What.
+        /// The topic.
         topic: Topic,
     },
 }
 
-/// What the server says. `data` stays text on the server: it is written once for all tabs.
+/// A message of the server. `data` stays text on the server: it is encoded once for all tabs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Frame<D = serde_json::Value> {
@@ -99,9 +99,9 @@ pub enum Frame<D = serde_json::Value> {
         /// See [`Position::epoch`].
         epoch: String,
     },
-    /// Everything of a topic.
+    /// The whole content of a topic.
     Snapshot {
-        /// Which.
+        /// The topic.
         topic: Topic,
         /// As of this message.
         seq: u64,
@@ -110,14 +110,14 @@ pub enum Frame<D = serde_json::Value> {
     },
     /// One change of a topic.
     Delta {
-        /// Which.
+        /// The topic.
         topic: Topic,
         /// One more than the message before.
         seq: u64,
         /// See [`Topic`].
         data: D,
     },
-    /// Nothing happened, but the connection lives.
+    /// A sign of life on a quiet connection.
     Beat,
 }
 
@@ -131,7 +131,7 @@ pub enum RowChange {
     Gone(SandboxId),
 }
 
-/// Data of a topic, read.
+/// Decoded data of a topic.
 #[derive(Clone, Debug)]
 pub(super) enum Update {
     /// The whole list.
@@ -143,8 +143,7 @@ pub(super) enum Update {
 }
 
 impl Update {
-    /// Reads what a frame carries; `None` when this page is older than the server and does not
-    /// understand it.
+    /// Decodes the data of a frame; `None` if a newer server sent what this page does not know.
     pub(super) fn read(topic: &Topic, is_delta: bool, data: serde_json::Value) -> Option<Self> {
         let read = match (topic, is_delta) {
             (Topic::Sandboxes, false) => serde_json::from_value(data).map(Self::List),
@@ -191,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_connection_that_was_not_let_in_tells_of_no_session() {
+    fn only_a_refused_connection_means_signed_out() {
         assert!(says_signed_out(CLOSE_SIGNED_OUT, false));
         assert!(!says_signed_out(CLOSE_SIGNED_OUT, true), "a new session?");
-        // What browsers report of a server that is down.
+        // The code that browsers report for a server that is down.
         assert!(!says_signed_out(1006, false));
     }
 

@@ -1,5 +1,5 @@
-//! What can be done to a sandbox. Each action is a form: with script it calls its server function
-//! and says how it went in a toast; without, the browser posts it and comes back.
+//! Actions on a sandbox. Each is a form: with script it calls its server function and shows the
+//! result in a toast; without, the browser posts it and is redirected.
 
 use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_router::hooks::use_navigate;
@@ -11,21 +11,21 @@ use crate::{
     ui::{Icon, duration},
 };
 
-/// How long a renewed sandbox may live, as offered.
+/// Offered times for a renewal, in seconds.
 const CHOICES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
 
-/// Renews with one click, for a list.
+/// A button that renews with one click, for a list.
 #[component]
 pub fn RenewButton(
-    /// Which.
+    /// The sandbox.
     id: SandboxId,
-    /// Whether there is something to renew.
+    /// Whether the sandbox can be renewed.
     alive: Memo<bool>,
-    /// From now.
+    /// Time until the new expiry, in seconds.
     seconds: i64,
 ) -> impl IntoView {
     let (action, submit, busy) = renewal(id.clone());
-    let label = format!("Let {} live {} from now", id.short(), duration(seconds));
+    let label = format!("Renew {} for {}", id.short(), duration(seconds));
     view! {
         <form method="post" action=action on:submit=submit>
             <input type="hidden" name="seconds" value=seconds />
@@ -43,10 +43,10 @@ pub fn RenewButton(
     .into_any()
 }
 
-/// Renews for a time that is chosen.
+/// A form that renews for a chosen time.
 #[component]
 pub(super) fn RenewForm(
-    /// Which.
+    /// The sandbox.
     id: SandboxId,
 ) -> impl IntoView {
     let (action, submit, busy) = renewal(id);
@@ -56,7 +56,7 @@ pub(super) fn RenewForm(
     view! {
         <form method="post" action=action on:submit=submit class="inline-form">
             <label class="select">
-                <span class="visually-hidden">"Live from now for"</span>
+                <span class="visually-hidden">"Renew for"</span>
                 <select name="seconds">{choices.collect_view()}</select>
             </label>
             <button type="submit" class="button" disabled=move || busy.get()>
@@ -68,7 +68,7 @@ pub(super) fn RenewForm(
     .into_any()
 }
 
-/// Address, submit handler and "under way" of a renewal.
+/// Address, submit handler and busy signal of a renewal.
 fn renewal(id: SandboxId) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSignal<bool>) {
     let busy = RwSignal::new(false);
     let toasts = Toasts::current();
@@ -82,11 +82,7 @@ fn renewal(id: SandboxId) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSign
         busy.set(true);
         spawn_local(async move {
             match api::renew(id.clone(), seconds).await {
-                Ok(_) => toasts.good(format!(
-                    "{} lives {} from now",
-                    id.short(),
-                    duration(seconds)
-                )),
+                Ok(_) => toasts.good(format!("{} renewed for {}", id.short(), duration(seconds))),
                 Err(error) => toasts.bad(error.to_string()),
             }
             busy.set(false);
@@ -95,7 +91,7 @@ fn renewal(id: SandboxId) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSign
     (action, submit, busy)
 }
 
-/// Value of a field of the form that was sent.
+/// Value of a field of the submitted form.
 fn field(event: &ev::SubmitEvent, name: &str) -> Option<String> {
     use wasm_bindgen::JsCast;
     let form: web_sys::Element = event.target()?.dyn_into().ok()?;
@@ -106,12 +102,12 @@ fn field(event: &ev::SubmitEvent, name: &str) -> Option<String> {
     }
 }
 
-/// Deletes, after a second thought: the button opens the question, which holds the real one.
+/// A delete button that opens a confirmation.
 #[component]
 pub fn DeleteForm(
-    /// Which.
+    /// The sandbox.
     id: SandboxId,
-    /// Only an icon, for a list; else a button, and the list is shown afterwards.
+    /// Shows only an icon, for a list. Otherwise a button, which leads to the list afterwards.
     #[prop(optional)]
     compact: bool,
 ) -> impl IntoView {
@@ -127,7 +123,7 @@ pub fn DeleteForm(
         spawn_local(async move {
             match api::delete(id.clone()).await {
                 Ok(()) => {
-                    toasts.good(format!("{} is being removed", id.short()));
+                    toasts.good(format!("{} is being deleted", id.short()));
                     if !compact {
                         navigate("/console/sandboxes", Default::default());
                     }
@@ -159,11 +155,11 @@ pub fn DeleteForm(
             {opener}
             <form method="post" action=action on:submit=submit class="card confirm-card">
                 <p>
-                    "Remove " <span class="mono">{short}</span>
-                    " with everything in it? This cannot be undone."
+                    "Delete " <span class="mono">{short}</span>
+                    " and all its files? This cannot be undone."
                 </p>
                 <button type="submit" class="button danger" disabled=move || busy.get()>
-                    "Delete it"
+                    "Delete sandbox"
                 </button>
             </form>
         </details>

@@ -15,21 +15,21 @@ pub async fn detail(id: SandboxId) -> Result<SandboxDetail, ConsoleError> {
     crate::backend::backend()?.sandbox(&id).await
 }
 
-/// Lets a sandbox live for that many seconds from now.
+/// Sets the expiry of a sandbox to that many seconds from now.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/renew")]
 pub async fn renew(id: SandboxId, seconds: i64) -> Result<WireTime, ConsoleError> {
     let expires_at = crate::view::in_seconds(seconds)?;
     crate::backend::backend()?.renew(&id, expires_at).await
 }
 
-/// Removes a sandbox.
+/// Deletes a sandbox.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/delete")]
 pub async fn delete(id: SandboxId) -> Result<(), ConsoleError> {
     crate::backend::backend()?.delete(&id).await
 }
 
-/// Where a port of a sandbox is reached. A sandbox without endpoints is no error of the call:
-/// browsers would log it as one.
+/// The address of a port of a sandbox. A sandbox without endpoints is a result, not an error:
+/// browsers would log an error.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/port")]
 pub async fn port(id: SandboxId, port: u16) -> Result<Reach, ConsoleError> {
     match crate::backend::backend()?.port(&id, port).await {

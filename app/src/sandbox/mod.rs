@@ -1,4 +1,4 @@
-//! One sandbox: its page, its tabs, and what can be done to it.
+//! One sandbox: its page, tabs and actions.
 
 mod actions;
 mod api;

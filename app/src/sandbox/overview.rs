@@ -1,4 +1,4 @@
-//! What a sandbox is and how it does.
+//! The overview tab: identity, state, lifetime, addresses, resources.
 
 use leptos::prelude::*;
 use osb_protocol::{SandboxId, lifecycle::SandboxState};
@@ -14,7 +14,7 @@ use crate::{
     view::{SandboxDetail, is_alive},
 };
 
-/// Identity, state, lifetime, addresses, resources, labels, specification.
+/// The overview tab.
 #[component]
 pub fn OverviewTab() -> impl IntoView {
     let Some(Current(current)) = use_context() else {
@@ -68,7 +68,7 @@ pub fn OverviewTab() -> impl IntoView {
     .into_any()
 }
 
-/// Why it is in this state: never only the word.
+/// The reason and message of the state, with advice and the last output.
 #[component]
 fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let status = move || current.read().sandbox.status.clone();
@@ -100,26 +100,26 @@ fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
     .into_any()
 }
 
-/// What to try, in words.
+/// A suggested fix for the present state.
 fn advice(detail: &SandboxDetail) -> Option<&'static str> {
     let status = &detail.sandbox.status;
     let reason = status.reason.as_deref().unwrap_or_default();
     match status.state {
         SandboxState::Failed if reason.contains("IMAGE") => Some(
-            "Check the name of the image, and whether this host may pull it: try the same name with docker pull.",
+            "Check the image name and whether this host may pull it: try docker pull with the same name.",
         ),
         SandboxState::Failed if reason == "REMOVAL_FAILED" => {
-            Some("Its removal is tried again by itself until it works.")
+            Some("The server retries the removal until it succeeds.")
         }
         SandboxState::Failed if reason != "CONTAINER_EXITED_ERROR" => None,
         SandboxState::Failed if detail.log_tail.is_empty() => {
-            Some("A sandbox lives as long as its entry point, which left no output.")
+            Some("A sandbox lives as long as its entry point, which wrote no output.")
         }
         SandboxState::Failed => {
             Some("A sandbox lives as long as its entry point, whose last output is below.")
         }
         SandboxState::Terminated => Some(
-            "The entry point ended by itself. Use one that stays, such as tail -f /dev/null, to keep a sandbox.",
+            "The entry point exited. To keep a sandbox, use one that does not exit, such as tail -f /dev/null.",
         ),
         _ => None,
     }
@@ -167,7 +167,7 @@ fn Lifetime(current: RwSignal<SandboxDetail>) -> impl IntoView {
             <dt>"Expires"</dt>
             <dd>{move || match expires.get() {
                 Some(at) => view! { <When at /> }.into_any(),
-                None => "never: somebody has to delete it".into_any(),
+                None => "never: it stays until it is deleted".into_any(),
             }}</dd>
             <dt>"Left"</dt>
             <dd><Countdown until=expires /></dd>

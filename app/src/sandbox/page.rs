@@ -1,4 +1,4 @@
-//! The page of one sandbox: its head and tabs. The data is loaded once and kept live for all tabs.
+//! The page of one sandbox: header and tabs. The data is loaded once and kept live for all tabs.
 
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -70,7 +70,7 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
         <Show when=move || gone.get()>
             <p class="banner" data-tone="quiet" role="status">
                 <Icon name="info" />
-                "This sandbox has been removed. What is below was its last state."
+                "This sandbox was deleted. Its last known state is shown below."
             </p>
         </Show>
         <TabBar id />
@@ -79,7 +79,7 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
     .into_any()
 }
 
-/// The stage a sandbox is in while it is being made.
+/// The stage of a sandbox that is being created.
 pub(crate) fn current_stage(detail: &SandboxDetail) -> Option<String> {
     use osb_protocol::lifecycle::SandboxState::Pending;
     let mut stages = detail.stages.iter();
@@ -92,11 +92,11 @@ fn Missing(error: ConsoleError) -> impl IntoView {
     let title = match error {
         ConsoleError::NotFound => "No such sandbox",
         ConsoleError::SignedOut => "Signed out",
-        _ => "Not available",
+        _ => "Unavailable",
     };
-    let way_on = match error {
+    let next_step = match error {
         ConsoleError::SignedOut => view! { <SignInLink /> }.into_any(),
-        _ => view! { <a class="button" href="/console/sandboxes">"To the list"</a> }.into_any(),
+        _ => view! { <a class="button" href="/console/sandboxes">"All sandboxes"</a> }.into_any(),
     };
     view! {
         <Title text="Sandbox" />
@@ -104,7 +104,7 @@ fn Missing(error: ConsoleError) -> impl IntoView {
             <Icon name="triangle-alert" />
             <h1>{title}</h1>
             <p role="alert">{error.to_string()}</p>
-            {way_on}
+            {next_step}
         </section>
     }
     .into_any()

@@ -1,4 +1,4 @@
-//! Where the ports of a sandbox are reached.
+//! Addresses of a sandbox's ports.
 
 use leptos::{ev, prelude::*};
 use leptos_router::{
@@ -21,12 +21,12 @@ use crate::{
 /// execd listens here in every sandbox (contract: execd §1), so this port always answers.
 const EXECD: u16 = 44_772;
 
-/// Addresses of one port, which stands in the URL as it was typed (`?port=8080`).
+/// Addresses of one port. The URL holds the port as it was typed (`?port=8080`).
 #[component]
 pub(super) fn Ports(
-    /// Which sandbox.
+    /// The sandbox.
     id: SandboxId,
-    /// Its page's data.
+    /// Data of its page.
     current: RwSignal<SandboxDetail>,
 ) -> impl IntoView {
     let params = use_query_map();
@@ -56,7 +56,7 @@ pub(super) fn Ports(
     .into_any()
 }
 
-/// The port that was typed; execd's while none was.
+/// The typed port; execd's if there is none.
 fn port(typed: Option<&str>) -> Result<u16, &'static str> {
     let Some(typed) = typed else {
         return Ok(EXECD);
@@ -67,23 +67,25 @@ fn port(typed: Option<&str>) -> Result<u16, &'static str> {
     }
 }
 
-/// Why a sandbox with this status has no endpoints at all; the server need not be asked then.
+/// Why a sandbox with this status has no endpoints. The server is not asked then.
 fn no_endpoints(status: &SandboxStatus) -> Option<&'static str> {
     match status.state {
         SandboxState::Pending => {
-            Some("It is still being made. It has endpoints once its container runs.")
+            Some("The sandbox is still being created. It has endpoints once its container runs.")
         }
         SandboxState::Failed if status.reason.as_deref() == Some("REMOVAL_FAILED") => Some(
-            "It is being removed and has no endpoints any more, although its container may still run.",
+            "The sandbox is being deleted and has no endpoints any more, although its container may still run.",
         ),
-        SandboxState::Failed => Some("It has failed, so nothing listens in it: no endpoints."),
-        SandboxState::Terminated => Some("It has ended, so nothing listens in it: no endpoints."),
-        SandboxState::Stopping => Some("It is being removed and has no endpoints any more."),
+        SandboxState::Failed => Some("The sandbox failed, so it has no endpoints."),
+        SandboxState::Terminated => Some("The sandbox terminated, so it has no endpoints."),
+        SandboxState::Stopping => {
+            Some("The sandbox is being deleted and has no endpoints any more.")
+        }
         _ => None,
     }
 }
 
-/// Not a number field: browsers keep to themselves what was typed into one that is no number.
+/// A text field: browsers hide from a page what was typed into a number field if it is no number.
 #[component]
 fn PortField(
     id: SandboxId,
@@ -132,7 +134,7 @@ fn shown(
     wanted: Memo<Result<u16, &'static str>>,
 ) -> AnyView {
     match answer {
-        // The field says what is wrong.
+        // The field shows the problem.
         None => ().into_any(),
         Some(Ok(Reach::At(address))) => view! { <Addresses address wanted /> }.into_any(),
         Some(Ok(Reach::Nowhere(why))) => view! { <p class="help no-endpoint">{why}</p> }.into_any(),
@@ -142,7 +144,7 @@ fn shown(
     }
 }
 
-/// Hidden, in its place, from when another port is typed until that one's address is there.
+/// Hidden, without giving up its space, while the address of a newly typed port is loading.
 #[component]
 fn Addresses(address: PortAddress, wanted: Memo<Result<u16, &'static str>>) -> impl IntoView {
     let PortAddress {
@@ -194,11 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_removed_is_not_said_to_be_dead() {
+    fn a_sandbox_whose_removal_failed_may_still_run() {
         let why = no_endpoints(&status("Failed", "REMOVAL_FAILED")).unwrap();
         assert!(why.contains("may still run"), "{why}");
         let ended = no_endpoints(&status("Failed", "CONTAINER_EXITED_ERROR")).unwrap();
-        assert!(ended.contains("nothing listens"), "{ended}");
+        assert!(!ended.contains("may still run"), "{ended}");
     }
 
     fn status(state: &str, reason: &str) -> SandboxStatus {

@@ -1,4 +1,4 @@
-//! How far a sandbox came on its way, and when.
+//! The stage bar: progress of a create, with times.
 
 use leptos::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::{
     view::{SandboxDetail, Stage, StageState},
 };
 
-/// The stage bar: each step with the time it took since the one before.
+/// The stage bar: each stage with the time since the one before.
 #[component]
 pub(super) fn StageBar(
     /// The sandbox.
@@ -31,7 +31,7 @@ pub(super) fn StageBar(
     view! { <ol class="stages" aria-label="Stages">{steps}</ol> }
 }
 
-/// Name in style/sandbox.css, and icon.
+/// Class in style/sandbox.css, and icon.
 fn look(state: StageState) -> (&'static str, &'static str) {
     match state {
         StageState::Done => ("done", "circle-check"),
@@ -43,7 +43,7 @@ fn look(state: StageState) -> (&'static str, &'static str) {
     }
 }
 
-/// The step in words, with the milliseconds it took.
+/// Text of a stage, with its time in milliseconds.
 fn note(state: StageState, took: Option<i64>) -> String {
     match (state, took) {
         (StageState::Done, Some(ms)) => format!("+{ms} ms"),
@@ -57,7 +57,7 @@ fn note(state: StageState, took: Option<i64>) -> String {
     }
 }
 
-/// Milliseconds of each stage since the one before; none where either time is not known.
+/// Milliseconds of each stage since the one before; `None` where either time is unknown.
 fn times(stages: &[Stage]) -> Vec<Option<i64>> {
     let mut before: Option<i64> = None;
     let took = |stage: &Stage| {

@@ -11,6 +11,7 @@ use crate::{
     tab::{Current, Tab},
     terminal::TerminalTab,
     ui::Icon,
+    view::ServerInfo,
 };
 
 /// A route for each tab.
@@ -28,6 +29,8 @@ pub fn TabRoutes() -> impl leptos_router::MatchNestedRoutes + Clone {
 pub(super) fn TabBar(id: SandboxId) -> impl IntoView {
     let path = use_location().pathname;
     let current = Memo::new(move |_| path.with(|path| Tab::of_path(path)));
+    let features = use_context::<ServerInfo>().unwrap_or_default().features;
+    let offered = Tab::ALL.into_iter().filter(|tab| tab.is_offered(features));
     let link = |tab: Tab| {
         view! {
             <a
@@ -42,7 +45,7 @@ pub(super) fn TabBar(id: SandboxId) -> impl IntoView {
     };
     view! {
         <nav class="tabs" aria-label="Parts of this sandbox">
-            {Tab::ALL.map(link).collect_view()}
+            {offered.map(link).collect_view()}
         </nav>
     }
     .into_any()
@@ -57,7 +60,7 @@ fn content(tab: Tab) -> AnyView {
 }
 
 /// The content of a tab. One that needs a running sandbox waits for it, and stays when the sandbox
-/// ends: what it shows may tell why.
+/// ends: what it shows may explain the end.
 #[component]
 fn TabBody(tab: Tab) -> impl IntoView {
     let Some(Current(current)) = use_context() else {

@@ -8,7 +8,7 @@ use osb_protocol::lifecycle::SandboxState;
 use super::{ListQuery, PAGE_ROWS, Rows, api, row::Row};
 use crate::{error::ConsoleError, live::Live, login::SignInLink, ui::Icon, view::SandboxList};
 
-/// States worth a filter: those a sandbox stays in for a while.
+/// States offered by the filter: those that last.
 const STATES: [SandboxState; 6] = [
     SandboxState::Running,
     SandboxState::Pending,
@@ -208,14 +208,14 @@ fn PageLinks(query: Memo<ListQuery>, matching: Signal<usize>) -> impl IntoView {
     .into_any()
 }
 
-/// Nothing to show: because there is nothing yet, or because of the filter.
+/// The empty list: there are no sandboxes, or none match the filter.
 #[component]
 fn Empty(query: Memo<ListQuery>, total: Signal<usize>) -> impl IntoView {
     let filtered = move || query.read().filters() && total.get() > 0;
     view! {
         <section class="empty">
             <Icon name="box" />
-            <h2>{move || if filtered() { "Nothing matches" } else { "No sandboxes yet" }}</h2>
+            <h2>{move || if filtered() { "No matches" } else { "No sandboxes yet" }}</h2>
             <p>
                 {move || match filtered() {
                     true => "No sandbox has all these words in its id, image, state or labels.",
@@ -233,7 +233,7 @@ fn Empty(query: Memo<ListQuery>, total: Signal<usize>) -> impl IntoView {
     .into_any()
 }
 
-/// What loads, in its shape.
+/// A skeleton of the list while it loads.
 #[component]
 fn Skeleton() -> impl IntoView {
     let line = |_| view! { <div class="skeleton-row"></div> };

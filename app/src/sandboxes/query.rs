@@ -1,4 +1,4 @@
-//! What of the list is shown: text, state and page, as they stand in the URL. The server applies
+//! Filter and page of the list, as in the URL. The server applies
 //! it to the first page it renders, the browser to the rows it keeps up to date.
 
 use osb_protocol::lifecycle::SandboxState;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::view::{SandboxList, SandboxRow};
 
-/// Most rows of one page: more are no list a person reads, and each costs the browser layout.
+/// Most rows of one page: each costs the browser layout.
 pub const PAGE_ROWS: usize = 100;
 
 /// Filter and page of the list.

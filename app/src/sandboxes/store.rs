@@ -1,4 +1,4 @@
-//! The rows the browser keeps up to date: one signal per row, so that a change of one sandbox
+//! The rows that the browser keeps up to date: one signal per row, so that a change of one sandbox
 //! touches one row of the page and not the list.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub struct Rows {
 /// The rows to show, and how many there are.
 #[derive(Clone, Default)]
 pub struct Shown {
-    /// Rows of the wanted page.
+    /// Rows of the requested page.
     pub rows: Vec<(SandboxId, ArcRwSignal<SandboxRow>)>,
     /// Rows on all pages.
     pub matching: usize,

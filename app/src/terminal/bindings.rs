@@ -1,5 +1,5 @@
 //! xterm, as far as the console needs it. Everything else in this crate speaks to it through here,
-//! so that another terminal, or loading this one only when it is wanted, changes one file.
+//! so that another terminal, or loading this one on demand, changes one file.
 //!
 //! The types come from `xterm-js-rs`; what xterm changed since that was written is bound here.
 
@@ -26,7 +26,7 @@ extern "C" {
     fn on_resize(this: &Modern, act: &Closure<dyn FnMut(JsValue)>) -> JsValue;
 }
 
-/// A terminal in the page; dropped, it leaves the page.
+/// A terminal in the page. Dropping it removes it.
 pub(super) struct Xterm {
     raw: Terminal,
     fit: FitAddon,
@@ -73,7 +73,7 @@ impl Xterm {
         }
     }
 
-    /// Takes as many columns and rows as fit.
+    /// Resizes to the columns and rows that fit.
     pub(super) fn fit(&self) {
         self.fit.fit();
     }
@@ -89,17 +89,17 @@ impl Xterm {
         modern.write_bytes(&Uint8Array::from(bytes), &Closure::once_into_js(done));
     }
 
-    /// Gives it the keyboard.
+    /// Focuses the terminal.
     pub(super) fn focus(&self) {
         self.raw.focus();
     }
 
-    /// Empties it.
+    /// Clears the terminal.
     pub(super) fn reset(&self) {
         self.raw.reset();
     }
 
-    /// Changes its colours.
+    /// Sets the colours.
     pub(super) fn set_theme(&self, theme: &[(&str, String)]) {
         let modern: &Modern = self.raw.unchecked_ref();
         set(&modern.options(), "theme", colours(theme).into());

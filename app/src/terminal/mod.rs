@@ -21,36 +21,36 @@ use osb_protocol::SandboxId;
 
 use crate::{login::SignInLink, tab::Current, view::is_alive};
 
-/// What stands between the user and the shell.
+/// State of the connection to the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "hydrate"),
     expect(dead_code, reason = "set in the browser")
 )]
 pub(crate) enum Phase {
-    /// On the way.
+    /// The connection is being opened.
     #[default]
     Connecting,
-    /// Keys go to the shell.
+    /// Attached: keys go to the shell.
     Open,
-    /// The connection broke; it is tried again.
+    /// The connection broke and is being reopened.
     Lost,
-    /// Nobody is signed in any more; the shell goes on without this page.
+    /// The session ended; the shell keeps running without this page.
     SignedOut,
-    /// Another tab holds the shell.
+    /// Another client holds the shell.
     Taken,
     /// The shell ended with this status.
     Ended(i32),
-    /// It cannot be opened, and why.
+    /// The shell cannot be opened, for this reason.
     Refused(String),
 }
 
-/// What the user asks for from outside the terminal.
+/// An action of the user outside the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Attach again, taking the shell from another tab.
+    /// Take the shell over from another tab.
     TakeOver,
-    /// Forget this shell and start a new one.
+    /// Start a new shell.
     StartNew,
 }
 
@@ -68,9 +68,9 @@ pub fn TerminalTab() -> impl IntoView {
 /// A terminal that fills its place.
 #[component]
 fn Terminal(
-    /// Whose.
+    /// The sandbox.
     id: SandboxId,
-    /// Whether there is something to attach to.
+    /// Whether the sandbox is alive.
     alive: Memo<bool>,
 ) -> impl IntoView {
     let place = NodeRef::<Div>::new();
@@ -81,7 +81,7 @@ fn Terminal(
     let line = move || match phase.get() {
         Phase::Connecting => "Connecting …".to_owned(),
         Phase::Open => "Connected".to_owned(),
-        Phase::Lost => "Connection lost. Trying again …".to_owned(),
+        Phase::Lost => "Connection lost. Reconnecting …".to_owned(),
         Phase::SignedOut => "You are signed out.".to_owned(),
         Phase::Taken => "This shell is open in another tab.".to_owned(),
         Phase::Ended(0) => "The shell ended.".to_owned(),
@@ -116,12 +116,12 @@ fn Terminal(
             <div class="terminal" node_ref=place></div>
             <noscript>
                 <p class="banner">
-                    "A terminal needs script. Without it, run commands through the API: "
+                    "The terminal needs JavaScript. Without it, run commands through the API: "
                     <code>"POST /command"</code>
                 </p>
             </noscript>
             <Show when=move || !alive.get()>
-                <p class="banner" data-tone="quiet">"The sandbox does not run any more."</p>
+                <p class="banner" data-tone="quiet">"The sandbox is not running."</p>
             </Show>
         </section>
     }

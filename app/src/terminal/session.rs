@@ -1,4 +1,4 @@
-//! One terminal of the page: xterm and its connection, and what happens when either ends.
+//! One terminal of the page: xterm, its connection, and reconnects.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
@@ -23,7 +23,8 @@ use crate::{
 /// Most bytes in one input frame: the server takes messages of up to 1 MiB, and a paste may be
 /// longer.
 const INPUT_FRAME: usize = 64 << 10;
-/// Attempts on a held shell before asking: after a reload, the page before may still hold it.
+/// Attempts on a held shell before the user is asked: after a reload, the previous page may still
+/// hold it.
 const POLITE_ATTEMPTS: u32 = 6;
 /// Pause before the next attempt.
 const RETRY: Duration = Duration::from_millis(400);
@@ -37,7 +38,7 @@ struct Session {
     socket: Option<Socket>,
     /// The PTY, once known.
     pty: Option<String>,
-    /// Output shown so far; `None` until something was.
+    /// Offset after the last shown byte of output.
     offset: u64,
     attempts: u32,
     observer: Option<(ResizeObserver, Closure<dyn FnMut()>)>,
@@ -45,7 +46,7 @@ struct Session {
 
 type Shared = Rc<RefCell<Session>>;
 
-/// Puts a terminal into `place` once that is in the page, and takes it away with its owner.
+/// Mounts a terminal in `place` once that is in the page, and removes it with its owner.
 pub(super) fn mount(
     sandbox: SandboxId,
     place: NodeRef<Div>,

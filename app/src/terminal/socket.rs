@@ -4,17 +4,17 @@ use js_sys::{ArrayBuffer, Uint8Array};
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
 
-/// What arrives.
+/// A message or the end of the connection.
 pub(super) enum Heard {
     /// A binary frame.
     Bytes(Vec<u8>),
     /// A text frame.
     Text(String),
-    /// The end, with the close code.
+    /// The close code and reason.
     Closed(u16, String),
 }
 
-/// A connection; dropped, it is closed without another word to its owner.
+/// A connection. Dropping it closes it without another call of its handler.
 pub(super) struct Socket {
     raw: WebSocket,
     _on_message: Closure<dyn FnMut(MessageEvent)>,

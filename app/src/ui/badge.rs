@@ -1,17 +1,17 @@
-//! State with an icon, a word and a colour: never the colour alone.
+//! A state as icon, word and colour, never as colour alone.
 
 use leptos::prelude::*;
 use osb_protocol::lifecycle::SandboxState;
 
 use super::Icon;
 
-/// State of a sandbox; while it is being made, with its stage.
+/// State of a sandbox; during its creation with the stage.
 #[component]
 pub fn StateBadge(
     /// The state.
     #[prop(into)]
     state: Signal<SandboxState>,
-    /// What it is doing, in one word.
+    /// The stage of its creation.
     #[prop(optional, into)]
     stage: Signal<Option<String>>,
 ) -> impl IntoView {

@@ -1,4 +1,4 @@
-//! Time as people read it: how long ago, how long still, and the exact moment on hover.
+//! Ages, countdowns and moments, with the exact time on hover.
 
 use leptos::prelude::*;
 use osb_protocol::WireTime;
@@ -74,10 +74,10 @@ pub fn When(
     view! { <time class="num" datetime=move || at.get().to_string()>{text}</time> }
 }
 
-/// How long a sandbox still lives; a warning when that is not much.
+/// Time until a sandbox expires; a warning when it is short.
 #[component]
 pub fn Countdown(
-    /// When it is removed; `None` means never.
+    /// The expiry; `None` means never.
     #[prop(into)]
     until: Signal<Option<WireTime>>,
 ) -> impl IntoView {

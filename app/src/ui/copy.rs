@@ -1,4 +1,4 @@
-//! Text to take along.
+//! Copying text.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use leptos::prelude::*;
 use super::Icon;
 use crate::browser;
 
-/// How long the button says that it worked.
+/// How long the button confirms the copy.
 const SHOWN: Duration = Duration::from_millis(1_500);
 
-/// Puts a text on the clipboard.
+/// A button that copies a text to the clipboard.
 #[component]
 pub fn CopyButton(
     /// What is copied.

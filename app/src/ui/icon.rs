@@ -25,7 +25,7 @@ impl AssetRoot {
     }
 }
 
-/// One icon, decorative: the text beside it, or the label of its button, says the same.
+/// A decorative icon: the text beside it, or the label of its button, has the same meaning.
 #[component]
 pub fn Icon(
     /// Name in style/icons.txt.

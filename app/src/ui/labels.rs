@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use leptos::prelude::*;
 
-/// Labels in a row that wraps. One that is too long is cut, and says all of itself on hover.
+/// Labels in a row that wraps. A long one is cut and shown in full on hover.
 #[component]
 pub fn Labels(
     /// The labels.

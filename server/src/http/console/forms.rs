@@ -1,4 +1,4 @@
-//! The pages' forms, for browsers without script: do it, then show the page again with the news.
+//! Forms for browsers without script: each acts, then redirects to a page with a notice.
 
 use axum::{
     Form, Router,
@@ -67,7 +67,7 @@ async fn renew(
         Err(error) => Err(error),
     };
     let notice = match renewed {
-        Ok(at) => Notice::good(format!("{} lives until {at}", id.short())),
+        Ok(at) => Notice::good(format!("{} expires at {at}", id.short())),
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(&session, &notice).await;
@@ -80,7 +80,7 @@ async fn delete(
     Path(id): Path<SandboxId>,
 ) -> Redirect {
     let notice = match state.backend.delete(&id).await {
-        Ok(()) => Notice::good(format!("{} is being removed", id.short())),
+        Ok(()) => Notice::good(format!("{} is being deleted", id.short())),
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(&session, &notice).await;

@@ -36,7 +36,7 @@ const KEY: &str = "right";
 const HOST: &str = "console.test:8080";
 /// Keeps a hang from stalling the run.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longer than any test: WebSockets look at their sessions only when they are told to.
+/// Longer than any test: WebSockets check their sessions only on a logout.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 /// A WebSocket of a page.
@@ -146,7 +146,7 @@ impl Console {
         self.router = routes(&self.state, self.store.clone(), false);
     }
 
-    /// With somebody logged in.
+    /// Starts a console with an open session.
     pub(super) async fn open() -> Self {
         Self::open_over(SimRuntime::new()).await
     }
@@ -281,7 +281,7 @@ impl Answer {
 }
 
 #[tokio::test]
-async fn who_is_not_logged_in_sees_only_the_login() {
+async fn without_a_session_only_the_login_is_shown() {
     let console = Console::start().await;
     let page = console.get("/console/sandboxes?q=a").await;
     assert_eq!(
@@ -444,7 +444,7 @@ async fn a_wrong_key_opens_nothing_and_is_slowed_down() {
     }
     let slow = console.post("/console/login", "key=wrong").await;
     assert!(slow.location().contains("failed=slow"));
-    // Whoever else is at this address cannot keep the operator out.
+    // Another client at this address cannot keep the operator out.
     let right = console.post("/console/login", &format!("key={KEY}")).await;
     assert_eq!(right.location(), "/console/sandboxes");
 }
@@ -479,7 +479,7 @@ async fn the_session_cookie_is_narrow_and_ends_with_the_session() {
 }
 
 #[tokio::test]
-async fn only_a_logout_of_somebody_wakes_the_tabs() {
+async fn only_a_logout_with_a_session_wakes_the_tabs() {
     let mut console = Console::open().await;
     let logouts = console.state.logouts.subscribe();
     let cookie = std::mem::take(&mut console.cookie);
@@ -579,7 +579,7 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
     let none = console
         .get("/console/sandboxes?q=%3Cscript%3Ealert(1)%3C/script%3E")
         .await;
-    assert!(none.body.contains("Nothing matches"));
+    assert!(none.body.contains("No matches"));
     assert!(!none.body.contains("<script>alert(1)"), "{}", none.body);
     let detail = console.get(&format!("/console/sandboxes/{id}")).await;
     for part in [
@@ -588,7 +588,7 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
         "accepted",
         "sleep 9",
         "Renew",
-        "Delete it",
+        "Delete sandbox",
     ] {
         assert!(detail.body.contains(part), "{part} in {}", detail.body);
     }
@@ -642,7 +642,7 @@ async fn forms_act_and_leave_their_news_on_the_next_page() {
         .to_owned();
     let news = format!("{short} is running");
     assert!(console.get(&page).await.body.contains(&news));
-    assert!(!console.get(&page).await.body.contains(&news), "told once");
+    assert!(!console.get(&page).await.body.contains(&news), "shown once");
 
     let before = console.service.registry().snapshot().0[0]
         .sandbox
@@ -661,7 +661,7 @@ async fn forms_act_and_leave_their_news_on_the_next_page() {
     let deleted = console.post(&format!("{page}/delete"), "").await;
     assert_eq!(deleted.location(), "/console/sandboxes");
     let list = console.get("/console/sandboxes").await;
-    assert!(list.body.contains("is being removed"), "{}", list.body);
+    assert!(list.body.contains("is being deleted"), "{}", list.body);
 }
 
 #[tokio::test]
