@@ -1,4 +1,5 @@
-//! Static files, embedded by build.rs. Their path names their content, so they never go stale.
+//! Static files, embedded by build.rs. Their path has a digest of the content, so caches never go
+//! stale.
 
 use std::sync::OnceLock;
 
@@ -7,15 +8,15 @@ use memory_serve::{CacheControl, MemoryServe};
 use osb_app::ui::AssetRoot;
 use tower::ServiceExt;
 
-/// Whether this build has the wasm that makes pages live.
+/// Whether this build has the wasm that hydrates pages.
 pub(super) const HYDRATES: bool = matches!(env!("OSB_SITE_HYDRATES").as_bytes(), b"true");
 
-/// Where the files are.
+/// Path of the files.
 pub(super) fn root() -> AssetRoot {
     AssetRoot(concat!("/console/assets/", env!("OSB_SITE_ID")).into())
 }
 
-/// Serves them.
+/// Routes of the files.
 pub(super) fn router() -> Router {
     let AssetRoot(path) = root();
     // A route, not a fallback: the console's own routes below it would come first.

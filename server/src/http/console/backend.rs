@@ -1,4 +1,4 @@
-//! The domain, as the console's pages see it.
+//! The domain for the console's pages.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Domain {
         Self { service, keys }
     }
 
-    /// A sandbox that is gone but left a reason: a create that failed, or one that vanished.
+    /// A sandbox that is gone but left a reason: a failed create, or one that vanished.
     async fn remembered(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
         let entry = self.service.history(id).await.map_err(refused)?;
         entry
@@ -76,7 +76,7 @@ impl ConsoleBackend for Domain {
         };
         let ended = [SandboxState::Failed, SandboxState::Terminated];
         let log_tail = if ended.contains(&record.sandbox.status.state) {
-            // Its absence is no reason to hide the rest of the page.
+            // Without the output the rest of the page is still useful.
             self.service
                 .log_tail(id, LOG_LINES)
                 .await
@@ -118,7 +118,7 @@ impl ConsoleBackend for Domain {
     }
 }
 
-/// One line of the list.
+/// One row of the list.
 pub(super) fn row(record: &Record) -> SandboxRow {
     SandboxRow {
         sandbox: record.sandbox.clone(),
@@ -126,7 +126,7 @@ pub(super) fn row(record: &Record) -> SandboxRow {
     }
 }
 
-/// What a sandbox that is being made is doing.
+/// The stage of a sandbox that is being created.
 fn stage(record: &Record) -> Option<String> {
     if record.sandbox.status.state != SandboxState::Pending {
         return None;

@@ -1,5 +1,5 @@
-//! Logging in and out. Both are plain forms, so that they work without script, and the key meets
-//! no script at all.
+//! Login and logout. Both are plain forms, so that they work without script, and no script handles
+//! the key.
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +49,8 @@ impl Login {
     }
 }
 
-/// Why somebody was not let in; travels in the URL by name, so that a link cannot put words of its
-/// own on the page, and visitors who are not logged in leave no trace in the store.
+/// Why a login failed. It travels in the URL by name, so that a link cannot put its own words on the
+/// page, and visitors without a session leave no trace in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     WrongKey,
@@ -69,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// What the page of this query shall say.
+    /// The notice for the page of this query.
     pub(super) fn notice(query: &str) -> Option<Notice> {
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
         let (_, name) = pairs.find(|(key, _)| key == "failed")?;
@@ -92,7 +92,7 @@ impl Failure {
     }
 }
 
-/// Begins a session for a right key.
+/// Opens a session for a valid key.
 pub(super) async fn log_in(
     State(state): State<ConsoleState>,
     session: Session,
@@ -135,8 +135,8 @@ async fn log_in_with(
     Redirect::to(own_page(next).unwrap_or("/console/sandboxes"))
 }
 
-/// Ends the session, and what is open by it in other tabs. Who is not logged in wakes nobody: every
-/// open WebSocket would ask the store.
+/// Ends the session and its WebSockets in other tabs. A client without a session triggers no check:
+/// every open WebSocket would query the store.
 pub(super) async fn log_out(State(state): State<ConsoleState>, session: Session) -> Redirect {
     match session::end(&session).await {
         Ok(true) => {
@@ -148,8 +148,8 @@ pub(super) async fn log_out(State(state): State<ConsoleState>, session: Session)
     Redirect::to("/console/login")
 }
 
-/// The address when it is a page of the console: `next` comes from the URL and must not lead away,
-/// neither as it is written nor as browsers read it, who know more than one way to write `..`.
+/// The address if it is a page of the console. `next` comes from the URL and must not lead to
+/// another site, neither as written nor as browsers normalise it.
 fn own_page(next: &str) -> Option<&str> {
     let plain = next
         .bytes()

@@ -2,7 +2,7 @@
 //!
 //! | Path | What | Module |
 //! |---|---|---|
-//! | `/console/assets/<build>/…` | CSS, icons, wasm; open to all, kept for ever | [`assets`] |
+//! | `/console/assets/<build>/…` | CSS, icons, wasm; public, cached without limit | [`assets`] |
 //! | `/console/login`, `/console/logout` | the session | [`login`] |
 //! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`] |
 //! | `/console/fn/…` | server functions of the hydrated pages | [`pages`] |
@@ -52,20 +52,20 @@ use super::{
 };
 use crate::sandbox;
 
-/// Whoever knows the API keys.
+/// The API keys of the server.
 pub trait Keys: Send + Sync {
-    /// Whether a key is wanted at all.
+    /// Whether a key is required.
     fn required(&self) -> bool;
 
-    /// Whether this is one, compared in constant time.
+    /// Whether this is a key of the server, compared in constant time.
     fn check(&self, key: &str) -> bool;
 
-    /// Digest of the keys as they are now. It tells nothing about them, and is another one when
-    /// they, or the salt, are others.
+    /// Digest of the present keys. It reveals nothing about them and changes with them and with
+    /// the salt.
     fn digest(&self, salt: &[u8; 16]) -> [u8; 32];
 }
 
-/// What the console is built from.
+/// Parts of the console.
 pub struct ConsoleParts {
     /// The domain.
     pub service: sandbox::Service,
@@ -92,9 +92,9 @@ struct ConsoleState {
     hub: Arc<Hub>,
     throttle: Arc<Throttle>,
     room: Capacities,
-    /// Told when somebody logs out, so that open WebSockets look at their sessions at once.
+    /// Notified of every logout, so that open WebSockets check their sessions at once.
     logouts: Arc<watch::Sender<()>>,
-    /// How often they look without being told.
+    /// How often open WebSockets check their sessions otherwise.
     watch: Duration,
     execds: Execds,
     assets: AssetRoot,

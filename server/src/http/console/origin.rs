@@ -1,8 +1,8 @@
-//! WebSockets only from the console's own pages.
+//! Refuses WebSockets of other origins.
 //!
 //! Browsers send cookies with a WebSocket handshake from any page, and the handshake is a GET that
-//! CSRF protection lets pass. They also always send `Origin`, which scripts cannot forge; programs
-//! that do not are no browsers, and have the REST API.
+//! CSRF protection lets pass. They always send `Origin`, which scripts cannot forge; a
+//! program that sends none is no browser, and has the REST API.
 
 use axum::{
     extract::Request,
@@ -13,7 +13,7 @@ use axum::{
 
 use super::super::origin::{self, Origin};
 
-/// Refuses upgrades that another origin began.
+/// Refuses upgrades that another origin requested.
 pub(super) async fn same_origin_upgrades(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::UPGRADE) && origin::of(&request) != Origin::Own {
         return (

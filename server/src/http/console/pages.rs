@@ -1,4 +1,4 @@
-//! Pages and server functions: what `osb-app` renders and answers.
+//! Pages and server functions of `osb-app`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,7 +24,7 @@ const FUNCTION_ERROR_MAX: usize = 1 << 20;
 
 /// Every page behind the session, and the server functions.
 pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
-    // Only what names files is read from these, and the console names its files itself.
+    // Leptos reads only names of files from these, and the console names its files itself.
     let options = LeptosOptions::builder().output_name("osb").build();
     let context = context(state);
     Router::new()
@@ -32,8 +32,8 @@ pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
         .with_state(options)
 }
 
-/// The pages' addresses. Finding them suppresses the loading of resources in the whole process, and
-/// a page that is rendered meanwhile would wait for ever: hence once, before the first is rendered.
+/// The addresses of the pages. Listing them suppresses the loading of resources in the whole
+/// process, and a page that is rendered meanwhile would hang: hence once, before the first page.
 fn routes() -> Vec<AxumRouteListing> {
     static ROUTES: OnceLock<Vec<AxumRouteListing>> = OnceLock::new();
     let login = || vec!["/console/login".to_owned()];
@@ -42,9 +42,8 @@ fn routes() -> Vec<AxumRouteListing> {
         .clone()
 }
 
-/// What every page and server function finds in its context. The domain is there only for requests
-/// that [`session::admit`] let in: without it a page can show nothing, whatever address it was
-/// rendered for.
+/// The context of every page and server function. The domain is in it only for requests that
+/// [`session::admit`] admitted: without it a page can show nothing, at any address.
 fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
     let (backend, assets) = (Arc::clone(&state.backend), state.assets.clone());
     move || {
@@ -76,7 +75,7 @@ pub(super) async fn render(State(state): State<ConsoleState>, request: Request) 
     render(request).await.into_response()
 }
 
-/// Shows the create form again, with what is wrong with it.
+/// Renders the create form again, with its problems.
 pub(super) async fn render_draft(state: &ConsoleState, parts: Parts, draft: Draft) -> Response {
     let request = Request::from_parts(parts, Body::empty());
     let context = context(state);
@@ -121,7 +120,7 @@ pub(super) async fn function_status(request: Request, next: Next) -> Response {
     Response::from_parts(parts, Body::from(body))
 }
 
-/// Says that there is no such page, or where it is when its address only has a slash too many.
+/// Answers an address that is no page: 404, or a redirect if only a trailing slash is wrong.
 pub(super) async fn not_found(State(state): State<ConsoleState>, request: Request) -> Response {
     let uri = request.uri();
     if let Some(page) = uri.path().strip_suffix('/') {

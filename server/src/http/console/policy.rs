@@ -1,4 +1,4 @@
-//! What a page of the console may do, told to the browser.
+//! Security headers: what the browser lets a page of the console do.
 
 use axum::{
     extract::{Request, State},
@@ -11,10 +11,10 @@ use leptos_axum::ResponseOptions;
 
 use super::ConsoleState;
 
-/// For everything that is no page: nothing may be loaded or run, even if it is opened as one.
+/// Policy of everything that is no page: it may load and run nothing, even if opened as a page.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// On every answer.
+/// Headers of every answer.
 const ALWAYS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -50,8 +50,8 @@ pub(super) async fn headers(
     response
 }
 
-/// Policy of the page that is being rendered. Only scripts with this page's nonce run, and what
-/// they load. xterm makes `<style>` elements, and for colours beyond its palette `style` attributes,
+/// Policy of the page that is being rendered. Only scripts with this page's nonce and what they
+/// load may run. xterm makes `<style>` elements, and for colours beyond its palette `style` attributes,
 /// hence `unsafe-inline` for both.
 pub(super) fn of_page() {
     let (Some(nonce), Some(response)) = (use_context::<Nonce>(), use_context::<ResponseOptions>())

@@ -1,4 +1,4 @@
-//! Who is logged in.
+//! Sessions of the console.
 //!
 //! A session is a row of the store and a cookie with its id. The cookie is `HttpOnly`,
 //! `SameSite=Lax` and bound to `Path=/console`: requests to sandboxes through the server's proxy,
@@ -37,24 +37,24 @@ use super::{
     ConsoleState, Keys,
 };
 
-/// A session ends when it was not used for this long.
+/// Idle time after which a session ends.
 const IDLE: Duration = Duration::hours(12);
-/// Use is written down at most this often, in seconds.
+/// Shortest interval between two records of a session's use, in seconds.
 const TOUCH_EVERY: i64 = 600;
-/// Attempts to find a free id; one is enough unless the random source is broken.
+/// Attempts to find an unused id; one suffices unless the random source is broken.
 const ID_ATTEMPTS: usize = 8;
 
-/// Longest wait for a page to take notice that its WebSocket ends.
+/// Longest wait for a page to answer the close of its WebSocket.
 const PARTING: std::time::Duration = std::time::Duration::from_secs(5);
-/// Longest message, in bytes, that is heard out of a page without a session.
+/// Longest message, in bytes, that is read from a page without a session.
 const PARTING_MAX: usize = 4 * 1024;
 
-/// How often open WebSockets ask whether their session still is, when no logout makes them.
+/// How often open WebSockets check their session when there is no logout.
 pub(super) const WATCH: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// Member of the session: a [`Login`].
 const LOGIN: &str = "login";
-/// Member of the session: what the next page shall say.
+/// Member of the session: the notice for the next page.
 const NOTICE: &str = "notice";
 
 /// The layer that reads and writes sessions.
@@ -72,14 +72,14 @@ pub(super) fn layer(store: Arc<dyn Store>, https: bool) -> SessionManagerLayer<S
         .with_expiry(Expiry::OnInactivity(IDLE))
 }
 
-/// What a login leaves in its session.
+/// Data of a login in its session.
 #[derive(Serialize, Deserialize)]
 struct Login {
-    /// Unix seconds of the last use that was written down.
+    /// Unix seconds of the last recorded use.
     used: i64,
-    /// Of the digest.
+    /// Salt of the digest.
     salt: Uuid,
-    /// [`Keys::digest`] of that moment: sessions end with the key that opened them.
+    /// [`Keys::digest`] at the login: sessions end with the key that opened them.
     keys: [u8; 32],
 }
 
@@ -93,11 +93,11 @@ impl Login {
     }
 }
 
-/// Mark of a request whose session is open; only [`admit`] makes it.
+/// Marks a request whose session is open; only [`admit`] creates it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Admitted(());
 
-/// Begins a session under a new id, so that one that was planted before is worth nothing.
+/// Opens a session under a new id, which defeats session fixation.
 pub(super) async fn begin(
     session: &Session,
     keys: &dyn Keys,
@@ -112,7 +112,7 @@ pub(super) async fn begin(
     session.insert(LOGIN, login).await
 }
 
-/// Ends a session; whether somebody was logged in by it.
+/// Ends a session; returns whether it was open.
 pub(super) async fn end(session: &Session) -> std::result::Result<bool, SessionError> {
     let was_open = session.get_value(LOGIN).await?.is_some();
     session.flush().await?;
@@ -123,35 +123,35 @@ fn now() -> i64 {
     OffsetDateTime::now_utc().unix_timestamp()
 }
 
-/// What the session layer fails with.
+/// Error of the session layer.
 pub(super) type SessionError = tower_sessions::session::Error;
 
-/// Why the work of a WebSocket is over.
+/// Why the work of a WebSocket ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The session is.
+    /// The session ended.
     SignedOut,
-    /// Anything else: the page left, the server stops, sessions cannot be read.
+    /// Another reason: the page left, the server stops, sessions cannot be read.
     Other,
 }
 
 impl End {
-    /// Tells the page when its session ended; anything else it sees.
-    pub(super) async fn tell(self, page: &mut WebSocket) {
+    /// Closes the page's WebSocket with the code for an ended session, if that is why it ends.
+    pub(super) async fn close(self, page: &mut WebSocket) {
         if self == Self::SignedOut {
-            say_signed_out(page).await;
+            close_signed_out(page).await;
         }
     }
 }
 
-/// Does the work of a WebSocket until it is done, the session ends or the server stops. A
-/// WebSocket was let in once, and may stay open for days.
+/// Runs the work of a WebSocket until it is done, the session ends or the server stops. The session
+/// is checked again and again, because a WebSocket may stay open for days.
 pub(super) async fn while_open(
     session: &Session,
     state: &ConsoleState,
     work: impl Future<Output = ()>,
 ) -> End {
-    // Before the first look, so that no logout falls between the two.
+    // Before the first check, so that no logout falls between the two.
     let mut logouts = state.logouts.subscribe();
     if let Some(end) = ended(session, &*state.keys).await {
         return end;
@@ -178,8 +178,8 @@ pub(super) async fn while_open(
     }
 }
 
-/// Why WebSockets of the session have to end, as the store says now; `None` while somebody is
-/// logged in.
+/// Why WebSockets of the session have to end, according to the store; `None` while the session is
+/// open.
 async fn ended(session: &Session, keys: &dyn Keys) -> Option<End> {
     let login = match session.load().await {
         Ok(()) => Login::of(session, keys).await,
@@ -192,31 +192,30 @@ async fn ended(session: &Session, keys: &dyn Keys) -> Option<End> {
     }
 }
 
-/// Closes a WebSocket with the code for an ended session, and hears the page out.
-async fn say_signed_out(page: &mut WebSocket) {
+/// Closes a WebSocket with the code for an ended session, and reads on until the page closes.
+async fn close_signed_out(page: &mut WebSocket) {
     let parting = async {
         let close = CloseFrame {
             code: CLOSE_SIGNED_OUT,
             reason: "signed out".into(),
         };
-        // What the page still sends is not lost on it: an unread rest would break the connection
-        // before the code arrives.
+        // Unread input would reset the connection before the code arrives.
         if page.send(Message::Close(Some(close))).await.is_ok() {
             while let Some(Ok(_)) = page.recv().await {}
         }
     };
-    // A page that takes no notice is gone.
+    // A page that does not answer is gone.
     let _ = timeout(PARTING, parting).await;
 }
 
-/// Keeps news for the next page.
+/// Stores a notice for the next page.
 pub(super) async fn leave_notice(session: &Session, notice: &Notice) {
     if let Err(error) = session.insert(NOTICE, notice).await {
         tracing::warn!(%error, "a notice for the next page is lost");
     }
 }
 
-/// Lets in who is logged in; sends everybody else to where that is done.
+/// Admits requests with an open session; redirects page requests without one to the login.
 pub(super) async fn admit(
     State(state): State<ConsoleState>,
     session: Session,
@@ -233,7 +232,7 @@ pub(super) async fn admit(
     };
     let now = now();
     if now - login.used >= TOUCH_EVERY {
-        // Failing only shortens the session.
+        // A failure only shortens the session.
         let _ = session.insert(LOGIN, Login { used: now, ..login }).await;
     }
     request.extensions_mut().insert(Admitted(()));
@@ -271,10 +270,10 @@ async fn refuse(request: Request, room: &Capacities) -> Response {
     StatusCode::UNAUTHORIZED.into_response()
 }
 
-/// Lets a WebSocket succeed to say why it ends: of a handshake that fails, browsers tell a page
-/// neither status nor reason, and it could as well be a server that is down. Of browsers only the
-/// console's own pages get this far ([`super::origin`]), but any program can send an `Origin`: little
-/// is read of what comes, and not for long.
+/// Completes the handshake of a WebSocket without a session, to close it with a code: browsers hide
+/// from a page why a handshake failed, and it could as well be a server that is down. Of browsers
+/// only the console's own pages get this far ([`super::origin`]), but any program can send an
+/// `Origin`, so little is read and not for long.
 async fn refuse_socket(request: Request, room: &Capacities) -> Response {
     let place = overload::sign_in(room, &request);
     let (mut parts, _) = request.into_parts();
@@ -284,7 +283,7 @@ async fn refuse_socket(request: Request, room: &Capacities) -> Response {
             .max_frame_size(PARTING_MAX)
             .on_upgrade(async move |mut page| {
                 // A page that is displaced is cut off, and asks again.
-                let _ = place.wait(say_signed_out(&mut page)).await;
+                let _ = place.wait(close_signed_out(&mut page)).await;
             }),
         Err(_) => StatusCode::UNAUTHORIZED.into_response(),
     }

@@ -1,4 +1,4 @@
-//! How far the create of a sandbox came, as its page shows it: what is known, and no more.
+//! Stages of a sandbox's create, for its page: only what is known.
 
 use osb_app::view::{Stage as Step, StageState};
 use osb_protocol::{WireTime, lifecycle::SandboxState};
@@ -7,15 +7,15 @@ use osb_store::{HistoryEntry, Outcome};
 
 use crate::sandbox::{Facts, Record};
 
-/// What the steps are that were not reached: the first of them, and the others.
+/// States of the stages that were not reached: of the first, and of the others.
 type Rest = (StageState, StageState);
 
-/// Steps of a sandbox that there is.
+/// Stages of a sandbox that exists.
 pub(super) fn of_record(record: &Record) -> Vec<Step> {
     let facts = &record.facts;
     let ran = !matches!(facts.phase, None | Some((Phase::Created, _)));
     let furthest = facts.stages.iter().map(|it| it.stage).max();
-    // A container that ran was made, whoever saw that.
+    // A container that ran was created, even if this server did not see it.
     let furthest = furthest.max(ran.then_some(Stage::Network));
     let at = |stage| Some(facts.stages.iter().find(|it| it.stage == stage)?.at);
     let mut steps = steps(at, furthest, rest(facts, ran));
@@ -27,7 +27,7 @@ pub(super) fn of_record(record: &Record) -> Vec<Step> {
 
 fn rest(facts: &Facts, ran: bool) -> Rest {
     use StageState::{Current, Failed, Missed, Open, Unknown};
-    // Only the server that made it heard of more than its acceptance.
+    // Only the server that created it has seen the later stages.
     let seen = facts.stages.iter().any(|it| it.stage != Stage::Accepted);
     match facts.phase {
         _ if ran && !seen => (Unknown, Unknown),
@@ -40,7 +40,7 @@ fn rest(facts: &Facts, ran: bool) -> Rest {
     }
 }
 
-/// What failed although no step of the create did.
+/// A failure after the create.
 fn failed_later(record: &Record) -> Option<Step> {
     let facts = &record.facts;
     let (name, at) = match (facts.changes.deleted_at, facts.phase) {
@@ -56,7 +56,7 @@ fn failed_later(record: &Record) -> Option<Step> {
     })
 }
 
-/// Steps of a sandbox that is gone.
+/// Stages of a sandbox that is gone.
 pub(super) fn of_history(entry: &HistoryEntry) -> Vec<Step> {
     let at = |stage: Stage| {
         let mut stages = entry.stages.iter();
@@ -65,7 +65,7 @@ pub(super) fn of_history(entry: &HistoryEntry) -> Vec<Step> {
     let furthest = Stage::ALL.into_iter().rfind(|stage| at(*stage).is_some());
     let rest = match entry.outcome {
         Outcome::CreateFailed => (StageState::Failed, StageState::Missed),
-        // Nobody saw its end.
+        // Its end was not observed.
         _ => (StageState::Unknown, StageState::Unknown),
     };
     steps(at, furthest, rest)
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_failed_create_the_history_tells_the_step() {
+    fn the_history_of_a_failed_create_names_the_stage() {
         let entry = |outcome, stages: &[&str]| HistoryEntry {
             id: "a".into(),
             image: "x".to_owned(),

@@ -23,34 +23,34 @@ use crate::sandbox::{Change, Service};
 const BEHIND: usize = 256;
 /// Changes kept for tabs that come back after a short break.
 const RECENT: usize = 512;
-/// Sandboxes whose page was written for their present state.
+/// Most sandboxes whose encoded detail is kept.
 const DETAILS: usize = 64;
 
 /// One change, ready to send.
 #[derive(Debug)]
-pub(super) struct Told {
-    /// Which sandbox changed.
+pub(super) struct SequencedChange {
+    /// The sandbox that changed.
     pub(super) id: SandboxId,
     /// Position in the stream of changes.
     pub(super) seq: u64,
-    /// The change of the list.
+    /// The encoded change of the list.
     pub(super) frame: Utf8Bytes,
 }
 
-/// Frames for every tab.
+/// Encodes frames for all tabs.
 pub(in super::super) struct Hub {
     service: Service,
     backend: Arc<dyn ConsoleBackend>,
-    /// Names this process: sequence numbers of another one mean nothing.
+    /// Id of this process, because sequence numbers of another one are unrelated.
     epoch: String,
-    told: broadcast::Sender<Arc<Told>>,
+    changes: broadcast::Sender<Arc<SequencedChange>>,
     kept: Mutex<Kept>,
 }
 
 #[derive(Default)]
 struct Kept {
-    recent: VecDeque<Arc<Told>>,
-    /// The list as of a sequence number: tabs that fall behind together share it.
+    recent: VecDeque<Arc<SequencedChange>>,
+    /// The encoded list at a sequence number, shared by tabs that fall behind together.
     list: Option<(u64, Utf8Bytes)>,
     details: HashMap<SandboxId, (u64, Utf8Bytes)>,
 }
@@ -67,15 +67,15 @@ impl Hub {
             service,
             backend,
             epoch: uuid::Uuid::new_v4().simple().to_string(),
-            told: broadcast::Sender::new(BEHIND),
+            changes: broadcast::Sender::new(BEHIND),
             kept: Mutex::default(),
         });
         let follower = Arc::clone(&hub);
         tasks.spawn_abortable("console-live", async move {
             loop {
                 match changes.recv().await {
-                    Ok(change) => follower.tell(&change),
-                    // The hole in the numbers makes every tab ask for a snapshot.
+                    Ok(change) => follower.publish(&change),
+                    // The gap in the numbers makes every tab ask for a snapshot.
                     Err(RecvError::Lagged(_)) => follower.kept().recent.clear(),
                     Err(RecvError::Closed) => return,
                 }
@@ -84,14 +84,15 @@ impl Hub {
         hub
     }
 
-    fn tell(&self, change: &Change) {
+    /// Encodes a change and sends it to every tab.
+    fn publish(&self, change: &Change) {
         let data = match &change.record {
             Some(record) => RowChange::Put(Box::new(backend::row(record))),
             None => RowChange::Gone(change.id.clone()),
         };
         let (topic, seq) = (Topic::Sandboxes, change.seq);
         let frame = text(&Frame::Delta { topic, seq, data });
-        let told = Arc::new(Told {
+        let encoded = Arc::new(SequencedChange {
             id: change.id.clone(),
             seq,
             frame,
@@ -100,9 +101,9 @@ impl Hub {
         if kept.recent.len() == RECENT {
             kept.recent.pop_front();
         }
-        kept.recent.push_back(Arc::clone(&told));
+        kept.recent.push_back(Arc::clone(&encoded));
         // Sent under the lock, so that `subscribe` sees a change in exactly one of both.
-        let _ = self.told.send(told);
+        let _ = self.changes.send(encoded);
     }
 
     /// First message of a connection.
@@ -112,13 +113,13 @@ impl Hub {
         })
     }
 
-    /// Changes from now on.
-    pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Told>> {
-        self.told.subscribe()
+    /// Subscribes to changes.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<SequencedChange>> {
+        self.changes.subscribe()
     }
 
-    /// The changes after a position; `None` when they are not all kept any more.
-    pub(super) fn since(&self, position: &Position) -> Option<Vec<Arc<Told>>> {
+    /// The changes after a position; `None` if some are no longer kept.
+    pub(super) fn since(&self, position: &Position) -> Option<Vec<Arc<SequencedChange>>> {
         if position.epoch != self.epoch {
             return None;
         }
@@ -126,15 +127,15 @@ impl Hub {
         let missed: Vec<_> = kept
             .recent
             .iter()
-            .filter(|told| told.seq > position.seq)
+            .filter(|change| change.seq > position.seq)
             .cloned()
             .collect();
-        let newest = kept.recent.back().map_or(position.seq, |told| told.seq);
+        let newest = kept.recent.back().map_or(position.seq, |change| change.seq);
         let whole = missed.len() as u64 == newest.saturating_sub(position.seq);
         whole.then_some(missed)
     }
 
-    /// The whole list, and the position it stands at.
+    /// The whole list and its position.
     pub(super) fn list(&self) -> (u64, Utf8Bytes) {
         let (records, seq) = self.service.registry().snapshot();
         if let Some((known, frame)) = &self.kept().list
@@ -180,7 +181,7 @@ impl Hub {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whole after every operation, so a panic elsewhere does not spoil it.
+        // Consistent after every operation, so a panic of another holder does no harm.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,8 +4,8 @@
 //! registry ── broadcast ──▶ Hub: one frame per change, kept in a ring ── broadcast ──▶ tabs
 //! ```
 //!
-//! A change is written once, whatever the number of tabs. A tab that cannot follow falls out of the
-//! broadcast and gets a snapshot instead: what the server keeps does not grow with slow tabs.
+//! A change is encoded once for all tabs. A tab that lags behind the broadcast gets a snapshot
+//! instead, so slow tabs do not grow the server's memory.
 
 mod hub;
 mod socket;
@@ -43,6 +43,6 @@ pub(super) async fn upgrade(
             let _held = lease;
             let mut tab = socket::Tab::new(socket, Arc::clone(&state.hub));
             let end = session::while_open(&session, &state, tab.run()).await;
-            end.tell(&mut tab.socket).await;
+            end.close(&mut tab.socket).await;
         })
 }

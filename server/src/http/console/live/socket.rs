@@ -1,4 +1,4 @@
-//! One tab.
+//! The live connection of one tab.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -10,22 +10,22 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use super::hub::{Hub, Told};
+use super::hub::{Hub, SequencedChange};
 
 /// Most sandboxes one tab watches; a page watches one.
 const WATCHED: usize = 16;
-/// How often a quiet connection says that it lives. The tab gives up after 40 s of silence.
+/// Interval of beats on a quiet connection. The tab gives up after 40 s of silence.
 const BEAT: Duration = Duration::from_secs(15);
 /// A tab that takes nothing for this long is gone.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// The connection is over.
-struct Over;
+/// The connection ended.
+struct Closed;
 
 pub(super) struct Tab {
     pub(super) socket: WebSocket,
     hub: Arc<Hub>,
-    /// Where the tab stands in the list; `None` when it does not watch it.
+    /// Position of the tab in the list; `None` if it does not watch it.
     list: Option<u64>,
     sandboxes: BTreeSet<SandboxId>,
 }
@@ -40,40 +40,40 @@ impl Tab {
         }
     }
 
-    /// Serves the tab until it goes.
+    /// Serves the tab until its connection ends.
     pub(super) async fn run(&mut self) {
-        let mut told = self.hub.subscribe();
+        let mut changes = self.hub.subscribe();
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beat.reset();
         if self.send(self.hub.hello()).await.is_err() {
             return;
         }
-        while let Ok(()) = self.step(&mut told, &mut beat).await {}
+        while let Ok(()) = self.step(&mut changes, &mut beat).await {}
     }
 
     async fn step(
         &mut self,
-        told: &mut broadcast::Receiver<Arc<Told>>,
+        changes: &mut broadcast::Receiver<Arc<SequencedChange>>,
         beat: &mut tokio::time::Interval,
-    ) -> Result<(), Over> {
+    ) -> Result<(), Closed> {
         tokio::select! {
             message = self.socket.recv() => match message {
-                Some(Ok(Message::Text(text))) => self.obey(&text).await,
-                Some(Ok(Message::Close(_)) | Err(_)) | None => Err(Over),
+                Some(Ok(Message::Text(text))) => self.run_command(&text).await,
+                Some(Ok(Message::Close(_)) | Err(_)) | None => Err(Closed),
                 Some(Ok(_)) => Ok(()),
             },
-            change = told.recv() => match change {
-                Ok(told) => self.pass_on(&told).await,
+            change = changes.recv() => match change {
+                Ok(change) => self.pass_on(&change).await,
                 Err(RecvError::Lagged(_)) => self.start_over().await,
-                Err(RecvError::Closed) => Err(Over),
+                Err(RecvError::Closed) => Err(Closed),
             },
             _ = beat.tick() => self.send_frame(&Frame::Beat).await,
         }
     }
 
-    async fn obey(&mut self, text: &str) -> Result<(), Over> {
-        // A command that is not understood is of a page that is newer than this server.
+    async fn run_command(&mut self, text: &str) -> Result<(), Closed> {
+        // An unknown command comes from a page that is newer than this server.
         match serde_json::from_str(text) {
             Ok(Command::Subscribe {
                 topic: Topic::Sandboxes,
@@ -104,15 +104,15 @@ impl Tab {
         }
     }
 
-    /// What was missed when that is known, else everything.
-    async fn show_list(&mut self, since: Option<Position>) -> Result<(), Over> {
+    /// Sends the missed changes if they are still kept, else a snapshot.
+    async fn show_list(&mut self, since: Option<Position>) -> Result<(), Closed> {
         if let Some(position) = since
             && let Some(missed) = self.hub.since(&position)
         {
             self.list = Some(position.seq);
-            for told in missed {
-                self.send(told.frame.clone()).await?;
-                self.list = Some(told.seq);
+            for change in missed {
+                self.send(change.frame.clone()).await?;
+                self.list = Some(change.seq);
             }
             return Ok(());
         }
@@ -121,20 +121,20 @@ impl Tab {
         self.send(frame).await
     }
 
-    async fn pass_on(&mut self, told: &Told) -> Result<(), Over> {
+    async fn pass_on(&mut self, change: &SequencedChange) -> Result<(), Closed> {
         // A snapshot that was sent meanwhile may already contain this change.
-        if self.list.is_some_and(|seen| told.seq > seen) {
-            self.list = Some(told.seq);
-            self.send(told.frame.clone()).await?;
+        if self.list.is_some_and(|seen| change.seq > seen) {
+            self.list = Some(change.seq);
+            self.send(change.frame.clone()).await?;
         }
-        if self.sandboxes.contains(&told.id) {
-            self.send(self.hub.detail(&told.id).await).await?;
+        if self.sandboxes.contains(&change.id) {
+            self.send(self.hub.detail(&change.id).await).await?;
         }
         Ok(())
     }
 
-    /// The tab fell behind: it gets everything it watches as it is now.
-    async fn start_over(&mut self) -> Result<(), Over> {
+    /// Sends snapshots of everything that the tab watches, after it fell behind.
+    async fn start_over(&mut self) -> Result<(), Closed> {
         if self.list.is_some() {
             self.show_list(None).await?;
         }
@@ -144,15 +144,15 @@ impl Tab {
         Ok(())
     }
 
-    async fn send_frame(&mut self, frame: &Frame<()>) -> Result<(), Over> {
-        let text = serde_json::to_string(frame).map_err(|_| Over)?;
+    async fn send_frame(&mut self, frame: &Frame<()>) -> Result<(), Closed> {
+        let text = serde_json::to_string(frame).map_err(|_| Closed)?;
         self.send(text.into()).await
     }
 
-    async fn send(&mut self, text: Utf8Bytes) -> Result<(), Over> {
+    async fn send(&mut self, text: Utf8Bytes) -> Result<(), Closed> {
         match timeout(STUCK, self.socket.send(Message::Text(text))).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Over),
+            Ok(Err(_)) | Err(_) => Err(Closed),
         }
     }
 }

@@ -171,7 +171,7 @@ async fn long_messages_without_a_session_are_not_read() {
 
 /// A page sees nothing of a handshake that fails, so this one succeeds.
 #[tokio::test]
-async fn a_page_without_a_session_is_told_why_it_hears_nothing() {
+async fn a_page_without_a_session_is_closed_with_the_reason() {
     let mut console = Console::open().await;
     console.set_key("another");
     let old = console.socket("/console/live").await;

@@ -66,7 +66,7 @@ pub(super) async fn upgrade(
             let _held = lease;
             let work = serve(&mut page, &state, &sandbox, &query);
             let end = session::while_open(&session, &state, work).await;
-            end.tell(&mut page).await;
+            end.close(&mut page).await;
         })
 }
 
