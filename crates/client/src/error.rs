@@ -1,4 +1,4 @@
-//! What goes wrong between a client and a server.
+//! Errors of calls.
 
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -11,20 +11,20 @@ pub(crate) const UNEXPECTED_RESPONSE: &str = "UNEXPECTED_RESPONSE";
 /// Most characters of a body that is not JSON which become the message.
 const MESSAGE_MAX: usize = 512;
 
-/// Why a call failed.
+/// A failed call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server answered with an error.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The request or the response got lost on the way, or took too long.
+    /// The exchange failed or timed out.
     #[error("the exchange with the server failed")]
     Transport(#[source] reqwest::Error),
     /// The answer is not what the contract promises.
-    #[error("the answer of the server is not understood: {0}")]
+    #[error("unexpected answer of the server: {0}")]
     Unexpected(&'static str),
     /// The body of the answer is not what the contract promises.
-    #[error("the body of the answer is not understood")]
+    #[error("the body of the answer cannot be decoded")]
     Body(#[source] serde_json::Error),
     /// An event of a stream is too long.
     #[error(transparent)]
@@ -32,7 +32,7 @@ pub enum Error {
     /// The WebSocket broke.
     #[error("the WebSocket failed")]
     WebSocket(#[source] Box<tokio_tungstenite::tungstenite::Error>),
-    /// The call was wrong before anything was sent.
+    /// An argument is invalid; nothing was sent.
     #[error("{what} is not valid: {rule}")]
     Argument {
         /// Which argument.

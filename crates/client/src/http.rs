@@ -1,4 +1,4 @@
-//! Requests under one base URL, and what all their answers have in common.
+//! Requests under one base URL, and the reading of their answers.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::{ApiError, Error};
 
-/// For a whole exchange, where nothing else is said.
+/// Limit of a whole exchange, unless the caller sets another.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,8 +37,8 @@ pub fn default_http() -> Result<Client, Error> {
     })
 }
 
-/// The same for those who talk plain HTTP only, as a server does to its sandboxes: it trusts no
-/// certificate authority. Reading the machine's takes a program longer than the rest of its start.
+/// An HTTP client for plain HTTP only, which is what a server speaks to its sandboxes. It trusts no
+/// certificate authority: reading the machine's takes longer than the rest of a program's start.
 ///
 /// # Errors
 /// When the TLS configuration is refused.
@@ -61,7 +61,7 @@ fn builder() -> ClientBuilder {
         .http1_only()
 }
 
-/// One service: where it is and which headers it wants.
+/// One service: its address and the headers of every request.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) http: Client,
@@ -106,7 +106,7 @@ impl Service {
         self.endless(method, path).timeout(REQUEST_TIMEOUT)
     }
 
-    /// A request that may take as long as it wants: a stream.
+    /// A request without a time limit: a stream.
     pub(crate) fn endless(&self, method: Method, path: &[&str]) -> RequestBuilder {
         let mut url = self.base.clone();
         url.path_segments_mut()
@@ -136,7 +136,7 @@ pub(crate) async fn api_error(mut response: Response) -> ApiError {
         .and_then(|id| id.to_str().ok())
         .map(str::to_owned);
     let mut body = BytesMut::new();
-    // A body that breaks off says as much as it says.
+    // A body that breaks off is used as far as it came.
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk);
         if body.len() >= ERROR_BODY_MAX {

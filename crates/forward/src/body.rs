@@ -29,8 +29,8 @@ pub enum BodyError {
     Idle(Duration),
 }
 
-/// How far a request body has come. A long upload is not silence, so whoever waits for the
-/// backend looks here before giving up.
+/// Progress of a request body. A long upload is not silence, so the wait for the backend checks it
+/// before giving up.
 #[derive(Debug)]
 pub(crate) struct Progress {
     started: Instant,
@@ -74,7 +74,7 @@ impl Progress {
 /// A request body that reports its progress.
 pub(crate) struct RequestBody {
     inner: Body,
-    /// Absent where there is no body: nobody would ever poll it.
+    /// Absent without a body, which is never polled.
     progress: Option<Arc<Progress>>,
 }
 

@@ -30,7 +30,7 @@ pub enum ForwardError {
     /// The backend's response has a transfer coding other than `chunked`.
     #[error("the backend used a transfer coding that cannot be passed on")]
     TransferCoding,
-    /// The backend switched protocols although nobody asked it to.
+    /// The backend switched protocols without being asked.
     #[error("the backend switched protocols without being asked")]
     UnaskedUpgrade,
 }
@@ -53,10 +53,10 @@ impl std::fmt::Display for Awaited {
     }
 }
 
-/// Whose fault an error is: what it counts as and how loudly it is logged.
+/// The party at fault, which decides the status and the log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Whoever sent the request.
+    /// The client.
     Client,
     /// The backend.
     Upstream,
@@ -79,7 +79,7 @@ impl ForwardError {
         }
     }
 
-    /// Sorts an error of the HTTP client. `body_failed` tells that the request body, not the
+    /// Sorts an error of the HTTP client. `body_failed` means that the request body, not the
     /// backend, ended the exchange.
     pub(crate) fn from_client(error: legacy::Error, body_failed: bool) -> Self {
         if body_failed {
@@ -97,7 +97,7 @@ impl ForwardError {
 /// Whether an error of the system in the chain says that we, not the backend, are out of something.
 fn is_exhaustion(error: &(dyn Error + 'static)) -> bool {
     /// Linux: too many open files, here or in the whole system; no buffers; no memory. No stable
-    /// `ErrorKind` tells the first two.
+    /// `ErrorKind` stands for the first two.
     const NOTHING_LEFT: [i32; 4] = [24, 23, 105, 12];
     std::iter::successors(Some(error), |error| (**error).source())
         .filter_map(|error| error.downcast_ref::<io::Error>())

@@ -22,7 +22,7 @@ pub struct HeaderRules {
     pub host: Host,
     /// What the backend learns about the client.
     pub forwarded: Forwarded,
-    /// Put before a `Location` that starts with a single `/`; without a slash at its end.
+    /// Put before a `Location` that starts with a single `/`; without a trailing slash.
     pub location_prefix: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Names of the headers that carry meaning on the OpenSandbox APIs, in lower case as HTTP/2 and
-//! the `http` crate want them.
+//! Names of the headers that carry meaning on the OpenSandbox APIs, in lower case, as HTTP/2 and
+//! the `http` crate require.
 
 /// API key of the lifecycle API.
 pub const API_KEY: &str = "open-sandbox-api-key";

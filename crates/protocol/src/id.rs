@@ -23,7 +23,7 @@ impl SandboxId {
         &self.0
     }
 
-    /// The first eight characters: enough to tell sandboxes apart in a list.
+    /// The first eight characters: enough to distinguish sandboxes in a list.
     #[must_use]
     pub fn short(&self) -> &str {
         self.0

@@ -1,4 +1,4 @@
-//! The wire: what clients of OpenSandbox send and receive.
+//! The wire types of the OpenSandbox APIs.
 //!
 //! Serde types of the lifecycle API and of execd, the names of headers, the error codes, and the
 //! small grammars both sides share (labels, resource amounts, timestamps). No I/O happens here and

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What a sandbox may use at most; absent members are unlimited.
+/// Resource limits of a sandbox; absent members are unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// CPU time in billionths of a core per second.
@@ -13,10 +13,10 @@ pub struct ResourceLimits {
     pub gpus: Option<GpuCount>,
 }
 
-/// How many graphics processors.
+/// Number of graphics processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuCount {
-    /// Every one of the host.
+    /// All of the host.
     All,
     /// That many.
     Exactly(i64),
@@ -26,7 +26,7 @@ pub enum GpuCount {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("resourceLimits.{key}: {value:?} is not valid: expected {expected}")]
 pub struct ResourceError {
-    /// Which resource.
+    /// Name of the resource.
     pub key: &'static str,
     /// The value, at most 80 characters of it.
     pub value: String,

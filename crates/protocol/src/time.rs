@@ -1,4 +1,4 @@
-//! Timestamps as they travel: RFC 3339 in UTC with `Z`, six fraction digits when the microseconds
+//! Timestamps on the wire: RFC 3339 in UTC with `Z`, six fraction digits when the microseconds
 //! are not zero and none otherwise (contract: lifecycle §1.3).
 
 use std::fmt;
@@ -9,20 +9,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Seconds of a day.
 const DAY: i32 = 86_400;
 
-/// A moment with microsecond precision; finer parts are cut off, as the contract wants.
+/// A moment with microsecond precision; finer parts are cut off, as the contract requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WireTime(Timestamp);
 
-/// Why a timestamp was refused.
+/// An invalid timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotATime {
-    /// It is none.
+    /// Not a timestamp.
     #[error("must be an RFC 3339 timestamp or Unix seconds")]
     Malformed,
-    /// There is no such distance from UTC.
+    /// The offset from UTC is out of range.
     #[error("the offset from UTC must be less than 24 hours")]
     Offset,
-    /// It cannot be told in the years that the contract has.
+    /// Outside the years of the contract.
     #[error("must lie between the years -9999 and 9999, and not on the last day of these")]
     Range,
 }

@@ -58,11 +58,11 @@ impl ConfigError {
 pub struct Loaded<T> {
     /// The typed configuration.
     pub config: T,
-    /// Keys nobody reads, each with the nearest known one.
+    /// Unknown keys, each with the nearest known one.
     pub unknown: Vec<UnknownKey>,
 }
 
-/// A key nobody reads.
+/// An unknown key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKey {
     /// Dotted key.
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_are_told_with_the_nearest_known_one() {
+    fn unknown_keys_are_reported_with_the_nearest_known_one() {
         let loaded = read("[server]\nport = 1\napikey = 'x'\nzzzzzzzzzzzz = 1").unwrap();
-        let told: Vec<String> = loaded.unknown.iter().map(ToString::to_string).collect();
+        let warnings: Vec<String> = loaded.unknown.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            warnings,
             [
                 "unknown key server.apikey, did you mean server.api_key?",
                 "unknown key server.zzzzzzzzzzzz"

@@ -1,4 +1,4 @@
-//! What every binary needs around its job.
+//! The parts that every binary shares.
 //!
 //! * [`supervise`]: named tasks with one owner, drained within a bound.
 //! * [`config`]: TOML files with errors that name the key and the rule, and never the value.

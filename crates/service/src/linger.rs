@@ -34,7 +34,7 @@ const READ: usize = 4 << 10;
 pub struct LingeringStream<H: Send + 'static> {
     /// Absent once it is dropped.
     open: Option<(TcpStream, H)>,
-    /// Nothing more can come, or be told.
+    /// Nothing more can be received or sent.
     over: bool,
     tasks: Supervisor,
 }
@@ -163,7 +163,7 @@ mod tests {
         server.write_all(b"enough").await.unwrap();
         drop(server);
         assert_eq!(slots.available_permits(), 0, "it counts until its end");
-        // More than the sockets hold, so that somebody has to read it.
+        // More than the sockets hold, so that the peer has to read it.
         client.write_all(&vec![0; 16 << 20]).await.unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();

@@ -1,8 +1,8 @@
-//! When to stop.
+//! Signals that stop the process.
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for SIGINT or SIGTERM and says which came.
+/// Waits for SIGINT or SIGTERM and returns its name.
 ///
 /// # Errors
 /// When the handlers cannot be installed.

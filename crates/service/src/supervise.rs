@@ -30,7 +30,7 @@ impl Supervisor {
         Self::default()
     }
 
-    /// Cancelled when the tasks shall end. Long-lived tasks select on it.
+    /// Cancelled to ask the tasks to end. Long-lived tasks select on it.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
         &self.stop
@@ -99,7 +99,7 @@ impl Supervisor {
     }
 }
 
-/// Logs when it is dropped by a panic: a task that dies silently is an outage nobody sees.
+/// Logs when it is dropped by a panic: a task that dies silently is an outage without a trace.
 struct ReportPanic {
     name: &'static str,
 }

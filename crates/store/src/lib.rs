@@ -83,7 +83,7 @@ pub enum StoreError {
     },
 }
 
-/// What keeps a store from working. The words may be shown to anybody: they name no path.
+/// What keeps a store from working. The text may be shown to any client: it names no path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Another process holds the database.

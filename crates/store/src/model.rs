@@ -20,11 +20,11 @@ pub struct Changes {
 pub enum Outcome {
     /// A client deleted it.
     Deleted,
-    /// Its time was up.
+    /// The sandbox expired.
     Expired,
-    /// It could not be made.
+    /// The create failed.
     CreateFailed,
-    /// Somebody removed it behind our back.
+    /// The container was removed outside this server.
     Vanished,
 }
 

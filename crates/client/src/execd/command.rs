@@ -24,7 +24,7 @@ use crate::{Error, frames::FrameParser, http};
 pub const OUTPUT_MAX: usize = 64 * 1024 * 1024;
 
 impl ExecdClient {
-    /// Runs a command and tells what happens as it happens. The command goes on when the stream is
+    /// Runs a command and streams its events. The command goes on when the stream is
     /// dropped.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl Stream for Events {
                 }
             };
             self.done = true;
-            // What happens to the connection after the run has ended is nobody's concern.
+            // The run has ended: a failure of the connection no longer matters.
             return Poll::Ready((!self.ended).then_some(Err(error)));
         }
     }

@@ -93,7 +93,7 @@ impl ExecdClient {
         http::done(call.json(permissions)).await
     }
 
-    /// Replaces text in files and tells how often.
+    /// Replaces text in files and returns the number of replacements.
     ///
     /// # Errors
     /// See [`Error`].

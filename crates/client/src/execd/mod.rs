@@ -24,7 +24,7 @@ pub struct ExecdClient {
 }
 
 impl ExecdClient {
-    /// A client of the execd at `endpoint`, as the lifecycle API told it: with its headers, and
+    /// A client of the execd at `endpoint`, as the lifecycle API returns it: with its headers, and
     /// without a scheme, which is `http` or `https` as for the server.
     ///
     /// # Errors

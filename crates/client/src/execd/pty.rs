@@ -78,7 +78,7 @@ impl Attach {
 }
 
 impl ExecdClient {
-    /// Makes a terminal session; its process starts when somebody attaches.
+    /// Creates a terminal session. Its process starts with the first attach.
     ///
     /// # Errors
     /// See [`Error`].
@@ -88,7 +88,7 @@ impl ExecdClient {
         Ok(created.session_id)
     }
 
-    /// How a terminal session stands.
+    /// Status of a terminal session.
     ///
     /// # Errors
     /// See [`Error`]; 404 when it is unknown.
@@ -164,7 +164,7 @@ impl PtyInput {
         Ok(self.0.send(PtyMessage::text(frame.encode())).await?)
     }
 
-    /// Takes leave; the output half then ends.
+    /// Closes the connection; the output half then ends.
     ///
     /// # Errors
     /// [`Error::WebSocket`] when the connection is gone.
@@ -173,7 +173,7 @@ impl PtyInput {
     }
 }
 
-/// What an attached terminal sends.
+/// A frame of an attached terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PtyFrame {
     /// Output of the terminal, or standard output.
@@ -187,13 +187,13 @@ pub enum PtyFrame {
         /// The bytes.
         bytes: Bytes,
     },
-    /// News about the session.
+    /// A control frame.
     Control(ServerFrame),
     /// The server closed the connection: the last frame.
     Closed {
-        /// Why: 1000 when the process ended, 4001 when somebody took the place.
+        /// The close code; see [`close_code`].
         code: u16,
-        /// The same in words.
+        /// The reason, for people.
         reason: String,
     },
 }
@@ -232,7 +232,7 @@ impl PtyFrame {
 }
 
 /// The reading half of an attached terminal. It also answers the server's pings, so it must be
-/// polled while the connection shall live.
+/// polled to keep the connection alive.
 #[derive(Debug)]
 pub struct PtyOutput(SplitStream<PtySocket>);
 

@@ -168,7 +168,7 @@ async fn redirects_are_answers_not_instructions() {
 }
 
 #[tokio::test]
-async fn what_is_not_json_and_who_is_not_there_are_told_apart() {
+async fn an_answer_that_is_not_json_is_distinguished_from_no_answer() {
     let address = answer_raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await;
     let server = LifecycleClient::new(&format!("http://{address}"), None).unwrap();
     let error = server.health().await.unwrap_err();

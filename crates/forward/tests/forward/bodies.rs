@@ -1,4 +1,4 @@
-//! Bodies pass as they come, and broken peers are told from slow ones.
+//! Bodies pass as they come, and broken peers are distinguished from slow ones.
 
 use std::time::Duration;
 

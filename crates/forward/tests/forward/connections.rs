@@ -32,7 +32,7 @@ async fn a_connection_serves_many_requests() {
         client
             .write(&format!("POST /p/{number} HTTP/1.1\r\nhost: a\r\n\r\n"))
             .await;
-        // On the same connection: nobody accepts another one.
+        // On the same connection: the backend accepts no other.
     }
     assert!(backend.head().await.starts_with("POST /19 "));
 }
@@ -154,7 +154,7 @@ async fn a_refused_upgrade_is_an_ordinary_response() {
 }
 
 #[tokio::test]
-async fn nobody_is_switched_unasked() {
+async fn a_client_is_never_switched_unasked() {
     let fixture = fixture().await;
     let mut client = fixture
         .send("GET /p/ HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")

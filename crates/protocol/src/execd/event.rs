@@ -39,7 +39,7 @@ fn is_zero(number: &i64) -> bool {
 }
 
 impl Event {
-    /// The exit code this event tells, as every SDK infers it (contract: execd A1.5).
+    /// The exit code that this event carries, as every SDK infers it (contract: execd A1.5).
     #[must_use]
     pub fn exit_code(&self) -> Option<i32> {
         match (self.kind, &self.error) {
@@ -50,7 +50,7 @@ impl Event {
     }
 }
 
-/// What an event tells.
+/// Content of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What is known about one entry; symbolic links are not followed.
+/// Metadata of one entry; symbolic links are not followed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
     /// Absolute path.
@@ -56,7 +56,7 @@ pub struct Permission {
 /// JSON of a `metadata` part of an upload (contract: execd §10.10).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadMetadata {
-    /// Where the content goes.
+    /// Path of the file.
     pub path: String,
     /// Permissions of the file.
     #[serde(flatten)]
@@ -66,7 +66,7 @@ pub struct UploadMetadata {
 /// One entry of `POST /files/mv`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
-    /// What is moved.
+    /// Present path.
     pub src: String,
     /// Its new path; must not exist.
     pub dest: String,

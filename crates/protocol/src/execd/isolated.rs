@@ -94,28 +94,28 @@ fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 pub struct IsolatedSessionCreated {
     /// Id of the session: a UUID with dashes.
     pub session_id: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
 /// Answer of `GET /v1/isolated/session/{id}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsolatedSession {
-    /// How it is.
+    /// Its state.
     pub status: IsolatedStatus,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// End of the last run; the creation before the first.
     pub last_run_at: Timestamp,
     /// Until it expires; only with a timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_remaining_seconds: Option<u64>,
-    /// What it was made from, with defaults filled in.
+    /// Its specification, with defaults filled in.
     #[serde(flatten)]
     pub made: NewIsolatedSession,
 }
 
-/// How a session is.
+/// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IsolatedStatus {
@@ -132,9 +132,9 @@ pub enum IsolatedStatus {
 pub struct IsolatedSessionEntry {
     /// Id of the session.
     pub session_id: String,
-    /// How it is.
+    /// Its state.
     pub status: IsolatedStatus,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// End of the last run; the creation before the first.
     pub last_run_at: Timestamp,
@@ -203,9 +203,9 @@ pub struct IsolatedRun {
 /// Answer of `GET /v1/isolated/capabilities` (contract: execd A4.6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsolationCapabilities {
-    /// Whether sessions can be made.
+    /// Whether sessions can be created.
     pub available: bool,
-    /// What isolates.
+    /// Name of the isolator.
     pub isolator: String,
     /// Its version.
     pub version: String,
@@ -215,7 +215,7 @@ pub struct IsolationCapabilities {
     pub userns_available: bool,
     /// Whether changes can be applied.
     pub commit_supported: bool,
-    /// Whether changes can be told.
+    /// Whether changes can be listed.
     pub diff_supported: bool,
     /// Why nothing is available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,14 +258,14 @@ pub struct Hardening {
 /// State of one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// How it is.
+    /// Its state.
     pub state: LayerState,
     /// Why it is not active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// How a layer is.
+/// State of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerState {
@@ -275,7 +275,7 @@ pub enum LayerState {
     Disabled,
     /// Only partly in force.
     Degraded,
-    /// Not to be had.
+    /// Unavailable.
     Unsupported,
 }
 
@@ -284,7 +284,7 @@ pub enum LayerState {
 pub struct IsolatedDiff {
     /// What differs from the sandbox's files, by path.
     pub changes: Vec<IsolatedChange>,
-    /// Whether there is more than what is told.
+    /// Whether entries were left out.
     pub truncated: bool,
 }
 
@@ -293,9 +293,9 @@ pub struct IsolatedDiff {
 pub struct IsolatedChange {
     /// Absolute path.
     pub path: String,
-    /// What happened to it.
+    /// Kind of the difference.
     pub change: ChangeKind,
-    /// What it is now; absent when it was deleted.
+    /// Present kind of the entry; absent when it was deleted.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<super::file::FileKind>,
     /// Bytes; only for files.
@@ -303,22 +303,22 @@ pub struct IsolatedChange {
     pub size: Option<u64>,
 }
 
-/// What happened to a path.
+/// Kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// It is new.
+    /// Created.
     Added,
-    /// Content, kind, owner or mode are others.
+    /// Content, kind, owner or mode changed.
     Modified,
-    /// It is gone.
+    /// Deleted.
     Deleted,
 }
 
 /// Answer of `commit` and `discard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsolatedChangesSettled {
-    /// How many changes were applied or thrown away.
+    /// Number of changes that were applied or discarded.
     pub changes: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Models of execd, the daemon inside each sandbox (contract: execd §4, §5, §9, §10, §11).
 //!
-//! | Module | What travels |
+//! | Module | Content |
 //! |---|---|
 //! | [`command`] | requests and status of `/command` |
 //! | [`event`] | the events of a stream |
@@ -20,7 +20,7 @@ pub mod pty;
 pub mod runtime_init;
 pub mod session;
 
-/// Port that execd listens on unless told otherwise; every SDK knows it.
+/// Default port of execd, which every SDK knows.
 pub const DEFAULT_PORT: u16 = 44772;
 
 /// Error codes of execd (contract: execd §2.2, §9).

@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 pub struct Initialized {
     /// Always the same.
     pub status: InitializedStatus,
-    /// The sandbox's id, as it was told.
+    /// Id of the sandbox, as received.
     pub sandbox_id: String,
-    /// Which of its incarnations this is, as it was told.
+    /// Generation of the sandbox, as received.
     pub generation: u64,
-    /// What was asked for and not done.
+    /// Requested parts that were not applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-/// What became of the request.
+/// Outcome of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum InitializedStatus {
-    /// Everything that it asks for is in force.
+    /// All requested settings are in force.
     Initialized,
 }
 
@@ -30,15 +30,15 @@ pub enum InitializedStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Readiness {
-    /// Whether the daemon knows for whom it is.
+    /// Whether the daemon has been initialised.
     pub initialized: bool,
     /// The sandbox's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_id: Option<String>,
-    /// Which of its incarnations this is.
+    /// Generation of the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u64>,
-    /// Why it never will; an addition of ours.
+    /// Why it never will be; not in the public contract.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

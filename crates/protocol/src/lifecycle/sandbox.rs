@@ -1,4 +1,4 @@
-//! What a client is told about sandboxes (contract: lifecycle §4.6).
+//! Sandboxes in answers to clients (contract: lifecycle §4.6).
 
 use std::collections::BTreeMap;
 
@@ -264,7 +264,7 @@ pub struct Endpoint {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RenewRequest {
-    /// When the sandbox shall be removed.
+    /// When the sandbox is deleted.
     pub expires_at: WireTime,
 }
 

@@ -17,7 +17,7 @@ pub use text::{ClientFrame, ServerFrame};
 /// Body of `POST /pty`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewPty {
-    /// Working directory; made when absent.
+    /// Working directory; created if it does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Command for the shell; absent: an interactive shell.
@@ -39,7 +39,7 @@ pub struct PtyStatus {
     pub session_id: String,
     /// Whether its process runs.
     pub running: bool,
-    /// Bytes of output it ever produced.
+    /// Bytes of output since its start.
     pub output_offset: u64,
 }
 

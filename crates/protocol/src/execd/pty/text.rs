@@ -1,4 +1,4 @@
-//! Text frames: JSON objects, told apart by their member `type`.
+//! Text frames: JSON objects, distinguished by their member `type`.
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_frames_of_a_client_are_told_from_other_text() {
+    fn unknown_frames_of_a_client_are_distinguished_from_other_text() {
         let unknown = Some(ClientFrame::Unknown);
         for message in [
             r#"{"type":"dance","x":1}"#,
