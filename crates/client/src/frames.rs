@@ -1,15 +1,15 @@
-//! Event streams: bytes in, events out (contract: execd §4; clients §3.11).
+//! Parser of event streams (contract: execd §4; clients §3.11).
 //!
-//! The wire form is one JSON object per frame and two newlines after it. This parser goes line by
-//! line and takes what any server, proxy or later release might make of that: `data:` in front,
-//! CR LF, comments and other fields of server-sent events, lines that are no events. A line that
-//! is not understood is skipped and logged; it never ends the stream.
+//! The wire format is one JSON object per frame, followed by two newlines. The parser reads lines and
+//! accepts variants that other servers, proxies or later releases may send: a `data:` prefix, CR LF,
+//! comments and other fields of server-sent events, lines that are not events. An unknown line is
+//! skipped and logged; it never ends the stream.
 
 use bytes::{Buf, BytesMut};
 use osb_protocol::execd::event::Event;
 use serde_json::{Value, json};
 
-/// Longest line that is kept: output lines may have 64 MiB, and grow when they are escaped.
+/// Longest accepted line: output lines may have 64 MiB, and grow when they are escaped.
 pub const FRAME_MAX: usize = 128 * 1024 * 1024;
 
 /// A line does not end within as many bytes as the parser allows.
@@ -17,7 +17,7 @@ pub const FRAME_MAX: usize = 128 * 1024 * 1024;
 #[error("an event of the stream is longer than {0} bytes")]
 pub struct FrameTooLong(usize);
 
-/// Cuts a stream into events. The same bytes make the same events, however they are cut.
+/// Splits a stream into events. The boundaries of chunks do not matter.
 #[derive(Debug)]
 pub struct FrameParser {
     max: usize,
@@ -33,13 +33,13 @@ impl Default for FrameParser {
 }
 
 impl FrameParser {
-    /// A parser at the start of a stream, for lines of up to [`FRAME_MAX`] bytes.
+    /// Creates a parser for lines of up to [`FRAME_MAX`] bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A parser for lines of up to `max` bytes.
+    /// Creates a parser for lines of up to `max` bytes.
     #[must_use]
     pub fn with_limit(max: usize) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl FrameParser {
         }
     }
 
-    /// Adds bytes as they came.
+    /// Adds received bytes.
     ///
     /// # Errors
     /// When a line does not end within the limit.
@@ -61,7 +61,7 @@ impl FrameParser {
         Ok(())
     }
 
-    /// The next whole event; `None` until more bytes come.
+    /// Returns the next complete event; `None` until more bytes arrive.
     pub fn next_event(&mut self) -> Option<Event> {
         while self.has_line() {
             let event = event_of(&self.buffer[..self.searched]);
@@ -74,7 +74,7 @@ impl FrameParser {
         None
     }
 
-    /// The event at the end of a stream that does not end with a newline. Call it when
+    /// Returns the last event of a stream without a final newline. Call it when
     /// [`FrameParser::next_event`] has no more.
     pub fn finish(&mut self) -> Option<Event> {
         self.searched = 0;

@@ -16,11 +16,11 @@
 //!
 //! * [`LifecycleClient`]: sandboxes of a server.
 //! * [`ExecdClient`]: commands, files, metrics and terminals of one sandbox.
-//! * [`Error`]: what went wrong, with the server's code, message and request id.
-//! * [`frames`]: the parser of event streams, for those who bring their own transport.
+//! * [`Error`]: failures, with the server's code, message and request id.
+//! * [`frames`]: the parser of event streams, for use with another transport.
 //!
-//! The models are those of `osb-protocol`, re-exported as [`protocol`]. Nothing here retries:
-//! [`Error::retryable`] says when it makes sense.
+//! The models are those of `osb-protocol`, re-exported as [`protocol`]. The client never retries:
+//! [`Error::retryable`] says when a retry makes sense.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 

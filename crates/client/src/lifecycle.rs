@@ -19,7 +19,7 @@ use crate::{
     http::{self, Service},
 };
 
-/// A create answers when the container runs, which includes pulling its image.
+/// Limit of a create, which is answered when the container runs and may include an image pull.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// The lifecycle API of one server. Clones share connections.
@@ -28,32 +28,32 @@ pub struct LifecycleClient {
     server: Service,
 }
 
-/// Which way to a sandbox.
+/// Route to a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Via {
-    /// Straight to the host's published port.
+    /// Directly to the host's published port.
     #[default]
     Direct,
     /// Through the server, for clients that reach only that.
     ServerProxy,
 }
 
-/// Which sandboxes to list.
+/// Filter and page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListSandboxes {
     /// In any of these states; empty for all.
     pub states: Vec<SandboxState>,
     /// With all of these labels.
     pub metadata: BTreeMap<String, String>,
-    /// Which page, from 1.
+    /// Number of the page, from 1.
     pub page: Option<usize>,
     /// Items of a page.
     pub page_size: Option<usize>,
 }
 
 impl LifecycleClient {
-    /// A client of the server at `address`, such as `http://localhost:8080`; a trailing `/v1` is
-    /// allowed, a path in front of it stays.
+    /// Creates a client of the server at `address`, such as `http://localhost:8080`. A trailing `/v1`
+    /// is removed, a path before it is kept.
     ///
     /// # Errors
     /// [`Error::Argument`] when the address or the key cannot be used.
@@ -61,7 +61,7 @@ impl LifecycleClient {
         Self::with_http(http::default_http()?, address, api_key)
     }
 
-    /// The same with an HTTP client of your own. It should not follow redirects.
+    /// Creates a client over an existing HTTP client, which should not follow redirects.
     ///
     /// # Errors
     /// See [`LifecycleClient::new`].
@@ -80,7 +80,7 @@ impl LifecycleClient {
         Ok(Self { server })
     }
 
-    /// Makes a sandbox and waits until its container runs.
+    /// Creates a sandbox and waits until its container runs.
     ///
     /// # Errors
     /// See [`Error`].
@@ -92,7 +92,7 @@ impl LifecycleClient {
         http::json(call.timeout(CREATE_TIMEOUT).json(request)).await
     }
 
-    /// One page of sandboxes, newest first.
+    /// Lists one page of sandboxes, newest first.
     ///
     /// # Errors
     /// See [`Error`].
@@ -101,7 +101,7 @@ impl LifecycleClient {
         http::json(call.query(&which.query())).await
     }
 
-    /// One sandbox.
+    /// Returns a sandbox.
     ///
     /// # Errors
     /// See [`Error`]; 404 when there is none.
@@ -117,7 +117,7 @@ impl LifecycleClient {
         http::done(self.sandbox(Method::DELETE, id, &[])).await
     }
 
-    /// Moves the moment when a sandbox is removed; returns the new one.
+    /// Moves the expiry of a sandbox; returns the new one.
     ///
     /// # Errors
     /// See [`Error`]; 409 for a sandbox without expiry.
@@ -127,7 +127,7 @@ impl LifecycleClient {
         Ok(renewed.expires_at)
     }
 
-    /// Changes labels: a value sets one, `None` removes it, others stay.
+    /// Changes labels: a value sets a label, `None` removes it, others are kept.
     ///
     /// # Errors
     /// See [`Error`].
@@ -139,7 +139,7 @@ impl LifecycleClient {
         http::json(self.sandbox(Method::PATCH, id, &["metadata"]).json(changes)).await
     }
 
-    /// Where a port of a sandbox is reached.
+    /// Returns the endpoint of a sandbox's port.
     ///
     /// # Errors
     /// See [`Error`].
@@ -149,7 +149,7 @@ impl LifecycleClient {
         http::json(call.query(&[("use_server_proxy", proxied)])).await
     }
 
-    /// A client of a sandbox's execd, over the same connections and with the same scheme.
+    /// Creates a client of a sandbox's execd, with the same connection pool and scheme.
     ///
     /// # Errors
     /// See [`Error`].
@@ -162,7 +162,7 @@ impl LifecycleClient {
         )
     }
 
-    /// Whether the server serves requests.
+    /// Checks that the server serves requests.
     ///
     /// # Errors
     /// See [`Error`].
@@ -170,7 +170,7 @@ impl LifecycleClient {
         http::json(self.server.request(Method::GET, &["health"])).await
     }
 
-    /// Release of the server.
+    /// Returns the server's version.
     ///
     /// # Errors
     /// See [`Error`].
@@ -192,8 +192,8 @@ impl ListSandboxes {
             .map(|state| ("state", state.to_string()))
             .collect();
         if !self.metadata.is_empty() {
-            // contract: clients §3.9 - pairs are encoded once for themselves, so that a value may
-            // contain & and =, and once more as a whole.
+            // contract: clients §3.9 - each pair is encoded, so that a value may contain & and =, and the
+            // whole is encoded again.
             let pairs = form_urlencoded::Serializer::new(String::new())
                 .extend_pairs(&self.metadata)
                 .finish();

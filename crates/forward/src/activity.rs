@@ -1,4 +1,4 @@
-//! When bytes last moved.
+//! The time at which bytes last moved.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// When bytes last moved through any of the streams that share it.
+/// The time at which bytes last moved through any of the streams that share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity(Arc<Moments>);
 
@@ -60,7 +60,7 @@ impl Activity {
     }
 }
 
-/// A stream that notes when its bytes move.
+/// A stream that records when its bytes move.
 pub(crate) struct Watched<T> {
     pub(crate) stream: T,
     pub(crate) activity: Activity,

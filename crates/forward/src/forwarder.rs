@@ -23,8 +23,7 @@ use crate::{
     tunnel::Upgrade,
 };
 
-/// Silence after which the kernel asks whether the backend is still there: it ends tunnels whose
-/// other side vanished without a word.
+/// Silence after which the kernel sends keep-alive probes, which end tunnels to vanished backends.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Forwards requests over a pool of connections. Clones share the pool.
@@ -36,8 +35,8 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder without connections. Its tunnels are tasks of `tasks` and end when that stops;
-    /// plain exchanges live as long as their client.
+    /// Creates a forwarder without connections. Its tunnels are tasks of `tasks` and end when that
+    /// stops; plain exchanges last as long as their client stays connected.
     #[must_use]
     pub fn new(limits: Limits, tasks: &Supervisor) -> Self {
         let mut connector = HttpConnector::new();
@@ -64,11 +63,11 @@ impl Forwarder {
         }
     }
 
-    /// Sends a request to `to` and returns the response as soon as its head is there. Dropping
-    /// the future, or later the body, drops the exchange with the backend.
+    /// Sends a request to `to` and returns the response as soon as its head arrives. Dropping the
+    /// future, or later the body, aborts the exchange with the backend.
     ///
-    /// An upgrade that the backend accepts goes on in a task; the returned `101` must be sent to
-    /// the client by the hyper connection that the request came from.
+    /// An upgrade that the backend accepts continues in a task; the returned `101` must be sent to
+    /// the client by the hyper connection that received the request.
     ///
     /// # Errors
     /// See [`ForwardError`]. After the head the body carries a [`BodyError`](crate::BodyError).
@@ -87,7 +86,7 @@ impl Forwarder {
         let progress = outbound.body().progress();
         let mut response = self.head(outbound, progress.as_deref()).await?;
 
-        // What the backend speaks with us is not what we speak with the client.
+        // The HTTP version of the backend's connection may differ from that of the client's.
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(response, rules, upgrade);
@@ -100,7 +99,7 @@ impl Forwarder {
             .map(|body| Body::new(ResponseBody::new(body, self.limits.idle, progress, lease))))
     }
 
-    /// Waits for the response head, while request or response moves.
+    /// Waits for the response head while the request or the response makes progress.
     async fn head(
         &self,
         outbound: Request<RequestBody>,
@@ -155,7 +154,7 @@ impl Forwarder {
     }
 }
 
-/// The request as the backend gets it.
+/// Builds the request for the backend.
 fn outbound(
     request: Request<Body>,
     to: Target,

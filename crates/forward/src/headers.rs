@@ -31,9 +31,9 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether the body of a message can be passed on: it has no transfer coding but `chunked`, which
-/// the HTTP library takes off. Under any other the client would get coded bytes and, because
-/// `Transfer-Encoding` stays behind, no word of it.
+/// Whether the body of a message can be forwarded: it has no transfer coding other than `chunked`,
+/// which the HTTP library decodes. With any other the client would get encoded bytes without the
+/// `Transfer-Encoding` header, which is not forwarded.
 pub(crate) fn has_plain_transfer(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).into_iter();
     match (codings.next(), codings.next()) {
@@ -46,7 +46,7 @@ pub(crate) fn has_plain_transfer(headers: &HeaderMap) -> bool {
     }
 }
 
-/// The protocol a message wants to switch to, when `Connection` says that it means it.
+/// Returns the protocol that a message requests in `Upgrade`, if `Connection` names that header.
 pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     connection_options(headers)
         .any(|option| option.eq_ignore_ascii_case("upgrade"))
@@ -54,7 +54,7 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
         .flatten()
 }
 
-/// Makes a message ask for, or agree to, an upgrade.
+/// Adds the headers that request or accept an upgrade.
 pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
@@ -65,7 +65,7 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     join(headers, &COOKIE, b"; ");
 }
 
-/// Makes one line of all lines of a header, in their order. Empty ones say nothing and are left out.
+/// Joins all lines of a header into one, in order. Empty lines are left out.
 pub(crate) fn join(headers: &mut HeaderMap, name: &HeaderName, separator: &[u8]) {
     let lines: Vec<&[u8]> = headers
         .get_all(name)

@@ -1,4 +1,4 @@
-//! What a caller wants back when an exchange is over.
+//! Resources that a caller holds during an exchange.
 
 use std::{any::Any, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! A streaming reverse proxy for HTTP/1.1 and for whatever is reached by `Upgrade`.
+//! A streaming reverse proxy for HTTP/1.1 and for protocols reached by `Upgrade`.
 //!
 //! ```text
 //!            HeaderRules            connection pool
@@ -8,14 +8,14 @@
 //!                             └──▶ tunnel: bytes both ways until either side or the process ends
 //! ```
 //!
-//! What it promises (contract: lifecycle §7, §8, §28; execd §12):
+//! Guarantees (contract: lifecycle §7, §8, §28; execd §12):
 //!
 //! * Path and query reach the backend byte for byte ([`Target`]); repeated headers stay separate
 //!   lines; nothing is invented (no `Accept-Encoding`, no `User-Agent`) and nothing is decoded.
 //! * Bodies of any method are streamed both ways, one frame at a time, at the reader's pace.
-//! * When the client goes away the backend connection goes away, also before the response head.
+//! * When the client disconnects, the backend connection is closed, also before the response head.
 //! * Redirects are passed on, never followed; environment variables for proxies are not read.
-//! * Errors say whose fault it was and never name the backend ([`ForwardError`]).
+//! * Errors name the party at fault but never the backend's address ([`ForwardError`]).
 //!
 //! HTTP/2 clients are served, except for WebSocket over HTTP/2 (RFC 8441).
 #![warn(missing_docs)]

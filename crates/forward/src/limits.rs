@@ -1,4 +1,4 @@
-//! How long the forwarder waits and how much it keeps.
+//! Timeouts and bounds of the forwarder.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub const MAX_HEADERS: usize = 1024;
 /// Bounds of one [`Forwarder`](crate::Forwarder).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// To open a TCP connection to the backend, name resolution excluded.
+    /// Longest time to open a TCP connection to the backend, without name resolution.
     pub connect: Duration,
     /// Longest silence: nothing of the request goes out and nothing of the response comes in.
     /// `None` waits for as long as both sides stay connected. For tunnels see below.
@@ -19,8 +19,8 @@ pub struct Limits {
     pub tunnel_idle: Option<Duration>,
     /// How long an unused connection is kept for the next request.
     pub keep: Duration,
-    /// Unused connections kept for each backend. Those in use are not limited here: a limit on
-    /// them would let slow streams starve everybody else.
+    /// Unused connections kept for each backend. Connections in use are not limited here: a limit
+    /// would let slow streams starve other clients.
     pub keep_per_backend: usize,
     /// Header lines of a response. One with more is [`ForwardError::Response`](crate::ForwardError).
     pub headers: usize,
@@ -33,8 +33,8 @@ impl Default for Limits {
             // contract: lifecycle §7, read timeout
             idle: Some(Duration::from_secs(180)),
             tunnel_idle: None,
-            // Shorter than the five seconds after which common application servers hang up, so
-            // that a request seldom meets a connection that is just being closed.
+            // Shorter than the five seconds after which common application servers disconnect, so
+            // that a request seldom uses a connection that is being closed.
             keep: Duration::from_secs(4),
             keep_per_backend: 32,
             headers: MAX_HEADERS,

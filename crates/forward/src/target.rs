@@ -1,11 +1,11 @@
-//! Where a request goes.
+//! Destination of a forwarded request.
 
 use http::{
     Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// A backend and what to ask it for.
+/// A backend, and the path and query of a request to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Host and port; IPv6 addresses in brackets.
@@ -24,10 +24,10 @@ impl Target {
     }
 }
 
-/// What follows the first `segments` segments of the path, with the query, as the client sent it:
-/// percent escapes, doubled slashes and a bare `?` stay. `/` where nothing follows.
+/// Returns the path after its first `segments` segments, with the query, exactly as the client sent
+/// it: percent escapes, doubled slashes and a bare `?` are kept. `/` where nothing follows.
 ///
-/// Use the URI as it came in (in axum `OriginalUri` below a `nest`).
+/// Pass the URI as received (in axum `OriginalUri` below a `nest`).
 ///
 /// ```
 /// let uri: http::Uri = "/proxy/8080//a%2Fb?x&x=1".parse().unwrap();

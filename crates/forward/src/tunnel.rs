@@ -1,4 +1,4 @@
-//! After `101 Switching Protocols`: bytes, whatever they mean.
+//! Tunnels of opaque bytes after `101 Switching Protocols`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
 /// Buffer for each direction of a tunnel.
 const BUFFER: usize = 16 * 1024;
 
-/// A client's wish to leave HTTP.
+/// An upgrade that a client requested.
 pub(crate) struct Upgrade {
     /// Value of `Upgrade`, for example `websocket`.
     pub(crate) protocol: HeaderValue,
@@ -27,8 +27,8 @@ pub(crate) struct Upgrade {
 }
 
 impl Upgrade {
-    /// The wish of a request, if it has one that can be granted. HTTP/2 by upgrade (`h2c`) is
-    /// none: requests inside such a tunnel would escape the header rules.
+    /// Returns the upgrade that a request asks for, if it can be granted. HTTP/2 by upgrade (`h2c`)
+    /// cannot: requests inside such a tunnel would bypass the header rules.
     pub(crate) fn take(request: &mut Request<Body>) -> Option<Self> {
         if request.version() != Version::HTTP_11 {
             return None;

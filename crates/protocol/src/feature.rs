@@ -1,4 +1,4 @@
-//! What not every runtime can do.
+//! Optional features of runtimes.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Feature {
     Pools,
     /// Sandboxes from templates (contract: lifecycle §A3).
     Templates,
-    /// Limits on where a sandbox may connect to.
+    /// Limits on the destinations of a sandbox's connections.
     NetworkPolicy,
     /// Host directories and volumes in a sandbox.
     Volumes,
@@ -105,20 +105,20 @@ impl FeatureSet {
         self.0 & bit(feature) != 0
     }
 
-    /// The set with one more feature.
+    /// Returns the set with one more feature.
     #[must_use]
     pub fn with(self, feature: Feature) -> Self {
         Self(self.0 | bit(feature))
     }
 
-    /// The features in the set.
+    /// Returns the features in the set.
     pub fn iter(self) -> impl Iterator<Item = Feature> {
         Feature::ALL
             .into_iter()
             .filter(move |it| self.contains(*it))
     }
 
-    /// The features that are not in the set.
+    /// Returns the features that are not in the set.
     pub fn missing(self) -> impl Iterator<Item = Feature> {
         Feature::ALL
             .into_iter()

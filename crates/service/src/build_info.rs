@@ -1,4 +1,4 @@
-//! Which build this is.
+//! Version and commit of a build.
 
 use std::fmt;
 
@@ -12,17 +12,18 @@ const PROFILE: &str = if cfg!(debug_assertions) {
     "release"
 };
 
-/// What a program says of itself in `--version` and in the first line of its log.
+/// Build information, for `--version` and the first line of the log.
 ///
-/// The commit comes from the program's own `main`, so that a new commit builds nothing anew but the
-/// programs themselves: `BuildInfo::of(option_env!("OSB_BUILD_COMMIT"))`.
+/// The commit comes from the program's own `main`, so that a new commit rebuilds only the programs
+/// themselves: `BuildInfo::of(option_env!("OSB_BUILD_COMMIT"))`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildInfo {
     commit: Option<&'static str>,
 }
 
 impl BuildInfo {
-    /// A build of `commit`, as `cargo xtask build` sets it; `None` for a developer's build.
+    /// Creates the information about a build of `commit`, as `cargo xtask build` sets it; `None` for
+    /// a developer's build.
     #[must_use]
     pub const fn of(commit: Option<&'static str>) -> Self {
         Self { commit }

@@ -6,8 +6,8 @@ use std::{error::Error, fmt};
 ///
 /// A cause is left out when the text of the error above it already contains the cause's own text:
 /// some libraries name their source in their message and also return it from
-/// [`source`](Error::source), and the line would repeat it. What stands below such a cause is still
-/// compared and displayed, so a detail that only the root has is never lost.
+/// [`source`](Error::source), and the line would repeat it. Causes below it are still compared and
+/// displayed, so a detail that only the root has is never lost.
 ///
 /// ```
 /// use osb_service::ErrorChain;

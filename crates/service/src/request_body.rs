@@ -1,9 +1,8 @@
-//! What becomes of a request body that no handler reads to its end.
+//! Request bodies that no handler reads completely.
 //!
-//! The bytes that are left would stand in front of the next request on the connection. hyper closes
-//! such a connection, but the answer does not say so, and the client's next request, already on its
-//! way, fails. So what is short is read, and for everything else the answer says `Connection: close`
-//! (RFC 9112 §9.3).
+//! The unread bytes would precede the next request on the connection. hyper closes such a connection,
+//! but the response does not announce it, and the client's next request, already on its way, fails.
+//! So a short rest is read, and otherwise the response says `Connection: close` (RFC 9112 §9.3).
 
 use std::{
     pin::Pin,
@@ -18,15 +17,15 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-/// This much of a body is read after its answer: what is on its way anyway.
+/// Bytes of a body that are read after the response: about what is on its way already.
 const DRAIN: u64 = 256 << 10;
-/// How long the answer waits for that.
+/// Longest time that the response waits for these bytes.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 
-/// Has a request answered, and sees to it that its body is read or its connection closed.
+/// Calls a handler, and ensures that the request's body is read or its connection closed.
 ///
-/// `wrap` makes the handler's kind of body of the watched one. To be called around everything that
-/// may answer, on HTTP/1 and HTTP/2 alike.
+/// `wrap` turns the watched body into the handler's type of body. Call it around all handlers, on
+/// HTTP/1 and HTTP/2 alike.
 pub async fn read_or_close<B, R, A>(
     request: Request<B>,
     wrap: impl FnOnce(WatchedBody<B>) -> B,
@@ -36,11 +35,11 @@ where
     B: Body + Unpin,
     A: Future<Output = Response<R>>,
 {
-    // A stream of HTTP/2 ends by itself.
+    // HTTP/2 ends the stream alone.
     if request.body().is_end_stream() || request.version() > Version::HTTP_11 {
         return answer(request).await;
     }
-    // Nothing is sent before it is asked for, and asking is what reading does.
+    // The client sends the body only after a `100 Continue`, which a read would trigger.
     let awaits_reading = request.headers().contains_key(header::EXPECT);
     let place = Arc::new(Mutex::new(Place::InUse { touched: false }));
     let seen = Arc::clone(&place);
@@ -56,7 +55,7 @@ where
         Place::Ended => true,
         Place::Left { touched: false, .. } if awaits_reading => false,
         Place::Left { body, .. } => drained(body).await,
-        // Read on while the answer goes out, by a backend for example: it may end anywhere.
+        // Still being read while the response is sent, for example by a backend: it may stop anywhere.
         Place::InUse { .. } => false,
     };
     if !is_read && response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -66,7 +65,7 @@ where
     response
 }
 
-/// Reads what is left, if it is little and comes soon.
+/// Reads the rest of the body if it is short and arrives soon.
 async fn drained<B: Body + Unpin>(mut body: B) -> bool {
     if body.size_hint().lower() > DRAIN {
         return false;
@@ -86,14 +85,14 @@ async fn drained<B: Body + Unpin>(mut body: B) -> bool {
     timeout(DRAIN_TIME, drain).await.unwrap_or(false)
 }
 
-/// Where a body is.
+/// State of a body.
 #[derive(Debug)]
 enum Place<B> {
-    /// A handler has it. `touched`: some of it was asked for.
+    /// A handler has it. `touched`: the handler has polled it.
     InUse { touched: bool },
-    /// It came to its end.
+    /// It was read completely.
     Ended,
-    /// The handler left it.
+    /// The handler dropped it unread.
     Left { body: B, touched: bool },
 }
 
@@ -101,10 +100,10 @@ fn lock<B>(place: &Mutex<Place<B>>) -> std::sync::MutexGuard<'_, Place<B>> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A body that comes back when it is dropped unread.
+/// A body that is handed back when it is dropped unread.
 #[derive(Debug)]
 pub struct WatchedBody<B> {
-    /// Absent once it ended.
+    /// Absent after its end.
     body: Option<B>,
     place: Arc<Mutex<Place<B>>>,
 }
@@ -128,7 +127,7 @@ impl<B: Body + Unpin> Body for WatchedBody<B> {
         let ended = match &frame {
             None => true,
             Some(Ok(_)) => body.is_end_stream(),
-            // The connection is broken, which hyper knows.
+            // The connection is broken, and hyper closes it.
             Some(Err(_)) => true,
         };
         if ended {
@@ -174,7 +173,7 @@ mod tests {
         Full::new(Bytes::from(vec![0; len])).boxed_unsync()
     }
 
-    /// A body of unknown length: frames of a kibibyte, then nothing for ever.
+    /// A body of unknown length: frames of a kibibyte, then silence without an end.
     struct Endless {
         frames: usize,
     }
@@ -203,7 +202,7 @@ mod tests {
         Request::new(body)
     }
 
-    /// Whether the answer closes the connection.
+    /// Whether the response closes the connection.
     async fn closes<A: Future<Output = Response<()>>>(
         request: Request<TestBody>,
         answer: impl FnOnce(Request<TestBody>) -> A,

@@ -1,6 +1,6 @@
 //! The log: lines for people on a terminal, JSON elsewhere.
 //!
-//! Libraries log no details, whatever the level: theirs hold requests and answers, and with them
+//! Libraries log no details at any level: their details contain requests and replies, and with them
 //! secrets.
 
 use std::io::{self, IsTerminal};
@@ -13,10 +13,10 @@ use tracing_subscriber::{
     prelude::*,
 };
 
-/// Begin the targets of our own crates.
+/// Prefixes of the log targets of our own crates.
 const OWN: [&str; 2] = ["osb_", "opensandbox"];
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text on a terminal, JSON otherwise.
@@ -28,13 +28,13 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why the log could not be set up.
+/// Error when the log cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The level is none that is known.
+    /// The level is unknown.
     #[error("log level must be one of trace, debug, info, warn, error, off")]
     Level(#[source] ParseError),
-    /// A log was set up before.
+    /// The log was set up before.
     #[error("the log was already set up")]
     Twice(#[source] tracing_subscriber::util::TryInitError),
 }
@@ -57,7 +57,7 @@ pub fn init(level: &str, format: LogFormat) -> Result<(), TelemetryError> {
     init_with_writer(&filter, json, io::stderr)
 }
 
-/// Sets up the log of this process on a writer; `filter` is taken as it is.
+/// Sets up the log of this process on a writer, with exactly this `filter`.
 ///
 /// # Errors
 /// When the filter is malformed or a log exists already.
@@ -77,8 +77,8 @@ where
     done.map_err(TelemetryError::Twice)
 }
 
-/// Whether a line may be written at all. Below `INFO` libraries log what they send and receive:
-/// the engine's client whole requests, with tokens and environments. No filter brings those back.
+/// Whether a line may be written. Below `INFO`, libraries log the data that they send and receive:
+/// the engine's client whole requests, with tokens and environments. No filter enables those lines.
 fn is_safe(line: &Metadata<'_>) -> bool {
     *line.level() <= Level::INFO || OWN.iter().any(|own| line.target().starts_with(own))
 }

@@ -1,4 +1,4 @@
-//! Commands: streams however they are cut, and runs that end badly.
+//! Commands: streams in chunks of any size, and failing runs.
 
 use axum::{
     Json, Router,

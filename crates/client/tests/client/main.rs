@@ -1,4 +1,4 @@
-//! The client against servers that answer as the contract says, and as it does not.
+//! The client against servers that follow the contract, and servers that do not.
 #![expect(
     clippy::unwrap_used,
     reason = "clippy does not see that these helpers only run in tests"

@@ -1,4 +1,4 @@
-//! Servers in this process.
+//! Servers in the test's process.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::{
     net::TcpListener,
 };
 
-/// Guards against hanging; nothing is expected to take this long.
+/// Generous deadline, which only keeps a failure from hanging the run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Serves `router` until the test ends.
@@ -23,7 +23,7 @@ pub(crate) async fn serve(router: Router) -> SocketAddr {
     address
 }
 
-/// Answers one connection with these bytes, whatever it asks, and hangs up.
+/// Answers one connection with these bytes, whatever the request, and closes it.
 pub(crate) async fn answer_raw(response: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -36,7 +36,7 @@ pub(crate) async fn answer_raw(response: &'static str) -> SocketAddr {
     address
 }
 
-/// An execd that sits behind a path and wants a token.
+/// Starts an execd below a path, with a token.
 pub(crate) async fn execd(router: Router) -> ExecdClient {
     let address = serve(Router::new().nest("/proxy/44772", router)).await;
     execd_at(&format!("{address}/proxy/44772"))

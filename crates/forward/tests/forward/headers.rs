@@ -1,4 +1,4 @@
-//! What the backend and the client see of each other's headers, path and query.
+//! Headers, path and query as the backend and the client receive them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -281,7 +281,7 @@ async fn a_head_response_keeps_the_length_of_the_body_it_lacks() {
         .write("HTTP/1.1 200 OK\r\ncontent-length: 1234\r\n\r\n")
         .await;
     assert_eq!(lines(&client.head().await, "content-length"), ["1234"]);
-    // The connection is still in step: the next request works on it.
+    // The connection is still in sync: it serves the next request.
     assert!(backend.head().await.starts_with("GET /second "));
     backend.write(OK).await;
     assert!(client.head().await.starts_with("HTTP/1.1 200 OK"));

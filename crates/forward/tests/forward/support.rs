@@ -1,4 +1,4 @@
-//! A proxy in front of a backend that the test plays itself, byte by byte.
+//! A proxy in front of a backend that the test implements byte by byte.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Guards against hanging; nothing is expected to take this long.
+/// Generous deadline, which only keeps a failure from hanging the run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A proxy that serves `/p/...` from the backend, which is `listener`.
@@ -128,10 +128,10 @@ impl Wire {
         self.read_to("\r\n\r\n").await
     }
 
-    /// Reads until the other side hangs up.
+    /// Reads until the other side disconnects.
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        // A reset is a way to hang up.
+        // A reset counts as a disconnect.
         let _ = timeout(PATIENCE, self.0.read_to_end(&mut rest))
             .await
             .expect("the other side hangs up");

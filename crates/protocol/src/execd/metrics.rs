@@ -11,7 +11,7 @@ pub struct Metrics {
     pub cpu_used_pct: f64,
     /// Memory limit in MiB.
     pub mem_total_mib: f64,
-    /// Memory in use in MiB, without what the kernel would give back.
+    /// Memory in use in MiB, without memory that the kernel can reclaim.
     pub mem_used_mib: f64,
     /// Unix milliseconds.
     pub timestamp: i64,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Body of `POST /session`; may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewSession {
-    /// Working directory; made when absent.
+    /// Working directory; created when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
