@@ -85,3 +85,47 @@ pub(super) fn unknown_sections(others: &toml::Table) -> Vec<UnknownKey> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::KEYS;
+
+    /// Keys in the tables of docs/configuration.md, under the headings of the server's sections.
+    fn documented() -> BTreeSet<String> {
+        let page = include_str!("../../../docs/configuration.md");
+        let mut section = None;
+        let mut keys = BTreeSet::new();
+        for line in page.lines() {
+            if let Some(heading) = line.strip_prefix("## ") {
+                let name = heading.split('`').nth(1).unwrap_or_default();
+                let name = name
+                    .strip_prefix('[')
+                    .and_then(|name| name.strip_suffix(']'));
+                section = name.filter(|name| KEYS.iter().any(|key| key.starts_with(name)));
+            }
+            let (Some(section), Some(row)) = (section, line.strip_prefix("| `")) else {
+                continue;
+            };
+            let first_cell = row.split(" |").next().unwrap_or_default();
+            let names = first_cell.split('`').step_by(2);
+            keys.extend(
+                names
+                    .filter(|name| !name.is_empty())
+                    .map(|name| format!("{section}.{name}")),
+            );
+        }
+        keys
+    }
+
+    #[test]
+    fn the_documentation_lists_the_keys_that_are_read() {
+        let (documented, read) = (
+            documented(),
+            KEYS.iter().map(|key| (*key).to_owned()).collect(),
+        );
+        let missing: Vec<_> = documented.symmetric_difference(&read).collect();
+        assert!(missing.is_empty(), "in one of both only: {missing:?}");
+    }
+}
