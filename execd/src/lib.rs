@@ -42,6 +42,7 @@
 //! | [`http`], [`json`], [`error`] | queries, bodies, and what a request can fail with |
 //! | [`kernel_path`] | absolute paths, `..` behind links, directories that are made |
 //! | [`blocking`], [`scratch`] | work that blocks; files without a name |
+//! | [`heap`], `idle` | giving memory back; ending sessions that clients left behind |
 //! | `duration`, [`limits`] | durations in Go's form; every bound |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
