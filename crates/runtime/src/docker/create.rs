@@ -20,8 +20,8 @@ use osb_protocol::SandboxId;
 use tracing::{debug, warn};
 
 use super::{
-    DockerRuntime, KIND, container, error, group, group::Member, image, names, network, ports,
-    ports::Reserved,
+    DockerRuntime, KIND, container, engine::bounded, error, group, group::Member, image, names,
+    network, ports, ports::Reserved,
 };
 use crate::{CreateSpec, Observed, Ports, Progress, Role, RuntimeError, Stage};
 
@@ -124,12 +124,13 @@ impl DockerRuntime {
         spec: &CreateSpec,
         staged: &Staged<'_>,
     ) -> Result<(), RuntimeError> {
-        match self.docker()?.inspect_image(staged.image).await {
+        let docker = self.docker()?;
+        match bounded(docker, docker.inspect_image(staged.image)).await {
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
             Err(error) => return Err(error::other("look for the image", &error)),
         }
-        self.execd.ensure(self.docker()?, staged.image).await
+        self.execd.ensure(docker, staged.image).await
     }
 
     async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
@@ -186,7 +187,10 @@ impl DockerRuntime {
         }
         let options = options.build();
         let docker = self.docker()?;
-        let create = || docker.create_container(Some(options.clone()), body.clone());
+        let create = || {
+            let made = docker.create_container(Some(options.clone()), body.clone());
+            bounded(docker, made)
+        };
         match create().await {
             Ok(made) => {
                 staged.image_is_here(role);
@@ -208,7 +212,10 @@ impl DockerRuntime {
 
     async fn start_container(&self, container: &str) -> Result<(), Failure> {
         let docker = self.docker()?;
-        let start = || docker.start_container(container, None::<StartContainerOptions>);
+        let start = || {
+            let started = docker.start_container(container, None::<StartContainerOptions>);
+            bounded(docker, started)
+        };
         let Err(error) = start().await else {
             return Ok(());
         };

@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex, OnceCell};
 use tracing::{debug, info};
 
-use super::{error, labels};
+use super::{engine::bounded, error, labels};
 use crate::RuntimeError;
 
 /// Where the volume appears in a sandbox. `/opt/opensandbox` itself stays writable.
@@ -103,10 +103,8 @@ impl ExecdVolume {
         if *generation != seen {
             return Ok(());
         }
-        if let Err(error) = docker
-            .remove_volume(&self.name, None::<RemoveVolumeOptions>)
-            .await
-        {
+        let removed = docker.remove_volume(&self.name, None::<RemoveVolumeOptions>);
+        if let Err(error) = bounded(docker, removed).await {
             debug!(
                 volume = self.name,
                 reason = error::reason(&error),
@@ -128,8 +126,7 @@ impl ExecdVolume {
             labels: Some(label),
             ..VolumeCreateRequest::default()
         };
-        docker
-            .create_volume(request)
+        bounded(docker, docker.create_volume(request))
             .await
             .map_err(|error| failed("make the volume", error))?;
         let helper = format!("opensandbox-helper-{:016x}", rand::rng().random::<u64>());
@@ -150,8 +147,7 @@ impl ExecdVolume {
         let options = CreateContainerOptionsBuilder::default()
             .name(&helper)
             .build();
-        docker
-            .create_container(Some(options), body)
+        bounded(docker, docker.create_container(Some(options), body))
             .await
             .map_err(|error| failed("make the helper", error))?;
         let written = self.write_if_needed(docker, &helper).await;
@@ -159,7 +155,8 @@ impl ExecdVolume {
             .force(true)
             .v(true)
             .build();
-        if let Err(error) = docker.remove_container(&helper, Some(options)).await {
+        let removed = docker.remove_container(&helper, Some(options));
+        if let Err(error) = bounded(docker, removed).await {
             // The sweep removes it later.
             debug!(
                 helper,
@@ -174,10 +171,8 @@ impl ExecdVolume {
         let options = ContainerArchiveInfoOptionsBuilder::default()
             .path(EXECD)
             .build();
-        match docker
-            .get_container_archive_info(helper, Some(options))
-            .await
-        {
+        let info = docker.get_container_archive_info(helper, Some(options));
+        match bounded(docker, info).await {
             Ok(info) if usize::try_from(info.size) == Ok(self.binary.len()) => return Ok(()),
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => {}
@@ -187,8 +182,8 @@ impl ExecdVolume {
             .path(MOUNT)
             .build();
         let archive = bollard::body_full(tar_of(&self.binary)?);
-        docker
-            .upload_to_container(helper, Some(options), archive)
+        let written = docker.upload_to_container(helper, Some(options), archive);
+        bounded(docker, written)
             .await
             .map_err(|error| failed("write execd", error))?;
         info!(
@@ -207,17 +202,14 @@ impl ExecdVolume {
         let options = ListVolumesOptionsBuilder::default()
             .filters(&filter)
             .build();
-        let list = docker
-            .list_volumes(Some(options))
+        let list = bounded(docker, docker.list_volumes(Some(options)))
             .await
             .map_err(|error| error::other("list volumes", &error))?;
         let now = Timestamp::now();
         let old = list.volumes.unwrap_or_default().into_iter();
         for volume in old.filter(|volume| self.is_useless(volume, now)) {
-            match docker
-                .remove_volume(&volume.name, None::<RemoveVolumeOptions>)
-                .await
-            {
+            let removed = docker.remove_volume(&volume.name, None::<RemoveVolumeOptions>);
+            match bounded(docker, removed).await {
                 Ok(()) => info!(volume = volume.name, "removed an unused execd volume"),
                 Err(error) => debug!(
                     volume = volume.name,

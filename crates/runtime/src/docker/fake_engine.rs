@@ -26,14 +26,23 @@ pub(super) const CUT: u16 = 0;
 pub(super) const HOLD: u16 = 1;
 /// Status of an answer that never comes.
 pub(super) const HANG: u16 = 2;
+/// Status of an answer that succeeds and whose body never ends.
+pub(super) const STALL: u16 = 3;
+/// Status of an answer that succeeds and leaves the connection open, but unread.
+pub(super) const HALF_OPEN: u16 = 4;
 
-type Requests = Arc<Mutex<Vec<String>>>;
+#[derive(Debug, Default)]
+struct Seen {
+    requests: Mutex<Vec<String>>,
+    /// Requests without a complete answer, now and at most.
+    open: Mutex<(usize, usize)>,
+}
 
 /// Answers over HTTP and remembers what it was asked.
 #[derive(Debug)]
 pub(super) struct FakeEngine {
     address: String,
-    requests: Requests,
+    seen: Arc<Seen>,
     tasks: Supervisor,
 }
 
@@ -48,12 +57,12 @@ impl FakeEngine {
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = format!("tcp://{}", listener.local_addr().unwrap());
-        let (requests, answer) = (Requests::default(), Arc::new(answer));
-        let (tasks, seen) = (Supervisor::new(), Arc::clone(&requests));
+        let (seen, answer) = (Arc::<Seen>::default(), Arc::new(answer));
+        let (tasks, shared) = (Supervisor::new(), Arc::clone(&seen));
         let each = tasks.clone();
         tasks.spawn_abortable("fake engine", async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
+                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&shared));
                 each.spawn_abortable("fake engine's connection", async move {
                     // A client that hangs up has what it wanted.
                     let _ = serve(stream, &*answer, &seen).await;
@@ -62,7 +71,7 @@ impl FakeEngine {
         });
         Self {
             address,
-            requests,
+            seen,
             tasks,
         }
     }
@@ -107,9 +116,32 @@ impl FakeEngine {
 
     /// What was asked so far that begins with `start`.
     pub(super) fn asked(&self, start: &str) -> Vec<String> {
-        let all = self.requests.lock().unwrap();
+        let all = self.seen.requests.lock().unwrap();
         let matching = all.iter().filter(|request| request.starts_with(start));
         matching.cloned().collect()
+    }
+
+    /// The most requests that were open at the same time.
+    pub(super) fn most_open(&self) -> usize {
+        self.seen.open.lock().unwrap().1
+    }
+}
+
+/// A request without a complete answer.
+struct Open<'a>(&'a Seen);
+
+impl<'a> Open<'a> {
+    fn count(seen: &'a Seen) -> Self {
+        let mut open = seen.open.lock().unwrap();
+        open.0 += 1;
+        open.1 = open.1.max(open.0);
+        Self(seen)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.open.lock().unwrap().0 -= 1;
     }
 }
 
@@ -144,7 +176,7 @@ pub(super) fn config() -> DockerConfig {
 async fn serve(
     stream: TcpStream,
     answer: &(dyn Fn(&str) -> (u16, String) + Send + Sync),
-    seen: &Requests,
+    seen: &Seen,
 ) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut first = String::new();
@@ -172,8 +204,9 @@ async fn serve(
         .and_then(|rest| rest.find('/').map(|at| &rest[at..]));
     let path = versionless.unwrap_or(target);
     let request = format!("{method} {path}");
+    let _open = Open::count(seen);
     let (status, body) = answer(&request);
-    seen.lock().unwrap().push(request);
+    seen.requests.lock().unwrap().push(request);
     if status == CUT {
         let head = "HTTP/1.1 200 As asked\r\nTransfer-Encoding: chunked\r\n\r\n";
         return stream.write_all(head.as_bytes()).await;
@@ -181,12 +214,24 @@ async fn serve(
     if status == HANG {
         return std::future::pending().await;
     }
-    if status == HOLD {
+    if status == HALF_OPEN {
+        let head = format!(
+            "HTTP/1.1 200 As asked\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(body.as_bytes()).await?;
+        return std::future::pending().await;
+    }
+    if status == HOLD || status == STALL {
         let head = "HTTP/1.1 200 As asked\r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await?;
         if !body.is_empty() {
             let chunk = format!("{:x}\r\n{body}\r\n", body.len());
             stream.write_all(chunk.as_bytes()).await?;
+        }
+        if status == STALL {
+            return std::future::pending().await;
         }
         tokio::time::sleep(FakeEngine::HELD).await;
         return stream.write_all(b"0\r\n\r\n").await;

@@ -11,7 +11,7 @@ use std::{
 
 use bollard::models::{HostConfigLogConfig, SystemInfo};
 
-use super::{DockerRuntime, LogLimit, error};
+use super::{DockerRuntime, LogLimit, engine::bounded, error};
 use crate::RuntimeError;
 
 /// Logging drivers that keep files and limit them.
@@ -41,7 +41,8 @@ impl DockerRuntime {
             return Ok(None);
         };
         if self.log_driver.known().is_none() {
-            let info = self.docker()?.info().await;
+            let docker = self.docker()?;
+            let info = bounded(docker, docker.info()).await;
             let info = info.map_err(|error| error::other("ask for the logging driver", &error))?;
             self.log_driver.learn(&info);
         }

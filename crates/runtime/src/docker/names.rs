@@ -10,7 +10,7 @@ use osb_protocol::SandboxId;
 use rand::RngExt;
 use tracing::{info, warn};
 
-use super::{DockerRuntime, error};
+use super::{DockerRuntime, engine::bounded, error};
 use crate::RuntimeError;
 
 /// Begins the names of sandboxes.
@@ -35,10 +35,11 @@ impl DockerRuntime {
     /// Renames containers whose names the last list found to tell an id. What fails is found again
     /// by the next list.
     pub(super) async fn rename_revealing(&self) -> Result<(), RuntimeError> {
+        let docker = self.docker()?;
         for (id, container) in self.originals.take_revealing(ROUND) {
             let name = random();
             let options = RenameContainerOptionsBuilder::default().name(&name).build();
-            match self.docker()?.rename_container(&container, options).await {
+            match bounded(docker, docker.rename_container(&container, options)).await {
                 Ok(()) => info!(sandbox = %id, name, "renamed a container that told its id"),
                 Err(error) if error::is_missing(&error) => {}
                 Err(error) => {

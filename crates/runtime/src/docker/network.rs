@@ -11,7 +11,7 @@ use bollard::{
 use tokio::sync::OnceCell;
 use tracing::{info, warn};
 
-use super::{KIND, NetworkMode, error};
+use super::{KIND, NetworkMode, engine::bounded, error};
 use crate::RuntimeError;
 
 /// Option of a bridge network: whether containers on it reach each other.
@@ -87,7 +87,7 @@ async fn make(docker: &Docker) -> Result<(), RuntimeError> {
         )])),
         ..NetworkCreateRequest::default()
     };
-    match docker.create_network(request).await {
+    match bounded(docker, docker.create_network(request)).await {
         // The engine checks names before it creates, not while: another server may have made one in
         // the same moment, and then no container can name either.
         Ok(_) => remove_duplicates(docker).await,
@@ -98,7 +98,7 @@ async fn make(docker: &Docker) -> Result<(), RuntimeError> {
 
 async fn inspect(docker: &Docker) -> Result<NetworkInspect, Error> {
     let options = None::<InspectNetworkOptions>;
-    docker.inspect_network(OWN_NETWORK, options).await
+    bounded(docker, docker.inspect_network(OWN_NETWORK, options)).await
 }
 
 /// Whether the engine has several networks of one name.
@@ -113,7 +113,7 @@ async fn remove_duplicates(docker: &Docker) -> Result<(), RuntimeError> {
     let options = ListNetworksOptionsBuilder::default()
         .filters(&filter)
         .build();
-    let list = docker.list_networks(Some(options)).await;
+    let list = bounded(docker, docker.list_networks(Some(options))).await;
     let mut same_name: Vec<_> = list
         .map_err(|error| error::other(MAKE, &error))?
         .into_iter()
@@ -123,7 +123,7 @@ async fn remove_duplicates(docker: &Docker) -> Result<(), RuntimeError> {
         .collect();
     same_name.sort();
     for (_, id) in same_name.into_iter().skip(1) {
-        match docker.remove_network(&id).await {
+        match bounded(docker, docker.remove_network(&id)).await {
             Ok(()) => info!(network = id, "removed a second network named {OWN_NETWORK}"),
             Err(error) if error::is_missing(&error) => {}
             // Containers are attached; the look below says whether it matters.

@@ -8,10 +8,10 @@ use bollard::{
     },
     query_parameters::{InspectContainerOptions, LogsOptionsBuilder},
 };
-use futures::StreamExt;
+use futures::TryStreamExt;
 use osb_protocol::{SandboxId, WireTime};
 
-use super::{DockerRuntime, error, group, labels};
+use super::{DockerRuntime, engine::bounded, error, group, labels};
 use crate::{Address, Foreign, Observed, Phase, Role, RuntimeError, Status};
 
 /// Longest line of a log tail, in bytes.
@@ -65,13 +65,16 @@ impl DockerRuntime {
     }
 
     async fn inspect(&self, container: &str) -> Result<ContainerInspectResponse, RuntimeError> {
-        self.docker()?
-            .inspect_container(container, None::<InspectContainerOptions>)
-            .await
-            .map_err(|error| match error::is_missing(&error) {
-                true => RuntimeError::NotFound(SandboxId::new(container)),
-                false => error::other("inspect the sandbox", &error),
-            })
+        let docker = self.docker()?;
+        bounded(
+            docker,
+            docker.inspect_container(container, None::<InspectContainerOptions>),
+        )
+        .await
+        .map_err(|error| match error::is_missing(&error) {
+            true => RuntimeError::NotFound(SandboxId::new(container)),
+            false => error::other("inspect the sandbox", &error),
+        })
     }
 
     /// Reads every sandbox of this installation, and those of the reference, which have no
@@ -265,19 +268,24 @@ impl DockerRuntime {
             .stderr(true)
             .tail(&lines.to_string())
             .build();
-        let mut output = self.docker()?.logs(container, Some(options));
-        let mut text = Vec::new();
-        while let Some(chunk) = output.next().await {
-            match chunk {
-                Ok(chunk) => text.extend_from_slice(&chunk.into_bytes()),
-                Err(error) if error::is_missing(&error) => return Ok(None),
-                Err(error) => return Err(error::other("read the log", &error)),
+        let docker = self.docker()?;
+        let mut output = docker.logs(container, Some(options));
+        let read = async {
+            let mut text = Vec::new();
+            while let Some(chunk) = output.try_next().await? {
+                text.extend_from_slice(&chunk.into_bytes());
+                // `tail` bounds lines, not bytes.
+                if text.len() > lines.max(1) * LOG_LINE {
+                    text.drain(..text.len() - lines.max(1) * LOG_LINE);
+                }
             }
-            // `tail` bounds lines, not bytes.
-            if text.len() > lines.max(1) * LOG_LINE {
-                text.drain(..text.len() - lines.max(1) * LOG_LINE);
-            }
-        }
+            Ok(text)
+        };
+        let text = match bounded(docker, read).await {
+            Ok(text) => text,
+            Err(error) if error::is_missing(&error) => return Ok(None),
+            Err(error) => return Err(error::other("read the log", &error)),
+        };
         let all: Vec<String> = String::from_utf8_lossy(&text)
             .lines()
             .map(str::to_owned)

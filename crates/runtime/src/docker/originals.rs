@@ -23,7 +23,7 @@ use bollard::{models::ContainerSummary, query_parameters::ListContainersOptionsB
 use osb_protocol::SandboxId;
 use tracing::warn;
 
-use super::{DockerRuntime, error, labels, names};
+use super::{DockerRuntime, engine::bounded, error, labels, names};
 use crate::{Role, RuntimeError};
 
 /// Which container each sandbox is.
@@ -176,7 +176,8 @@ impl DockerRuntime {
             .all(true)
             .filters(&filter)
             .build();
-        let list = self.docker()?.list_containers(Some(options)).await;
+        let docker = self.docker()?;
+        let list = bounded(docker, docker.list_containers(Some(options))).await;
         list.map_err(|error| error::other(op, &error))
     }
 
@@ -243,7 +244,8 @@ impl DockerRuntime {
         if let Some(known) = self.originals.locked().images.get(image) {
             return Ok(known.clone());
         }
-        let labels = match self.docker()?.inspect_image(image).await {
+        let docker = self.docker()?;
+        let labels = match bounded(docker, docker.inspect_image(image)).await {
             Ok(image) => image.config.and_then(|config| config.labels),
             Err(error) if error::is_missing(&error) => return Ok(None),
             Err(error) => return Err(error::other("look at the image", &error)),

@@ -15,7 +15,7 @@ use futures::StreamExt;
 use osb_protocol::SandboxId;
 use tracing::{info, warn};
 
-use super::{DockerRuntime, error, labels};
+use super::{DockerRuntime, engine::bounded, error, labels};
 use crate::RuntimeError;
 
 /// Longest wait for a removal that somebody else began.
@@ -63,8 +63,7 @@ impl DockerRuntime {
                 .all(true)
                 .filters(&filter)
                 .build();
-            let list = docker
-                .list_containers(Some(options))
+            let list = bounded(docker, docker.list_containers(Some(options)))
                 .await
                 .map_err(|error| error::other("look for left-over containers", &error))?;
             for container in list {
@@ -108,10 +107,8 @@ impl DockerRuntime {
 /// The list that named it may be older than the end of its create, so the engine is asked again:
 /// what nobody is at stays as it is.
 async fn remove_never_started(docker: &Docker, name: &str) -> Result<bool, Error> {
-    let container = match docker
-        .inspect_container(name, None::<InspectContainerOptions>)
-        .await
-    {
+    let inspected = docker.inspect_container(name, None::<InspectContainerOptions>);
+    let container = match bounded(docker, inspected).await {
         Err(error) if error::is_missing(&error) => return Ok(false),
         container => container?,
     };
@@ -136,7 +133,7 @@ async fn remove_container(docker: &Docker, name: &str, force: Force) -> Result<b
         .force(force == Force::Yes)
         .v(true)
         .build();
-    match docker.remove_container(name, Some(options)).await {
+    match bounded(docker, docker.remove_container(name, Some(options))).await {
         Ok(()) => Ok(true),
         Err(error) if error::is_missing(&error) => Ok(false),
         // Somebody else is removing it right now, which may still fail.
