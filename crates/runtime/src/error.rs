@@ -1,45 +1,45 @@
-//! What can go wrong with a back end, in words a domain can act on.
+//! Errors of a back end.
 
 use osb_protocol::{Feature, SandboxId};
 
-/// A boxed cause.
+/// A boxed source.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a back end did not do what it was asked. The text of a variant may be shown to clients; the
-/// source may not, it goes to the log.
+/// Why a call of a back end failed. The message of a variant may be shown to clients; its source may
+/// not, and goes to the log.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     /// The back end does not answer.
     #[error("the {runtime} runtime is unavailable: {reason}")]
     Unavailable {
-        /// Which back end.
+        /// Name of the back end.
         runtime: &'static str,
-        /// What was seen.
+        /// Description of the failure.
         reason: String,
     },
-    /// The image cannot be had.
+    /// The image cannot be pulled.
     #[error("image {image} cannot be pulled: {reason}")]
     ImagePull {
         /// Requested reference.
         image: String,
-        /// What the registry or the engine said.
+        /// Message of the registry or the engine.
         reason: String,
     },
-    /// The engine refuses the request as it is.
+    /// The engine rejects the request.
     #[error("the {runtime} runtime refuses the sandbox: {reason}")]
     Refused {
-        /// Which back end.
+        /// Name of the back end.
         runtime: &'static str,
-        /// Its words.
+        /// Message of the engine.
         reason: String,
     },
     /// A configured network does not exist.
     #[error("network {0} does not exist")]
     NoNetwork(String),
-    /// No free port was found.
+    /// No free port was found in the configured range.
     #[error("no free port in {min}-{max} on {host}")]
     NoPort {
-        /// Where sandboxes are published.
+        /// Address that ports are published on.
         host: String,
         /// First port of the range.
         min: u16,
@@ -49,34 +49,34 @@ pub enum RuntimeError {
     /// execd cannot be provided to sandboxes.
     #[error("execd cannot be provided to sandboxes: {reason}")]
     Execd {
-        /// What was seen.
+        /// Description of the failure.
         reason: String,
-        /// Why.
+        /// Cause, for the log.
         #[source]
         source: Option<Cause>,
     },
-    /// The container cannot be made or started.
+    /// The container cannot be created or started.
     #[error("sandbox {id} cannot be started: {reason}")]
     Start {
-        /// Which sandbox.
+        /// The sandbox.
         id: SandboxId,
-        /// The engine's words.
+        /// Message of the engine.
         reason: String,
     },
     /// The container cannot be removed.
     #[error("sandbox {id} cannot be removed: {reason}")]
     Remove {
-        /// Which sandbox.
+        /// The sandbox.
         id: SandboxId,
-        /// The engine's words.
+        /// Message of the engine.
         reason: String,
     },
-    /// The back end cannot do this at all.
+    /// The back end does not have the feature.
     #[error("{feature} are not available on the {runtime} runtime")]
     Unsupported {
-        /// What was asked for.
+        /// Requested feature.
         feature: Feature,
-        /// Which back end.
+        /// Name of the back end.
         runtime: &'static str,
     },
     /// The snapshot does not exist.
@@ -85,26 +85,26 @@ pub enum RuntimeError {
     /// The pool does not exist.
     #[error("pool {0} not found")]
     NoPool(String),
-    /// No sandbox waits in the pool.
+    /// No sandbox is ready in the pool.
     #[error("pool {0} has no sandbox ready")]
     PoolEmpty(String),
     /// The sandbox does not exist.
     #[error("sandbox {0} does not exist")]
     NotFound(SandboxId),
-    /// Anything else.
+    /// Any other failure.
     #[error("the {runtime} runtime cannot {op}: {reason}")]
     Other {
-        /// Which back end.
+        /// Name of the back end.
         runtime: &'static str,
-        /// What was tried.
+        /// The operation, as a verb with its object.
         op: &'static str,
-        /// What was seen.
+        /// Description of the failure.
         reason: String,
     },
 }
 
 impl RuntimeError {
-    /// Whether the same call may succeed later without anybody changing anything.
+    /// Whether the same call may succeed later without a change by the client or the operator.
     #[must_use]
     pub fn retryable(&self) -> bool {
         match self {

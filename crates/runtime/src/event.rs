@@ -1,58 +1,59 @@
-//! What a back end tells.
+//! Events of a back end.
 
 use osb_protocol::{SandboxId, WireTime};
 
 use crate::{Observed, Role};
 
-/// Something happened.
+/// A change that a back end reports.
 #[derive(Clone, Debug)]
 pub enum RuntimeEvent {
-    /// The full picture, after a (re)connect and every now and then: what is not in it does not
-    /// exist.
+    /// All sandboxes, sent after each (re)connect and periodically. A sandbox that is not listed does
+    /// not exist.
     Synced {
         /// Every sandbox of this installation.
         all: Vec<Observed>,
-        /// When the look was taken: what started later may be missing.
+        /// When the list was begun. A sandbox that started later may be missing.
         at: WireTime,
     },
-    /// The back end does not answer any more; what is known may be out of date until the next
+    /// The back end stopped answering. Known states may be out of date until the next
     /// [`RuntimeEvent::Synced`].
     Lost {
-        /// What was seen.
+        /// Description of the failure.
         reason: String,
     },
-    /// A sandbox is as described: it started, or came back.
+    /// The current state of a sandbox, after it started or reappeared.
     Changed(Box<Observed>),
-    /// A container of a sandbox ended: its command, for [`Role::Main`].
+    /// A container of a sandbox exited. For [`Role::Main`] this is the entry point.
     Exited {
-        /// Which sandbox.
+        /// The sandbox.
         id: SandboxId,
-        /// Which of its containers.
+        /// The container's role.
         role: Role,
-        /// Its status; 128 + n for a signal.
+        /// Exit status; 128 + n for signal n.
         code: i64,
-        /// When.
+        /// Time of the exit.
         at: WireTime,
     },
     /// The kernel killed a process because the memory limit was reached.
     OutOfMemory {
-        /// Which.
+        /// The sandbox.
         id: SandboxId,
     },
-    /// Frozen or thawed.
+    /// The sandbox was frozen or thawed.
     Paused {
-        /// Which.
+        /// The sandbox.
         id: SandboxId,
-        /// Frozen?
+        /// Whether it is frozen now.
         paused: bool,
-        /// When.
+        /// Time of the change.
         at: WireTime,
     },
-    /// The sandbox is gone.
+    /// The sandbox was removed.
     Removed {
-        /// Which.
+        /// The sandbox.
         id: SandboxId,
-        /// When: a create that tries again removes the container of its first attempt.
+        /// Time of the removal. A create that retries removes the container of its first attempt,
+        /// so a removal may precede the sandbox's start.
         at: WireTime,
     },
 }

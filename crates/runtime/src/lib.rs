@@ -1,12 +1,12 @@
 //! Where sandboxes run.
 //!
-//! [`Runtime`] is what the domain asks of a back end; [`docker`] is the first real one, [`sim`] a
-//! simulated one with delays and injected faults for tests, demos and work on the console. A back
-//! end translates, it decides nothing: rules about sandboxes live in the server's domain.
+//! [`Runtime`] is the interface between the server's domain and a back end. [`docker`] runs
+//! containers; [`sim`] simulates them, with delays and injected faults, for tests, demos and work on
+//! the console. A back end only translates: rules about sandboxes live in the domain.
 //!
-//! The truth about a sandbox is what the back end reports ([`Observed`]); whatever the server
-//! remembers is derived from it. A back end therefore also tells what happens ([`RuntimeEvent`]),
-//! so that nobody has to ask again and again.
+//! The back end's report of a sandbox ([`Observed`]) is authoritative, and the server derives its
+//! own records from it. A back end also reports changes ([`RuntimeEvent`]), so that the server does
+//! not have to poll.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -42,23 +42,23 @@ pub const EXECD_PORT: u16 = 44772;
 /// Port whose traffic is published directly (contract: lifecycle §6.1).
 pub const HTTP_PORT: u16 = 8080;
 
-/// A place where sandboxes run. Calls are idempotent where a crash could repeat them.
+/// A back end that runs sandboxes. Calls are idempotent where a crash could repeat them.
 #[async_trait]
 pub trait Runtime: Send + Sync + 'static {
-    /// Name for people and the console: `docker`, `sim`, …
+    /// Name for logs and the console: `docker`, `sim`, …
     fn kind(&self) -> &'static str;
 
-    /// The words for its states and errors.
+    /// Names of its states and errors in the API.
     fn vocabulary(&self) -> &'static Vocabulary {
         &Vocabulary::CONTAINERS
     }
 
-    /// What a create request may ask of it, beyond the powers below.
+    /// Features that a create request may use, beyond the powers below.
     fn create_features(&self) -> FeatureSet {
         FeatureSet::EMPTY
     }
 
-    /// Everything it can do that not every runtime can.
+    /// All optional features.
     fn features(&self) -> FeatureSet {
         let powers = [
             (Feature::Pause, self.pausing().is_some()),
@@ -72,57 +72,57 @@ pub trait Runtime: Send + Sync + 'static {
             .collect()
     }
 
-    /// Freezing and thawing, if it can.
+    /// Freezing and thawing, where supported.
     fn pausing(&self) -> Option<&dyn Pausing> {
         None
     }
 
-    /// Snapshots, if it has them.
+    /// Snapshots, where supported.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }
 
-    /// Pools, if it has them.
+    /// Pools, where supported.
     fn pools(&self) -> Option<&dyn Pools> {
         None
     }
 
-    /// How a port of a sandbox at this address is reached.
+    /// Resolves how a port of a sandbox at this address is reached.
     ///
     /// # Errors
-    /// When nothing leads there.
+    /// When the port has no route.
     fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute>;
 
-    /// Makes and starts a sandbox; returns once its container runs. On failure nothing of it is
-    /// left behind. Stages are reported as they are reached.
+    /// Creates and starts a sandbox; returns once its container runs. A failed create leaves nothing
+    /// behind. Reports each stage when it is reached.
     async fn create(
         &self,
         spec: CreateSpec,
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError>;
 
-    /// Stores a change of a sandbox's expiry or metadata, where the runtime stores such changes
-    /// itself. Otherwise it does nothing and says so, and the caller's store keeps it.
+    /// Stores a change of a sandbox's expiry or metadata, if the runtime stores such changes itself.
+    /// Otherwise returns [`KeptBy::Caller`], and the caller must store it.
     async fn write_back(&self, id: &SandboxId, change: &Amendment) -> Result<KeptBy, RuntimeError> {
         let _ = (id, change);
         Ok(KeptBy::Caller)
     }
 
-    /// Kills and removes a sandbox with everything made for it. A missing one is fine.
+    /// Kills and removes a sandbox with everything created for it. Succeeds if there is none.
     async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError>;
 
-    /// The last lines that the sandbox's own command wrote.
+    /// Reads the last lines of the output of the sandbox's entry point.
     async fn log_tail(&self, id: &SandboxId, lines: usize) -> Result<Vec<String>, RuntimeError>;
 
-    /// Starts to tell what happens, beginning with [`RuntimeEvent::Synced`] (or
-    /// [`RuntimeEvent::Lost`] when the back end does not answer) and after every interruption with
-    /// `Synced` again. The task runs under `tasks` until those stop.
+    /// Starts to report events. The first one, and the first after every interruption, is
+    /// [`RuntimeEvent::Synced`], or [`RuntimeEvent::Lost`] while the back end does not answer. The
+    /// task runs under `tasks` until those stop.
     fn watch(self: std::sync::Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent>;
 
-    /// Removes what belongs to no sandbox and to no create under way: containers that were made but
-    /// never started, and helpers of a server that died. Also mends what earlier releases left.
+    /// Removes what belongs to no sandbox and to no create in progress: containers that were never
+    /// started, and helpers of a server that crashed. Also migrates what earlier releases created.
     async fn sweep(&self) -> Result<(), RuntimeError>;
 
-    /// Sandboxes that another installation of the server made. They are none of ours to touch.
+    /// Lists the sandboxes that other installations of the server created, which must not be changed.
     async fn foreign(&self) -> Result<Vec<Foreign>, RuntimeError>;
 }

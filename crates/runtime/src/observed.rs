@@ -1,4 +1,4 @@
-//! A sandbox as its back end reports it.
+//! The state of a sandbox, as its back end reports it.
 
 use std::net::IpAddr;
 
@@ -6,72 +6,72 @@ use osb_protocol::{SandboxId, WireTime};
 
 use crate::{Amendment, Origin, Role};
 
-/// What the container does.
+/// State of a sandbox's main container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Made, not started.
+    /// Created, not started.
     Created,
-    /// Its command runs.
+    /// The command runs.
     Running,
     /// Frozen.
     Paused,
-    /// The engine starts it again.
+    /// The engine is restarting it.
     Restarting,
-    /// Its command ended with this status.
+    /// The command exited with this status.
     Exited(i64),
-    /// Anything else, such as being removed.
+    /// Any other state, such as being removed, or a state that the engine cannot report.
     Unknown,
 }
 
-/// Host ports that lead into the sandbox.
+/// Host ports on which ports of a sandbox are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// To execd.
+    /// Host port of execd.
     pub execd: Option<u16>,
-    /// To port 8080.
+    /// Host port of port 8080.
     pub http: Option<u16>,
 }
 
-/// How to reach a sandbox.
+/// Network address of a sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Address {
-    /// Shares the host's network: every port is the host's.
+    /// Whether it shares the host's network, so that its ports are the host's.
     pub host_network: bool,
-    /// Its own address, reachable from this host.
+    /// IP address of its own, reachable from the engine's host.
     pub ip: Option<IpAddr>,
     /// Published ports.
     pub ports: Ports,
 }
 
-/// A sandbox as its back end reports it.
+/// A sandbox, as its back end reports it.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// What it was created with.
+    /// What is fixed since its creation.
     pub origin: Origin,
-    /// What it does now.
+    /// Current status.
     pub status: Status,
 }
 
-/// What a sandbox does now.
+/// Current status of a sandbox.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// State of its main container.
     pub phase: Phase,
-    /// Since when, as exactly as the back end knows.
+    /// When the phase began, as far as the back end knows.
     pub since: WireTime,
-    /// Whether the kernel killed one of its processes because the memory limit was reached, since
-    /// it started and as far as the back end knows.
+    /// Whether the kernel has killed one of its processes since its start because the memory limit
+    /// was reached, as far as the back end knows.
     pub out_of_memory: bool,
-    /// How to reach it.
+    /// Network address.
     pub address: Address,
-    /// A container without which the sandbox must not run, and which has ended or is missing.
+    /// Role of a required container that has exited or is missing.
     pub lost: Option<Role>,
-    /// Changes since create that the runtime itself stores.
+    /// Changes since its creation that the runtime itself stores.
     pub amendment: Amendment,
 }
 
 impl Status {
-    /// A status without an address.
+    /// Creates a status without an address.
     #[must_use]
     pub fn new(phase: Phase, since: WireTime) -> Self {
         Self {
@@ -85,10 +85,10 @@ impl Status {
     }
 }
 
-/// A sandbox that another installation of the server made.
+/// A sandbox that another installation of the server created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// Its name.
+    /// Identifier of the sandbox.
     pub id: SandboxId,
     /// Id of the installation.
     pub instance: String,

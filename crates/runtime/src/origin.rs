@@ -1,51 +1,52 @@
-//! What a sandbox was created with.
+//! Attributes of a sandbox that are fixed at its creation.
 
 use std::collections::BTreeMap;
 
 use osb_protocol::{SandboxId, WireTime, lifecycle::Platform};
 use secrecy::SecretString;
 
-/// Everything that is fixed at create. A runtime stores it with the sandbox and reports it back
-/// unchanged; later changes (renewals, metadata) are kept apart from it.
+/// Everything that is fixed at creation. A runtime stores it with the sandbox and reports it back
+/// unchanged; later changes (renewals, metadata) are stored separately.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Identifier of the sandbox.
     pub id: SandboxId,
     /// When the request was accepted.
     pub created_at: WireTime,
-    /// What the file system was made from.
+    /// What the file system is created from.
     pub source: Source,
     /// Requested platform.
     pub platform: Option<Platform>,
-    /// Command whose end is the sandbox's end; not empty, except where a foreign container hides it.
+    /// Command whose exit ends the sandbox. Empty only for containers of other programs whose command
+    /// cannot be read.
     pub entrypoint: Vec<String>,
     /// Resource limits as requested, for display.
     pub resources: BTreeMap<String, String>,
-    /// User labels of the request.
+    /// Metadata of the request.
     pub metadata: BTreeMap<String, String>,
-    /// Extensions that are echoed, under their names on the API.
+    /// Extensions that responses repeat, under their API names.
     pub extensions: BTreeMap<String, String>,
     /// Expiry of the request.
     pub expiry: Expiry,
-    /// Seconds that a proxied request adds to the expiry.
+    /// Seconds by which a proxied request extends the expiry.
     pub renew_extend_seconds: Option<u32>,
-    /// Token of the sandbox's execd; `None` when execd does not check any.
+    /// Access token of the sandbox's execd; `None` when execd requires none.
     pub token: Option<SecretString>,
 }
 
-/// When a sandbox shall be removed, as far as its back end knows.
+/// When a sandbox is to be removed, as far as its back end knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// At this time.
     At(WireTime),
-    /// Never: a client deletes it.
+    /// When a client deletes it.
     Manual,
-    /// It says neither, or something unreadable: kept, and told to the operator.
+    /// Missing or unreadable. The sandbox is kept and the operator is warned.
     Unknown,
 }
 
 impl Origin {
-    /// An origin with an id, a source and a time, and nothing optional.
+    /// Creates an origin without optional attributes.
     #[must_use]
     pub fn new(id: impl Into<SandboxId>, source: Source, created_at: WireTime) -> Self {
         Self {
@@ -64,20 +65,20 @@ impl Origin {
     }
 }
 
-/// What the file system of a sandbox is made from.
+/// What the file system of a sandbox is created from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An image, by its requested reference.
+    /// An image, by the requested reference.
     Image(String),
-    /// A snapshot of an earlier sandbox, by its id (contract: lifecycle §9.5). The runtime knows
-    /// what it was stored as.
+    /// A snapshot of an earlier sandbox, by its id (contract: lifecycle §9.5). How it is stored is up
+    /// to the runtime.
     Snapshot(String),
-    /// A sandbox that waited in a pool, by the pool's name (contract: lifecycle §10).
+    /// A warm sandbox of a pool, by the pool's name (contract: lifecycle §10).
     Pool(String),
 }
 
 impl Source {
-    /// Requested reference, if it is an image.
+    /// Requested reference of an image.
     #[must_use]
     pub fn image(&self) -> Option<&str> {
         match self {
@@ -86,7 +87,7 @@ impl Source {
         }
     }
 
-    /// Identifier, if it is a snapshot.
+    /// Identifier of a snapshot.
     #[must_use]
     pub fn snapshot_id(&self) -> Option<&str> {
         match self {
@@ -96,7 +97,7 @@ impl Source {
     }
 }
 
-/// For logs and history: the image, or what else it is.
+/// Text for logs and history.
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -1,18 +1,19 @@
-//! What a runtime may be able to do beyond making and removing sandboxes.
+//! Optional powers of a runtime, beyond creating and removing sandboxes.
 //!
-//! Each power is a trait of its own, which [`Runtime`](crate::Runtime) hands out when it has it. A
-//! caller that finds none answers [`RuntimeError::Unsupported`](crate::RuntimeError::Unsupported).
+//! Each power is a trait of its own, which [`Runtime`](crate::Runtime) returns where it is supported.
+//! Otherwise the caller responds with
+//! [`RuntimeError::Unsupported`](crate::RuntimeError::Unsupported).
 
 use async_trait::async_trait;
 use osb_protocol::SandboxId;
 
 use crate::{RuntimeError, Source};
 
-/// Freezes and thaws sandboxes, each as a whole group. The change is reported as
+/// Freezes and thaws sandboxes with all their containers. The change is reported as
 /// [`RuntimeEvent::Paused`](crate::RuntimeEvent::Paused).
 #[async_trait]
 pub trait Pausing: Send + Sync {
-    /// Freezes a sandbox. On failure none of its containers stays frozen.
+    /// Freezes a sandbox. After a failure none of its containers is frozen.
     async fn pause(&self, id: &SandboxId) -> Result<(), RuntimeError>;
 
     /// Thaws a sandbox.
@@ -22,45 +23,45 @@ pub trait Pausing: Send + Sync {
 /// Stores file systems of sandboxes.
 #[async_trait]
 pub trait Snapshots: Send + Sync {
-    /// Stores the file system of a sandbox under the snapshot's id. A create from
+    /// Stores the file system of a sandbox under a snapshot's id. A create from
     /// [`Source::Snapshot`] with this id starts from it.
     async fn take(&self, sandbox: &SandboxId, snapshot: &str) -> Result<(), RuntimeError>;
 
-    /// Removes a snapshot; a missing one is fine.
+    /// Removes a snapshot. Succeeds if there is none.
     async fn remove(&self, snapshot: &str) -> Result<(), RuntimeError>;
 }
 
-/// What a pool keeps ready.
+/// Settings of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSpec {
     /// Name, unique within the runtime.
     pub name: String,
-    /// What its sandboxes are made from.
+    /// What its sandboxes are created from.
     pub source: Source,
-    /// How many sandboxes wait for a claim.
+    /// Number of sandboxes that are kept ready.
     pub warm: u32,
 }
 
-/// A pool as it stands.
+/// Current state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// What was asked for.
+    /// Its settings.
     pub spec: PoolSpec,
-    /// Sandboxes that wait for a claim.
+    /// Number of sandboxes that are ready.
     pub ready: u32,
-    /// Sandboxes that were claimed and still exist.
+    /// Number of claimed sandboxes that still exist.
     pub claimed: u32,
 }
 
-/// Keeps sandboxes ready. A create from [`Source::Pool`] claims one.
+/// Keeps warm sandboxes ready. A create from [`Source::Pool`] claims one.
 #[async_trait]
 pub trait Pools: Send + Sync {
-    /// Makes a pool, or changes the one of that name.
+    /// Creates a pool, or updates the pool of that name.
     async fn apply(&self, pool: PoolSpec) -> Result<(), RuntimeError>;
 
-    /// All pools, by name.
+    /// Lists all pools, ordered by name.
     async fn list(&self) -> Result<Vec<PoolStatus>, RuntimeError>;
 
-    /// Removes a pool with what waits in it; a missing one is fine. Claimed sandboxes stay.
+    /// Removes a pool with its ready sandboxes. Claimed ones stay. Succeeds if there is no such pool.
     async fn remove(&self, name: &str) -> Result<(), RuntimeError>;
 }

@@ -1,48 +1,48 @@
-//! How a port of a sandbox is reached.
+//! Routes to ports of sandboxes.
 
 use std::net::IpAddr;
 
 use crate::{Address, EXECD_PORT, HTTP_PORT};
 
-/// From where a port is to be reached.
+/// Where a connection to a sandbox starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Viewpoint {
     /// This server.
     Server,
-    /// A client, on any machine that reaches this server.
+    /// A client on any machine that reaches this server.
     Client,
 }
 
-/// How a port of a sandbox is reached. Which host a published port belongs to, and under which name
-/// clients know it, is not the runtime's to say.
+/// Route to a port of a sandbox. The host of a published port, and its public name, are outside of
+/// the runtime's knowledge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The sandbox shares the host's network: the port is the host's.
+    /// The host's own port: the sandbox shares the host's network.
     HostNetwork,
-    /// A port of the host leads to it.
+    /// A published port of the host.
     Published(u16),
-    /// The sandbox has an address of its own.
+    /// The sandbox's own address.
     Direct(IpAddr),
-    /// execd's proxy passes it on; the host's port leads to execd.
+    /// execd's proxy, on a published port of the host.
     ThroughExecd(u16),
-    /// A gateway passes it on.
+    /// A gateway.
     Gateway {
         /// Host and port of the gateway.
         authority: String,
-        /// Path that stands for the sandbox's port; empty or with a leading slash.
+        /// Path prefix of the sandbox's port; empty or with a leading slash.
         path: String,
     },
 }
 
-/// A port that cannot be reached, with the reason.
+/// Why a port cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoRoute(pub &'static str);
 
 impl Reach {
-    /// How containers on a host are reached: at the host's network, at their own address when this
-    /// server has a route there, else by published ports. Only execd and port 8080 are published;
-    /// execd's proxy serves every other port (contract: lifecycle §6.1, §6.3).
+    /// Resolves a port of a container on a host: through the host's network, at the container's own
+    /// address if this server has a route there, else through published ports. Only execd and port
+    /// 8080 are published; execd's proxy serves every other port (contract: lifecycle §6.1, §6.3).
     ///
     /// # Errors
     /// When the port, or execd for ports that need it, is not published.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_published_has_no_route() {
+    fn an_unpublished_port_has_no_route() {
         let address = Address {
             ports: Ports::default(),
             ..address()

@@ -1,12 +1,12 @@
-//! The containers that make up a sandbox.
+//! Roles of the containers of a sandbox.
 
 use std::fmt;
 
-/// What a container of a sandbox is for. A sandbox is a small group of containers that are made,
-/// frozen and removed as one; which roles it has is the runtime's decision for each create.
+/// Purpose of a container within a sandbox. A sandbox is a small group of containers that are
+/// created, frozen and removed together. The runtime decides at each create which roles it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Runs the entry point and execd. Each sandbox has one, and its state is the sandbox's.
+    /// Runs the entry point and execd. Each sandbox has one, whose state is the sandbox's state.
     Main,
     /// Enforces the network policy. The sandbox must not run without it.
     Egress,
@@ -16,7 +16,7 @@ impl Role {
     /// All roles.
     pub const ALL: [Self; 2] = [Self::Main, Self::Egress];
 
-    /// Lower-case name.
+    /// Name in lower case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What the domain asks a back end to make.
+//! Create requests, as the domain passes them to a back end.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,21 +9,21 @@ use crate::Origin;
 /// A validated create request.
 #[derive(Clone)]
 pub struct CreateSpec {
-    /// What the runtime stores with the sandbox and reports back.
+    /// Attributes that the runtime stores with the sandbox and reports back.
     pub origin: Origin,
-    /// Credentials for the pull, used once.
+    /// Registry credentials for the pull, used once.
     pub auth: Option<ImageAuth>,
-    /// Environment of the request; `None` removes a configured default.
+    /// Environment of the request. `None` removes a configured default.
     pub env: BTreeMap<String, Option<String>>,
-    /// Parsed limits; the origin has them as requested.
+    /// Parsed limits. The origin has them as requested.
     pub limits: ResourceLimits,
     /// Whether execd may isolate sessions, which weakens the isolation of the sandbox itself
-    /// (contract: execd A9.1). Not part of the origin: it shows only in the container's settings.
+    /// (contract: execd A9.1). It only affects the container's settings and is not reported back.
     pub isolation: bool,
 }
 
 impl CreateSpec {
-    /// A spec with nothing optional.
+    /// Creates a spec without optional settings.
     #[must_use]
     pub fn new(origin: Origin) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl CreateSpec {
     }
 }
 
-/// Without the values of the environment, which may be secrets.
+/// Omits the values of the environment, which may be secrets.
 impl fmt::Debug for CreateSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreateSpec")
@@ -54,17 +54,17 @@ impl fmt::Debug for CreateSpec {
     }
 }
 
-/// A change of what a sandbox was created with. `None` leaves a value as it is.
+/// A change of attributes that a sandbox was created with. `None` keeps a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amendment {
     /// Renewed expiry.
     pub expires_at: Option<WireTime>,
-    /// Patched metadata; replaces the origin's wholly.
+    /// Patched metadata, which replaces all of the origin's.
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
 impl Amendment {
-    /// Takes over what a later change sets.
+    /// Applies a later change on top.
     pub fn merge(&mut self, later: &Self) {
         if later.expires_at.is_some() {
             self.expires_at = later.expires_at;
@@ -75,19 +75,19 @@ impl Amendment {
     }
 }
 
-/// Who stores an [`Amendment`].
+/// Component that stores an [`Amendment`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptBy {
-    /// The runtime did: it reports it with [`Status::amendment`](crate::Status::amendment).
+    /// The runtime, which reports it in [`Status::amendment`](crate::Status::amendment).
     Runtime,
-    /// The runtime cannot: the caller must.
+    /// The caller: the runtime does not store it.
     Caller,
 }
 
-/// How far a create is. The order is the order of the stage bar.
+/// Progress of a create, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// The request passed every rule.
+    /// The request is valid.
     Accepted,
     /// The image is on the host.
     Image,
@@ -97,7 +97,7 @@ pub enum Stage {
     Network,
     /// execd answers.
     Execd,
-    /// Clients may use it.
+    /// The sandbox is ready for clients.
     Ready,
 }
 
@@ -112,7 +112,7 @@ impl Stage {
         Self::Ready,
     ];
 
-    /// Lower-case name.
+    /// Name in lower case.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -126,11 +126,11 @@ impl Stage {
     }
 }
 
-/// Hears which stage a create has reached.
+/// Receiver of a create's progress.
 pub trait Progress: Send + Sync {
-    /// The stage was reached just now.
+    /// Reports that a stage was reached.
     fn reached(&self, stage: Stage);
-    /// What is going on within the current stage, such as "pulling layer 3 of 7".
+    /// Reports details within the current stage, such as "pulling layer 3 of 7".
     fn note(&self, _text: &str) {}
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use crate::Source;
 
     #[test]
-    fn values_of_the_environment_are_not_shown() {
+    fn debug_output_omits_values_of_the_environment() {
         let at = WireTime::from_unix_us(0).unwrap();
         let mut spec = CreateSpec::new(Origin::new("a", Source::Image("i".into()), at));
         spec.env.insert("KEY".into(), Some("s3cret".into()));

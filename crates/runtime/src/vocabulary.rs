@@ -1,37 +1,37 @@
-//! The words a runtime brings: reasons of states and codes of errors (contract: lifecycle §12, §13).
+//! API names of a runtime's states and errors (contract: lifecycle §12, §13).
 //!
-//! The state machine and the errors are the same for every runtime; clients of the contract know
-//! them under different names.
+//! Every runtime has the same state machine and the same errors, but the contract names them
+//! differently for each runtime.
 
 use osb_protocol::error::code;
 
-/// Reason words of a sandbox's states.
+/// Reasons of a sandbox's states.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reasons {
-    /// It is being made.
+    /// It is being created.
     pub starting: &'static str,
     /// It runs.
     pub running: &'static str,
     /// It is frozen.
     pub paused: &'static str,
-    /// The runtime starts it again.
+    /// The runtime is restarting it.
     pub restarting: &'static str,
-    /// Its command ended with status 0.
+    /// Its command exited with status 0.
     pub exited: &'static str,
-    /// Its command ended with another status.
+    /// Its command exited with another status.
     pub exited_error: &'static str,
-    /// The runtime reports something else.
+    /// The runtime reports another state.
     pub unknown: &'static str,
 }
 
 /// An error whose code depends on the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// No such sandbox.
+    /// The sandbox does not exist.
     NotFound,
     /// The sandbox is not in a state that allows the call.
     WrongState,
-    /// The runtime could not say what was asked.
+    /// The runtime cannot answer a query.
     Query,
     /// The image cannot be pulled.
     ImagePull,
@@ -45,7 +45,7 @@ pub enum Fault {
     Endpoint,
 }
 
-/// Codes of the errors that differ by runtime.
+/// Codes of errors that differ between runtimes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Codes {
     /// Code of [`Fault::NotFound`].
@@ -66,7 +66,7 @@ pub struct Codes {
     pub endpoint: &'static str,
 }
 
-/// The words of one runtime.
+/// API names of one runtime.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Vocabulary {
     /// Reasons of states.
@@ -76,7 +76,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Words of runtimes that run containers, as the contract has them for Docker.
+    /// Names for runtimes of containers, as the contract defines them for Docker.
     pub const CONTAINERS: Self = Self {
         reasons: Reasons {
             starting: "CONTAINER_STARTING",
@@ -101,7 +101,7 @@ impl Vocabulary {
 }
 
 impl Codes {
-    /// The code of an error.
+    /// Returns the code of an error.
     #[must_use]
     pub fn of(&self, fault: Fault) -> &'static str {
         match fault {

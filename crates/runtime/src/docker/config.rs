@@ -1,21 +1,22 @@
-//! What the Docker back end needs to know (contract: lifecycle §14.4).
+//! Settings of the Docker back end (contract: lifecycle §14.4).
 
 use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use crate::Role;
 
-/// Where sandboxes are attached.
+/// Network that sandboxes are attached to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkMode {
     /// The host's own network: no isolation, one sandbox per host in practice.
     Host,
-    /// A bridge network of ours, made on first use, on which sandboxes cannot reach each other.
+    /// The server's own bridge network, created on first use, on which sandboxes cannot reach each
+    /// other.
     Bridge,
-    /// A network that the operator made.
+    /// A network that the operator created.
     Named(String),
 }
 
-/// How much of a container's log the engine keeps, where its logging driver can say.
+/// Limit of a container's log, for logging drivers that support one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLimit {
     /// Size of one file, in the engine's notation: `10m`.
@@ -24,42 +25,41 @@ pub struct LogLimit {
     pub max_files: u32,
 }
 
-/// A sidecar of every sandbox.
+/// A sidecar container of every sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidecarConfig {
-    /// What it is for.
+    /// Purpose.
     pub role: Role,
     /// Image to start.
     pub image: String,
-    /// Command; the image's own when empty.
+    /// Entry point; the image's own when empty.
     pub entrypoint: Vec<String>,
-    /// Capabilities that it needs beyond the engine's own.
+    /// Capabilities beyond the engine's defaults.
     pub add_capabilities: Vec<String>,
 }
 
 /// Settings of the Docker back end.
 #[derive(Clone, Debug)]
 pub struct DockerConfig {
-    /// Id of this installation; containers carry it.
+    /// Id of this installation, which labels its containers.
     pub instance: String,
-    /// Static execd binary to provide to sandboxes.
+    /// Static execd binary that is mounted into sandboxes.
     pub execd: PathBuf,
-    /// Where sandboxes are attached.
+    /// Network that sandboxes are attached to.
     pub network: NetworkMode,
     /// Whether this process reaches containers at their own addresses, not only at published ports.
     pub has_route: bool,
-    /// Longest wait for an answer of the engine.
+    /// Longest wait for a response of the engine.
     pub api_timeout: Duration,
-    /// Capabilities that sandboxes do not get.
+    /// Capabilities that sandboxes lack.
     pub drop_capabilities: Vec<String>,
     /// `AppArmor` profile of sandboxes.
     pub apparmor_profile: Option<String>,
     /// Seccomp profile of sandboxes.
     pub seccomp_profile: Option<String>,
-    /// Whether set-uid programs are without effect.
+    /// Whether set-uid bits are ignored.
     pub no_new_privileges: bool,
-    /// When a container's log is rotated, and how many files of it are kept; `None` leaves both to
-    /// the engine.
+    /// Limit of each container's log. `None` leaves it to the engine.
     pub log_limit: Option<LogLimit>,
     /// Most processes and threads of a sandbox.
     pub pids_limit: i64,
@@ -69,11 +69,11 @@ pub struct DockerConfig {
     pub port_max: u16,
     /// Address to publish on.
     pub publish_host: Ipv4Addr,
-    /// Environment of every sandbox, below the request's.
+    /// Environment of every sandbox, which requests may override.
     pub sandbox_env: BTreeMap<String, String>,
     /// Binds of every sandbox.
     pub sandbox_binds: Vec<String>,
-    /// Sidecars of every sandbox. The first of them owns the network, which the others and the main
+    /// Sidecars of every sandbox. The first one owns the network, which the others and the main
     /// container join.
     pub sidecars: Vec<SidecarConfig>,
     /// OCI runtime such as `runsc`; the engine's default when absent.

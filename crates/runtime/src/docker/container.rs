@@ -1,4 +1,4 @@
-//! The container of a sandbox (contract: lifecycle §17.4).
+//! The create request of a main container (contract: lifecycle §17.4).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,13 +11,13 @@ use secrecy::ExposeSecret;
 use super::{DockerConfig, execd_volume, labels, network::SandboxNetwork};
 use crate::{CreateSpec, EXECD_PORT, HTTP_PORT, Ports};
 
-/// Where execd keeps what isolated sessions write. The container's own layer will not do: the kernel
-/// lays no overlay with another one as its upper directory.
+/// Where execd keeps the files that isolated sessions write. The container's own layer is unsuitable:
+/// the kernel accepts no overlay as the upper directory of another one.
 const ISOLATION_UPPERS: &str = "/var/lib/execd/isolation";
-/// Namespaces and mounts take it.
+/// Capability that namespaces and mounts require.
 const ISOLATION_CAPABILITY: &str = "SYS_ADMIN";
 
-/// Builds the engine's request for a sandbox.
+/// Builds the create request of a main container.
 pub(super) fn body(
     spec: &CreateSpec,
     image: &str,
@@ -60,7 +60,7 @@ pub(super) fn body(
     if spec.isolation {
         allow_isolation(&mut host_config);
     }
-    // The container's log is the entry point's; of execd it carries only what went wrong.
+    // The container's log belongs to the entry point. execd only adds its errors.
     let init = [execd_volume::EXECD, "init", "--log-level", "4", "--"]
         .map(str::to_owned)
         .to_vec();
@@ -96,10 +96,10 @@ fn security_options(config: &DockerConfig) -> Vec<String> {
     options
 }
 
-/// Lets execd isolate sessions (contract: lifecycle §A8, execd A9.1). `no-new-privileges` stays:
-/// nothing that isolates has to gain a right.
+/// Lets execd isolate sessions (contract: lifecycle §A8, execd A9.1). `no-new-privileges` stays, as
+/// isolation does not need to gain privileges.
 fn allow_isolation(host: &mut HostConfig) {
-    // Engines let the addition win over the drop, or refuse the two together.
+    // Engines prefer the addition, or reject a capability that is both added and dropped.
     if let Some(dropped) = &mut host.cap_drop {
         dropped.retain(|name| !is_isolation_capability(name));
     }
@@ -111,13 +111,13 @@ fn allow_isolation(host: &mut HostConfig) {
         ISOLATION_UPPERS.to_owned(),
         String::new(),
     )]));
-    // Absent would mean the engine's own. The kernel shows a new `/proc` in full or, within a user
-    // namespace, not at all.
+    // Absent lists would mean the engine's defaults, and the kernel refuses to mount a new `/proc` in
+    // a user namespace while parts of the existing one are masked.
     host.masked_paths = Some(Vec::new());
     host.readonly_paths = Some(Vec::new());
 }
 
-/// Whether a configured name means the capability: prefix and case do not matter to engines.
+/// Whether a configured name is the isolation capability. Engines ignore prefix and case.
 fn is_isolation_capability(name: &str) -> bool {
     let name = name.trim().to_ascii_uppercase();
     name.strip_prefix("CAP_").unwrap_or(&name) == ISOLATION_CAPABILITY
@@ -135,8 +135,8 @@ fn gpu_request(count: GpuCount) -> Vec<DeviceRequest> {
     }]
 }
 
-/// A single word with a space is a command line (contract: lifecycle §17.4). Quotes were checked
-/// when the request was validated; what does not split stays as it is.
+/// Splits a single word with a space as a command line (contract: lifecycle §17.4). Validation has
+/// checked its quotes; a word that cannot be split is kept.
 fn command(entrypoint: &[String]) -> Vec<String> {
     match entrypoint {
         [line] if line.contains(' ') => {
@@ -146,12 +146,12 @@ fn command(entrypoint: &[String]) -> Vec<String> {
     }
 }
 
-/// Names execd's file for isolated sessions and hardening.
+/// Variable with the path of execd's settings for isolated sessions and hardening.
 const ISOLATION_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
-/// Lets whoever is first claim an execd.
+/// Variable that lets the first client claim an execd.
 const RUNTIME_INIT: &str = "EXECD_RUNTIME_INIT";
 
-/// Configured defaults, then the request's (a null removes a default), then ours.
+/// Merges configured defaults, the request's variables (a null removes a default), and the server's.
 fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<String> {
     let mut env = defaults.clone();
     for (key, value) in &spec.env {
@@ -160,11 +160,11 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
             None => env.remove(key),
         };
     }
-    // execd's own settings are not the request's to make: a foreign token would lock us out.
+    // Requests must not change execd's own settings: another token would lock the server out.
     for key in ["EXECD_ACCESS_TOKEN", "OPENSANDBOX_ID", RUNTIME_INIT] {
         env.remove(key);
     }
-    // It may take rights away, which is for the operator to say.
+    // It may restrict privileges, so the operator's setting wins.
     if let Some(file) = defaults.get(ISOLATION_CONFIG) {
         env.insert(ISOLATION_CONFIG.to_owned(), file.clone());
     }
@@ -176,7 +176,7 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
         list.push(format!("EXECD_ACCESS_TOKEN={}", token.expose_secret()));
     }
     list.push(format!("OPENSANDBOX_ID={}", spec.origin.id));
-    // Said in any case: the image may say otherwise.
+    // Always set, because the image may set another value.
     list.push(format!("{RUNTIME_INIT}=false"));
     list
 }
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// What is sent to the engine.
+    /// Returns the body that is sent to the engine.
     fn sent(spec: &CreateSpec, config: &DockerConfig) -> Value {
         let network = SandboxNetwork::new(config.network.clone());
         let body = body(
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_gets_no_more_than_is_configured() {
+    fn a_sandbox_has_only_the_configured_privileges() {
         let host = &sent(&labels::tests::spec(), &config())["HostConfig"];
         assert_eq!(
             host["CapDrop"],
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn isolation_adds_what_it_takes_and_keeps_the_rest() {
+    fn isolation_adds_its_requirements_and_keeps_the_rest() {
         let without = sent(&labels::tests::spec(), &config());
         let with = sent(&isolating(), &config());
         let host = &with["HostConfig"];
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn isolation_works_where_nothing_is_configured() {
+    fn isolation_needs_no_configuration() {
         let bare = DockerConfig {
             drop_capabilities: Vec::new(),
             apparmor_profile: None,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_configures_execd_is_not_the_requests_to_say() {
+    fn requests_cannot_configure_execd() {
         let environment = |env: Value, defaults: &[(&str, &str)]| {
             let spec = CreateSpec {
                 env: serde_json::from_value(env).unwrap(),
@@ -322,14 +322,14 @@ mod tests {
             let found = list.iter().filter(|entry| entry.starts_with(start));
             found.count()
         };
-        for said in [json!({}), json!({ "EXECD_RUNTIME_INIT": "1" })] {
-            let list = environment(said, &[]);
+        for value in [json!({}), json!({ "EXECD_RUNTIME_INIT": "1" })] {
+            let list = environment(value, &[]);
             assert!(list.contains(&"EXECD_RUNTIME_INIT=false".to_owned()));
             assert_eq!(count(&list, "EXECD_RUNTIME_INIT="), 1, "{list:?}");
         }
         let configured = [("EXECD_ISOLATION_CONFIG", "/ours"), ("LANG", "C")];
-        for said in [json!("/theirs"), json!(""), json!(null)] {
-            let request = json!({ "EXECD_ISOLATION_CONFIG": said, "LANG": "de" });
+        for value in [json!("/theirs"), json!(""), json!(null)] {
+            let request = json!({ "EXECD_ISOLATION_CONFIG": value, "LANG": "de" });
             let list = environment(request, &configured);
             assert!(list.contains(&"EXECD_ISOLATION_CONFIG=/ours".to_owned()));
             assert_eq!(count(&list, "EXECD_ISOLATION_CONFIG="), 1, "{list:?}");

@@ -1,8 +1,7 @@
-//! Making a sandbox.
+//! Creation of sandboxes.
 //!
-//! Nothing is asked that the engine tells anyway: whether the image is there, whether the network
-//! still exists and whether a port is still free show in the create and start calls themselves, and
-//! only then is there more to do.
+//! Nothing is checked in advance: a missing image, a missing network and a taken port show as errors
+//! of the create and start calls, which are then handled and retried.
 
 use std::{
     collections::HashSet,
@@ -25,8 +24,7 @@ use super::{
 };
 use crate::{CreateSpec, Observed, Ports, Progress, Role, RuntimeError, Stage};
 
-/// How often a start is tried when another process takes the port in between, or removes execd's
-/// volume.
+/// Most attempts to start a sandbox when another process takes its port or removes execd's volume.
 const ATTEMPTS: usize = 3;
 
 impl DockerRuntime {
@@ -40,15 +38,15 @@ impl DockerRuntime {
         if spec.isolation {
             warn!(
                 sandbox = %spec.origin.id,
-                "made for isolated sessions: the container gets SYS_ADMIN, and neither AppArmor, \
-                 seccomp nor masked paths"
+                "created for isolated sessions: the container gets SYS_ADMIN, but no AppArmor, seccomp or \
+                 masked paths"
             );
         }
         let image = image::reference(&spec.origin.source)?;
         let staged = Staged {
             image,
             progress,
-            image_seen: Arc::default(),
+            image_reported: Arc::default(),
         };
         let mut attempt = 1;
         loop {
@@ -57,16 +55,16 @@ impl DockerRuntime {
                 Ok(observed) => return Ok(observed),
                 Err(failure) => failure,
             };
-            // Whatever went wrong, nothing of this attempt may stay.
+            // A failed attempt must leave nothing behind.
             if let Err(left) = self.remove_sandbox(&spec.origin.id).await {
-                warn!(sandbox = %spec.origin.id, error = %left, "a failed create stays until the sweep");
+                warn!(sandbox = %spec.origin.id, error = %left, "a container of a failed create stays until the sweep");
             }
             match failure {
                 Failure::PortTaken(reason) if attempt < ATTEMPTS => {
-                    debug!(sandbox = %spec.origin.id, reason, "port was taken, trying others");
+                    debug!(sandbox = %spec.origin.id, reason, "the port is taken, trying others");
                 }
                 Failure::NoExecd(reason) if attempt < ATTEMPTS => {
-                    debug!(sandbox = %spec.origin.id, reason, "execd is missing, providing it again");
+                    debug!(sandbox = %spec.origin.id, reason, "execd is missing, refilling its volume");
                     let docker = self.docker()?;
                     self.execd.refill(docker, staged.image, execd).await?;
                 }
@@ -117,8 +115,8 @@ impl DockerRuntime {
         Ok(observed)
     }
 
-    /// The first sandbox of this process: filling the volume needs any image on the host, and this
-    /// one is about to be needed anyway.
+    /// Fills execd's volume before the first sandbox of this process. That takes any image on the
+    /// host, such as the sandbox's.
     async fn provide_execd(
         &self,
         spec: &CreateSpec,
@@ -128,7 +126,7 @@ impl DockerRuntime {
         match bounded(docker, docker.inspect_image(staged.image)).await {
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => self.pull(spec, staged).await?,
-            Err(error) => return Err(error::other("look for the image", &error)),
+            Err(error) => return Err(error::other("inspect the image", &error)),
         }
         self.execd.ensure(docker, staged.image).await
     }
@@ -146,7 +144,7 @@ impl DockerRuntime {
         .await
     }
 
-    /// Sidecars are ours: they are pulled without the request's credentials and platform.
+    /// Pulls the image of a sidecar, without the request's credentials and platform.
     async fn pull_sidecar(
         &self,
         body: &ContainerCreateBody,
@@ -169,7 +167,7 @@ impl DockerRuntime {
         Ok((ports, Some((execd, http))))
     }
 
-    /// Makes a container and returns its id; pulls the image when the engine says that it is
+    /// Creates a container and returns its id. Pulls the image if the engine reports that it is
     /// missing.
     async fn create_container(
         &self,
@@ -193,11 +191,11 @@ impl DockerRuntime {
         };
         match create().await {
             Ok(made) => {
-                staged.image_is_here(role);
+                staged.report_image(role);
                 return Ok(made.id);
             }
             Err(error) if lacks_network(&error) => {
-                self.network.remake(self.docker()?).await?;
+                self.network.recreate(self.docker()?).await?;
             }
             Err(error) if error::is_missing(&error) => match role {
                 Role::Main => self.pull(spec, staged).await?,
@@ -205,7 +203,7 @@ impl DockerRuntime {
             },
             Err(error) => return Err(Failure::from_create(error)),
         }
-        staged.image_is_here(role);
+        staged.report_image(role);
         let made = create().await.map_err(Failure::from_create)?;
         Ok(made.id)
     }
@@ -220,14 +218,14 @@ impl DockerRuntime {
             return Ok(());
         };
         if lacks_network(&error) {
-            self.network.remake(self.docker()?).await?;
+            self.network.recreate(self.docker()?).await?;
             return start().await.map_err(Failure::from_start);
         }
         Err(Failure::from_start(error))
     }
 }
 
-/// Whether the engine cannot tell which network is meant: there is none, or several.
+/// Whether the engine cannot resolve the network: there is none, or several.
 fn lacks_network(error: &bollard::errors::Error) -> bool {
     let reason = error::reason(error);
     let is_missing =
@@ -235,11 +233,11 @@ fn lacks_network(error: &bollard::errors::Error) -> bool {
     is_missing || network::is_ambiguous(error)
 }
 
-/// The creates under way.
+/// Sandboxes whose creates are in progress.
 #[derive(Debug, Default)]
 pub(super) struct Creating(Mutex<HashSet<SandboxId>>);
 
-/// One create under way, until dropped.
+/// A create in progress, until dropped.
 struct UnderWay<'a> {
     all: &'a Creating,
     id: SandboxId,
@@ -274,17 +272,17 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Tells each stage once, also when a create is tried again.
+/// Reports each stage once, even if a create is retried.
 struct Staged<'a> {
     /// Image to start.
     image: &'a str,
     progress: &'a dyn Progress,
-    image_seen: Arc<AtomicBool>,
+    image_reported: Arc<AtomicBool>,
 }
 
 impl Staged<'_> {
-    fn image_is_here(&self, role: Role) {
-        if role == Role::Main && !self.image_seen.swap(true, Ordering::Relaxed) {
+    fn report_image(&self, role: Role) {
+        if role == Role::Main && !self.image_reported.swap(true, Ordering::Relaxed) {
             self.progress.reached(Stage::Image);
         }
     }
@@ -292,7 +290,7 @@ impl Staged<'_> {
 
 /// Why an attempt failed.
 enum Failure {
-    /// Another process has the port by now.
+    /// Another process has taken the port.
     PortTaken(String),
     /// The execd volume is empty or gone.
     NoExecd(String),
@@ -300,7 +298,7 @@ enum Failure {
     Start(String),
     /// The engine refuses the request.
     Refused(String),
-    /// Something that has its own words.
+    /// An error of another operation.
     Runtime(RuntimeError),
 }
 
@@ -392,6 +390,6 @@ mod tests {
         let spec = labels::tests::spec();
         let made = engine.runtime().create(spec, &Silent).await.unwrap();
         assert_eq!(made.status.phase, Phase::Running);
-        assert_eq!(engine.asked("DELETE /volumes").len(), 2);
+        assert_eq!(engine.requests("DELETE /volumes").len(), 2);
     }
 }

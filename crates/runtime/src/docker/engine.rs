@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, sync::OnceLock};
 
 use bollard::{Docker, errors::Error};
+use futures::future::BoxFuture;
 use tokio::time::timeout;
 
 use super::error;
@@ -45,13 +46,16 @@ impl fmt::Debug for Engine {
 }
 
 /// Bounds a call by the client's time limit, including the body of the response: the client library
-/// itself stops counting after the headers.
-pub(super) async fn bounded<T>(
+/// itself stops counting after the headers. The future is boxed, as the library's are large.
+pub(super) fn bounded<'a, T: 'a>(
     docker: &Docker,
-    call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let result = timeout(docker.timeout(), call).await;
-    result.unwrap_or(Err(Error::RequestTimeoutError))
+    call: impl Future<Output = Result<T, Error>> + Send + 'a,
+) -> BoxFuture<'a, Result<T, Error>> {
+    let limit = docker.timeout();
+    Box::pin(async move {
+        let result = timeout(limit, call).await;
+        result.unwrap_or(Err(Error::RequestTimeoutError))
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the engine's errors mean.
+//! Translation of the engine's errors.
 
 use bollard::errors::Error;
 use osb_service::ErrorChain;
@@ -6,14 +6,14 @@ use osb_service::ErrorChain;
 use super::KIND;
 use crate::RuntimeError;
 
-/// What it means that an answer or the event stream ends.
+/// Reason when a response or the event stream is cut off.
 pub(super) const CLOSED: &str = "the engine closed the connection";
-/// What it means that an answer does not come.
+/// Reason when a response does not arrive in time.
 pub(super) const NO_ANSWER: &str = "the engine did not answer in time";
-/// Longest text of the engine that is passed on, in bytes.
-const SHOWN: usize = 600;
+/// Longest message of the engine that is passed on, in bytes.
+const MAX_MESSAGE: usize = 600;
 
-/// The HTTP status of the engine's answer, when it answered.
+/// Returns the HTTP status of the engine's response, if there is one.
 pub(super) fn status(error: &Error) -> Option<u16> {
     match error {
         Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
@@ -21,12 +21,12 @@ pub(super) fn status(error: &Error) -> Option<u16> {
     }
 }
 
-/// Whether the engine says that the thing does not exist.
+/// Whether the engine reports that the object does not exist.
 pub(super) fn is_missing(error: &Error) -> bool {
     status(error) == Some(404)
 }
 
-/// The engine's own words, cut to a bound.
+/// Returns the engine's message, truncated to at most [`MAX_MESSAGE`] bytes.
 pub(super) fn reason(error: &Error) -> String {
     let text = match error {
         Error::DockerResponseServerError { message, .. } => message.clone(),
@@ -38,18 +38,18 @@ pub(super) fn reason(error: &Error) -> String {
             format!("cannot connect to the engine: {}", root(err))
         }
         Error::HyperLegacyError { err } => root(err),
-        // Both come from reading the body of an answer, and tell no more than that.
+        // Both come from reading the body of a response and have no further details.
         Error::IOError { .. } | Error::HyperResponseError { .. } => CLOSED.to_owned(),
         other => ErrorChain(other).to_string(),
     };
-    let mut end = text.len().min(SHOWN);
+    let mut end = text.len().min(MAX_MESSAGE);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     text[..end].trim().to_owned()
 }
 
-/// The first cause: what lies between tells about the client library.
+/// Returns the root cause. The errors above it describe the client library.
 fn root(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -58,7 +58,7 @@ fn root(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// An error that means the engine cannot be reached, if it does.
+/// Converts an error that means that the engine is unavailable.
 pub(super) fn unavailable(error: &Error) -> Option<RuntimeError> {
     match error {
         Error::HyperLegacyError { .. }
@@ -74,7 +74,21 @@ pub(super) fn unavailable(error: &Error) -> Option<RuntimeError> {
     }
 }
 
-/// Any error of an operation that has no variant of its own.
+/// Returns the error of a call that was not answered in time.
+pub(super) fn no_answer() -> RuntimeError {
+    RuntimeError::Unavailable {
+        runtime: KIND,
+        reason: NO_ANSWER.to_owned(),
+    }
+}
+
+/// Whether an error means that the engine cannot be reached at all. An engine that is late with one
+/// response may still send others.
+pub(super) fn is_disconnected(error: &RuntimeError) -> bool {
+    matches!(error, RuntimeError::Unavailable { reason, .. } if reason != NO_ANSWER)
+}
+
+/// Converts an error of an operation that has no variant of its own.
 pub(super) fn other(op: &'static str, error: &Error) -> RuntimeError {
     unavailable(error).unwrap_or_else(|| RuntimeError::Other {
         runtime: KIND,

@@ -1,9 +1,8 @@
-//! The engine's events, asked for in windows of a few seconds.
+//! The engine's events, requested in windows of a few seconds.
 //!
 //! A stream over a dead connection looks like one without events. No request for events is therefore
-//! open-ended: each says when it ends, and one that does not end in time has stalled. Windows
-//! overlap, because the engine drops what it has not sent when a window ends; what comes twice is
-//! passed on once.
+//! open-ended: each has an end, and one that does not end in time has stalled. Windows overlap,
+//! because the engine drops unsent events when a window ends. Duplicates are dropped.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,25 +19,25 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{error, labels};
 
-/// A window did not end.
+/// Reason when a window does not end in time.
 pub(super) const STALLED: &str = "the engine's events stalled";
-/// Container events that matter.
+/// Container events that are requested.
 const ACTIONS: [&str; 6] = ["start", "die", "oom", "pause", "unpause", "destroy"];
-/// Most events that are remembered to recognise them when they come again.
-const SEEN: usize = 65_536;
+/// Most events that are remembered to detect duplicates.
+const MAX_REMEMBERED: usize = 65_536;
 
-/// How windows follow each other, and lists.
+/// Timing of windows and lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Length of a window.
     pub(super) window: Duration,
-    /// A window that has not ended this long after it was asked for has stalled.
+    /// A window that has not ended this long after its request has stalled.
     pub(super) stall: Duration,
-    /// How far a window reaches back before the end of the one before.
+    /// How far a window reaches back before the end of its predecessor.
     pub(super) overlap: Duration,
-    /// A window that ends this much too early was cut by the engine.
+    /// A window that ends this much too early was cut off by the engine.
     pub(super) early: Duration,
-    /// How often everything is looked at, events or not.
+    /// Interval between full lists.
     pub(super) relist: Duration,
 }
 
@@ -69,19 +68,19 @@ impl Pace {
     }
 }
 
-/// The engine's clock, which may differ from ours where the engine runs on another machine.
+/// The engine's clock, which may differ from the server's if the engine runs on another machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EngineClock {
     ahead: SignedDuration,
 }
 
 impl EngineClock {
-    /// From the time that the engine said it was, somewhere between `asked` and now.
-    pub(super) fn read(asked: Timestamp, said: &str) -> Option<Self> {
-        let said: Timestamp = said.parse().ok()?;
-        let half = Timestamp::now().duration_since(asked) / 2;
+    /// Compares the time that the engine reported, at some moment between `requested` and now.
+    pub(super) fn read(requested: Timestamp, reported: &str) -> Option<Self> {
+        let reported: Timestamp = reported.parse().ok()?;
+        let half = Timestamp::now().duration_since(requested) / 2;
         Some(Self {
-            ahead: said.duration_since(asked) - half,
+            ahead: reported.duration_since(requested) - half,
         })
     }
 
@@ -90,24 +89,24 @@ impl EngineClock {
     }
 }
 
-/// One window after the other, without end.
+/// Consecutive windows of events, without end.
 pub(super) struct EventWindows {
     docker: Docker,
     clock: EngineClock,
     pace: Pace,
     since: Timestamp,
     current: Option<Window>,
-    seen: Seen,
+    delivered: Delivered,
 }
 
 struct Window {
     events: Pin<Box<dyn Stream<Item = Result<EventMessage, Error>> + Send>>,
-    asked: Instant,
+    requested: Instant,
     until: Timestamp,
 }
 
 impl EventWindows {
-    /// The events from a moment before now on. The first request goes out with the first poll.
+    /// Starts with the events of the last moment. The first request is sent on the first poll.
     pub(super) fn open(docker: Docker, clock: EngineClock, pace: Pace) -> Self {
         Self {
             since: clock.now() - pace.early,
@@ -115,14 +114,14 @@ impl EventWindows {
             clock,
             pace,
             current: None,
-            seen: Seen::default(),
+            delivered: Delivered::default(),
         }
     }
 
-    /// The next event. A caller that stops waiting loses nothing.
+    /// Returns the next event. Cancel safe.
     ///
     /// # Errors
-    /// The reason why there will be no more: the engine ended a window too early, or not in time.
+    /// The reason why the events end: the engine ended a window too early, or not in time.
     pub(super) async fn next(&mut self) -> Result<EventMessage, String> {
         loop {
             let window = match &mut self.current {
@@ -131,23 +130,23 @@ impl EventWindows {
                     let until = self.clock.now() + self.pace.window;
                     self.current.insert(Window {
                         events: Box::pin(request(&self.docker, self.since, until)),
-                        asked: Instant::now(),
+                        requested: Instant::now(),
                         until,
                     })
                 }
             };
-            let stall = window.asked + self.pace.stall;
+            let stall = window.requested + self.pace.stall;
             match timeout_at(stall, window.events.next()).await {
                 Err(_) => return Err(STALLED.to_owned()),
-                Ok(Some(Ok(event))) if self.seen.is_new(&event) => return Ok(event),
+                Ok(Some(Ok(event))) if self.delivered.is_new(&event) => return Ok(event),
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(error))) => return Err(error::reason(&error)),
-                Ok(None) if window.asked.elapsed() + self.pace.early < self.pace.window => {
+                Ok(None) if window.requested.elapsed() + self.pace.early < self.pace.window => {
                     return Err(error::CLOSED.to_owned());
                 }
                 Ok(None) => {
                     self.since = window.until - self.pace.overlap;
-                    self.seen.forget_before(self.since);
+                    self.delivered.forget_before(self.since);
                     self.current = None;
                 }
             }
@@ -173,17 +172,17 @@ fn request(
     docker.events(Some(options))
 }
 
-/// Seconds with nine decimals, as the engine reads times.
+/// Formats a time as the engine parses it: seconds with nine decimals.
 fn wire(at: Timestamp) -> String {
     format!("{}.{:09}", at.as_second(), at.subsec_nanosecond())
 }
 
-/// Events that were passed on and may come again: time in nanoseconds, container, action.
+/// Delivered events that may come again: time in nanoseconds, container, action.
 #[derive(Debug, Default)]
-struct Seen(BTreeSet<(i64, String, String)>);
+struct Delivered(BTreeSet<(i64, String, String)>);
 
-impl Seen {
-    /// Remembers an event; answers whether it was unknown. One without a time always is.
+impl Delivered {
+    /// Adds an event; returns whether it is new. One without a time always is.
     fn is_new(&mut self, event: &EventMessage) -> bool {
         let Some(at) = event.time_nano else {
             return true;
@@ -192,7 +191,7 @@ impl Seen {
         let action = event.action.clone();
         let key = (at, actor.unwrap_or_default(), action.unwrap_or_default());
         let is_new = self.0.insert(key);
-        if self.0.len() > SEEN {
+        if self.0.len() > MAX_REMEMBERED {
             self.0.pop_first();
         }
         is_new
@@ -231,14 +230,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_two_windows_tell_comes_once() {
+    async fn an_event_in_two_windows_is_delivered_once() {
         let at = far_future();
-        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let requested = std::sync::atomic::AtomicUsize::new(0);
         let engine = FakeEngine::start(move |_| {
             let [a, b, c] = [event(at, "a"), event(at + 1, "b"), event(at + 2, "c")];
-            match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            match requested.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
                 0 => (HOLD, format!("{a}\n{b}\n")),
-                // The second is in both; the third has come in between.
+                // The second event is in both windows.
                 1 => (HOLD, format!("{b}\n{c}\n")),
                 _ => (HANG, String::new()),
             }
@@ -250,20 +249,20 @@ mod tests {
             let actor = event.unwrap().unwrap().actor.unwrap();
             assert_eq!(actor.id.as_deref(), Some(container));
         }
-        let asked = engine.asked("GET /events");
+        let requests = engine.requests("GET /events");
         let number = |request: &str, name: &str| -> f64 {
             let value = request.split(&format!("{name}=")).nth(1).unwrap();
             value.split('&').next().unwrap().parse().unwrap()
         };
-        assert!(number(&asked[1], "since") < number(&asked[0], "until"));
-        assert!(number(&asked[0], "since") < number(&asked[1], "since"));
+        assert!(number(&requests[1], "since") < number(&requests[0], "until"));
+        assert!(number(&requests[0], "since") < number(&requests[1], "since"));
     }
 
     #[tokio::test]
-    async fn a_window_that_does_not_end_has_stalled() {
-        // Without an answer, and in the middle of one.
-        for answer in [HANG, HOLD] {
-            let engine = FakeEngine::start(move |_| (answer, String::new())).await;
+    async fn a_window_that_does_not_end_in_time_has_stalled() {
+        // Without a response, and in the middle of one.
+        for status in [HANG, HOLD] {
+            let engine = FakeEngine::start(move |_| (status, String::new())).await;
             let mut windows = windows(&engine);
             windows.pace.stall = FakeEngine::HELD / 4;
             let end = tokio::time::timeout(PATIENCE, windows.next()).await;
@@ -272,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn the_engines_clock_is_read() {
-        let asked = Timestamp::now();
-        let said = (asked + SignedDuration::from_hours(1)).to_string();
-        let clock = EngineClock::read(asked, &said).unwrap();
-        let ahead = clock.now().duration_since(asked);
+    fn the_difference_of_the_engines_clock_is_computed() {
+        let requested = Timestamp::now();
+        let reported = (requested + SignedDuration::from_hours(1)).to_string();
+        let clock = EngineClock::read(requested, &reported).unwrap();
+        let ahead = clock.now().duration_since(requested);
         assert!(ahead > SignedDuration::from_mins(59), "{ahead}");
         assert!(ahead < SignedDuration::from_mins(61), "{ahead}");
-        assert!(EngineClock::read(asked, "noon").is_none());
+        assert!(EngineClock::read(requested, "noon").is_none());
     }
 }

@@ -1,10 +1,10 @@
-//! execd in a volume: filled once per build, mounted read-only into every sandbox, so that making a
-//! sandbox copies nothing.
+//! execd in a volume: filled once per build and mounted read-only into every sandbox, so that a
+//! create copies nothing.
 //!
 //! The volume is named by the hash of the binary. It is filled through a helper container that is
-//! made but never started, because the engine lets us write into a volume only through a
-//! container. A server that dies half-way leaves a volume without a complete binary; the size of
-//! the file is therefore compared once per process before the volume is trusted.
+//! never started, because the engine writes into a volume only through a container. A server that
+//! crashes in between leaves a volume without a complete binary, so the size of the file is compared
+//! once per process.
 
 use std::{collections::HashMap, path::Path};
 
@@ -29,12 +29,12 @@ use crate::RuntimeError;
 
 /// Where the volume appears in a sandbox. `/opt/opensandbox` itself stays writable.
 pub(super) const MOUNT: &str = "/opt/opensandbox/.dist";
-/// How long an unused volume of another installation is left alone.
+/// How long an unused volume of another installation is kept.
 const FOREIGN_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// execd inside a sandbox.
 pub(super) const EXECD: &str = "/opt/opensandbox/.dist/execd";
 
-/// Our execd build as a volume.
+/// The volume of this server's execd build.
 #[derive(Debug)]
 pub(super) struct ExecdVolume {
     name: String,
@@ -42,7 +42,8 @@ pub(super) struct ExecdVolume {
     instance: String,
     binary: Bytes,
     filled: OnceCell<()>,
-    /// How often the volume was made anew. One at a time: that begins with removing.
+    /// How often the volume was recreated. The lock admits one at a time, as that begins with a
+    /// removal.
     refilled: Mutex<u64>,
 }
 
@@ -67,12 +68,12 @@ impl ExecdVolume {
         })
     }
 
-    /// The mount of a sandbox.
+    /// Returns the bind of a sandbox.
     pub(super) fn bind(&self) -> String {
         format!("{}:{MOUNT}:ro,nocopy", self.name)
     }
 
-    /// Makes sure that the volume holds our execd. `image` is any image on the host.
+    /// Makes sure that the volume contains execd. `image` is any image on the host.
     pub(super) async fn ensure(&self, docker: &Docker, image: &str) -> Result<(), RuntimeError> {
         self.filled
             .get_or_try_init(|| self.fill(docker, image))
@@ -80,19 +81,19 @@ impl ExecdVolume {
             .copied()
     }
 
-    /// Whether the volume was seen to hold our execd.
+    /// Whether the volume is known to contain execd.
     pub(super) fn is_ready(&self) -> bool {
         self.filled.initialized()
     }
 
-    /// How often the volume was made anew; one that is being made is waited for.
+    /// Returns how often the volume was recreated. Waits while it is being recreated.
     pub(super) async fn generation(&self) -> u64 {
         *self.refilled.lock().await
     }
 
-    /// The volume turned out to be empty: somebody removed it and the engine made another one by
-    /// that name, without our label. It is made anew, unless that happened since `seen`: the new
-    /// one may be about to be used.
+    /// Recreates a volume that turned out to be empty: another client removed it, and the engine created
+    /// one of that name, without its label. Does nothing if that was done after generation `seen`,
+    /// because another create may be about to use the new volume.
     pub(super) async fn refill(
         &self,
         docker: &Docker,
@@ -108,7 +109,7 @@ impl ExecdVolume {
             debug!(
                 volume = self.name,
                 reason = error::reason(&error),
-                "volume stays"
+                "cannot remove the execd volume"
             );
         }
         self.fill(docker, image).await?;
@@ -128,7 +129,7 @@ impl ExecdVolume {
         };
         bounded(docker, docker.create_volume(request))
             .await
-            .map_err(|error| failed("make the volume", error))?;
+            .map_err(|error| failed("create the volume", error))?;
         let helper = format!("opensandbox-helper-{:016x}", rand::rng().random::<u64>());
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
@@ -149,7 +150,7 @@ impl ExecdVolume {
             .build();
         bounded(docker, docker.create_container(Some(options), body))
             .await
-            .map_err(|error| failed("make the helper", error))?;
+            .map_err(|error| failed("create the helper container", error))?;
         let written = self.write_if_needed(docker, &helper).await;
         let options = RemoveContainerOptionsBuilder::default()
             .force(true)
@@ -161,7 +162,7 @@ impl ExecdVolume {
             debug!(
                 helper,
                 error = error::reason(&error),
-                "helper container stays for now"
+                "cannot remove the helper container"
             );
         }
         written
@@ -176,7 +177,7 @@ impl ExecdVolume {
             Ok(info) if usize::try_from(info.size) == Ok(self.binary.len()) => return Ok(()),
             Ok(_) => {}
             Err(error) if error::is_missing(&error) => {}
-            Err(error) => return Err(failed("look into the volume", error)),
+            Err(error) => return Err(failed("inspect the volume", error)),
         }
         let options = UploadToContainerOptionsBuilder::default()
             .path(MOUNT)
@@ -194,9 +195,8 @@ impl ExecdVolume {
         Ok(())
     }
 
-    /// Removes the volumes of other execd builds that nobody uses any more: our own at once, those
-    /// of other installations when they are old. One that its installation wants again is made
-    /// anew.
+    /// Removes unused volumes of other execd builds: this installation's at once, those of other
+    /// installations when they are old. An installation that needs one again recreates it.
     pub(super) async fn sweep_other_builds(&self, docker: &Docker) -> Result<(), RuntimeError> {
         let filter = HashMap::from([("label", vec![labels::EXECD_BUILD])]);
         let options = ListVolumesOptionsBuilder::default()
@@ -214,15 +214,15 @@ impl ExecdVolume {
                 Err(error) => debug!(
                     volume = volume.name,
                     reason = error::reason(&error),
-                    "an older execd volume stays in use"
+                    "an older execd volume is still in use"
                 ),
             }
         }
         Ok(())
     }
 
-    /// Whether the volume may go if nobody uses it. Another installation may be about to use its
-    /// own, so that gets its time.
+    /// Whether the volume may be removed if no container uses it. Another installation may be about to
+    /// use its own, so those are kept for a while.
     fn is_useless(&self, volume: &Volume, now: Timestamp) -> bool {
         if volume.name == self.name {
             return false;
@@ -243,7 +243,7 @@ fn failed(what: &str, error: bollard::errors::Error) -> RuntimeError {
     })
 }
 
-/// An archive that holds just the binary, executable by everybody.
+/// Packs the binary into an archive, executable by all users.
 fn tar_of(binary: &[u8]) -> Result<Bytes, RuntimeError> {
     let mut header = tar::Header::new_gnu();
     header.set_size(binary.len() as u64);
@@ -267,7 +267,7 @@ mod tests {
     use crate::docker::fake_engine::FakeEngine;
 
     #[test]
-    fn volumes_of_others_go_only_when_they_are_old() {
+    fn volumes_of_other_installations_are_removed_only_when_they_are_old() {
         let own = ExecdVolume {
             name: "opensandbox-execd-new".to_owned(),
             build: "new".to_owned(),
@@ -307,20 +307,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn creates_that_miss_execd_together_make_the_volume_anew_once() {
+    async fn concurrent_creates_without_execd_recreate_the_volume_once() {
         let engine = FakeEngine::start(FakeEngine::with_volumes).await;
         let (runtime, docker) = (engine.runtime(), engine.docker());
         let seen = runtime.execd.generation().await;
         let refills = (0..8).map(|_| runtime.execd.refill(&docker, "debian:12", seen));
         futures::future::try_join_all(refills).await.unwrap();
-        assert_eq!(engine.asked("DELETE /volumes").len(), 1);
-        assert_eq!(engine.asked("PUT").len(), 1);
+        assert_eq!(engine.requests("DELETE /volumes").len(), 1);
+        assert_eq!(engine.requests("PUT").len(), 1);
         let seen = runtime.execd.generation().await;
         runtime
             .execd
             .refill(&docker, "debian:12", seen)
             .await
             .unwrap();
-        assert_eq!(engine.asked("PUT").len(), 2, "it vanished again");
+        assert_eq!(engine.requests("PUT").len(), 2, "it vanished again");
     }
 }

@@ -1,4 +1,4 @@
-//! An engine that answers what a test wants: for moments that a real one does not show on request.
+//! An engine with scripted responses, for situations that a real one does not produce on request.
 
 use std::{
     net::Ipv4Addr,
@@ -16,76 +16,76 @@ use tokio::{
 
 use super::{DockerConfig, DockerRuntime, LogLimit, NetworkMode};
 
-/// Seconds after which a call counts as hanging.
+/// Seconds after which a call fails as unanswered.
 const TIMEOUT: u64 = 60;
 
-/// Status of an answer that succeeds and breaks off before its body.
+/// Status of a response that succeeds and is cut off before its body.
 pub(super) const CUT: u16 = 0;
-
-/// Status of an answer that succeeds, and ends [`FakeEngine::HELD`] after its body was sent.
+/// Status of a response that succeeds and ends [`FakeEngine::HELD`] after its body was sent.
 pub(super) const HOLD: u16 = 1;
-/// Status of an answer that never comes.
+/// Status of a response that never comes.
 pub(super) const HANG: u16 = 2;
-/// Status of an answer that succeeds and whose body never ends.
+/// Status of a response that succeeds and whose body never ends.
 pub(super) const STALL: u16 = 3;
-/// Status of an answer that succeeds and leaves the connection open, but unread.
+/// Status of a response that succeeds and leaves the connection open, but unread.
 pub(super) const HALF_OPEN: u16 = 4;
 
+/// Requests to a [`FakeEngine`].
 #[derive(Debug, Default)]
-struct Seen {
+struct Record {
     requests: Mutex<Vec<String>>,
-    /// Requests without a complete answer, now and at most.
+    /// Requests without a complete response, now and at most.
     open: Mutex<(usize, usize)>,
 }
 
-/// Answers over HTTP and remembers what it was asked.
+/// Responds over HTTP and records the requests.
 #[derive(Debug)]
 pub(super) struct FakeEngine {
     address: String,
-    seen: Arc<Seen>,
+    record: Arc<Record>,
     tasks: Supervisor,
 }
 
 impl FakeEngine {
-    /// How long a held answer takes.
+    /// Duration of a held response.
     pub(super) const HELD: Duration = Duration::from_millis(400);
 
-    /// `answer` gets method and path with query, without the API version, and gives status and
-    /// body.
+    /// Starts an engine. `respond` takes the method and the path with its query, without the API
+    /// version, and returns a status and a body.
     pub(super) async fn start(
-        answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
+        respond: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = format!("tcp://{}", listener.local_addr().unwrap());
-        let (seen, answer) = (Arc::<Seen>::default(), Arc::new(answer));
-        let (tasks, shared) = (Supervisor::new(), Arc::clone(&seen));
+        let (record, respond) = (Arc::<Record>::default(), Arc::new(respond));
+        let (tasks, shared) = (Supervisor::new(), Arc::clone(&record));
         let each = tasks.clone();
         tasks.spawn_abortable("fake engine", async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (answer, seen) = (Arc::clone(&answer), Arc::clone(&shared));
+                let (respond, record) = (Arc::clone(&respond), Arc::clone(&shared));
                 each.spawn_abortable("fake engine's connection", async move {
-                    // A client that hangs up has what it wanted.
-                    let _ = serve(stream, &*answer, &seen).await;
+                    // Clients may close the connection before the response.
+                    let _ = serve(stream, &*respond, &record).await;
                 });
             }
         });
         Self {
             address,
-            seen,
+            record,
             tasks,
         }
     }
 
-    /// Ends it: nothing listens at its address any more.
+    /// Stops the engine. Nothing listens at its address afterwards.
     pub(super) async fn stop(&self) {
         self.tasks.drain(Duration::from_secs(TIMEOUT)).await;
     }
 
-    /// Answers of an engine with every image and empty volumes, on which every call succeeds.
+    /// Responds like an engine with every image and empty volumes, on which every call succeeds.
     pub(super) fn with_volumes(request: &str) -> (u16, String) {
         let (method, path) = request.split_once(' ').unwrap();
         let body = match (method, path.split('/').nth(1)) {
-            // The file is not there yet.
+            // The file does not exist yet.
             ("HEAD", _) => return (404, String::new()),
             ("DELETE", _) => return (204, String::new()),
             ("POST", Some("volumes")) => json!({
@@ -98,44 +98,44 @@ impl FakeEngine {
         (200, body.to_string())
     }
 
-    /// A client of this engine.
+    /// Connects a client.
     pub(super) fn docker(&self) -> Docker {
         Docker::connect_with_http(&self.address, TIMEOUT, API_DEFAULT_VERSION).unwrap()
     }
 
-    /// The back end over this engine, as installation `us`.
+    /// Creates a back end on this engine, as installation `us`.
     pub(super) fn runtime(&self) -> DockerRuntime {
         self.runtime_with(config())
     }
 
-    /// The same with other settings.
+    /// Creates a back end with other settings.
     pub(super) fn runtime_with(&self, config: DockerConfig) -> DockerRuntime {
         let docker = self.docker();
         DockerRuntime::over(config, move || Ok(docker.clone())).unwrap()
     }
 
-    /// What was asked so far that begins with `start`.
-    pub(super) fn asked(&self, start: &str) -> Vec<String> {
-        let all = self.seen.requests.lock().unwrap();
+    /// Returns the requests so far that begin with `start`.
+    pub(super) fn requests(&self, start: &str) -> Vec<String> {
+        let all = self.record.requests.lock().unwrap();
         let matching = all.iter().filter(|request| request.starts_with(start));
         matching.cloned().collect()
     }
 
-    /// The most requests that were open at the same time.
+    /// Returns how many requests were open at the same time at most.
     pub(super) fn most_open(&self) -> usize {
-        self.seen.open.lock().unwrap().1
+        self.record.open.lock().unwrap().1
     }
 }
 
-/// A request without a complete answer.
-struct Open<'a>(&'a Seen);
+/// A request without a complete response.
+struct Open<'a>(&'a Record);
 
 impl<'a> Open<'a> {
-    fn count(seen: &'a Seen) -> Self {
-        let mut open = seen.open.lock().unwrap();
+    fn count(record: &'a Record) -> Self {
+        let mut open = record.open.lock().unwrap();
         open.0 += 1;
         open.1 = open.1.max(open.0);
-        Self(seen)
+        Self(record)
     }
 }
 
@@ -149,7 +149,7 @@ impl Drop for Open<'_> {
 pub(super) fn config() -> DockerConfig {
     DockerConfig {
         instance: "us".to_owned(),
-        // Any file will do: nothing is run.
+        // Any file will do: the fake engine does not run it.
         execd: concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into(),
         network: NetworkMode::Host,
         has_route: true,
@@ -175,12 +175,12 @@ pub(super) fn config() -> DockerConfig {
 
 async fn serve(
     stream: TcpStream,
-    answer: &(dyn Fn(&str) -> (u16, String) + Send + Sync),
-    seen: &Seen,
+    respond: &(dyn Fn(&str) -> (u16, String) + Send + Sync),
+    record: &Record,
 ) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
-    let mut first = String::new();
-    stream.read_line(&mut first).await?;
+    let mut request_line = String::new();
+    stream.read_line(&mut request_line).await?;
     let mut length = 0;
     loop {
         let mut header = String::new();
@@ -192,39 +192,39 @@ async fn serve(
         if let Some(value) = header.strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();
         }
-        assert_ne!(header, "transfer-encoding: chunked", "not understood here");
+        assert_ne!(
+            header, "transfer-encoding: chunked",
+            "not supported by the fake engine"
+        );
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    let mut words = first.split(' ');
+    let mut words = request_line.split(' ');
     let (method, target) = (words.next().unwrap(), words.next().unwrap());
-    // The version may come first.
+    // The version is an optional prefix.
     let versionless = target
         .strip_prefix("/v1.")
         .and_then(|rest| rest.find('/').map(|at| &rest[at..]));
     let path = versionless.unwrap_or(target);
     let request = format!("{method} {path}");
-    let _open = Open::count(seen);
-    let (status, body) = answer(&request);
-    seen.requests.lock().unwrap().push(request);
+    let _open = Open::count(record);
+    let (status, body) = respond(&request);
+    record.requests.lock().unwrap().push(request);
     if status == CUT {
-        let head = "HTTP/1.1 200 As asked\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         return stream.write_all(head.as_bytes()).await;
     }
     if status == HANG {
         return std::future::pending().await;
     }
     if status == HALF_OPEN {
-        let head = format!(
-            "HTTP/1.1 200 As asked\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(body.as_bytes()).await?;
         return std::future::pending().await;
     }
     if status == HOLD || status == STALL {
-        let head = "HTTP/1.1 200 As asked\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await?;
         if !body.is_empty() {
             let chunk = format!("{:x}\r\n{body}\r\n", body.len());
@@ -238,7 +238,7 @@ async fn serve(
     }
     let length = if method == "HEAD" { 0 } else { body.len() };
     let head = format!(
-        "HTTP/1.1 {status} As asked\r\nContent-Type: application/json\r\n\
+        "HTTP/1.1 {status} OK\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await?;

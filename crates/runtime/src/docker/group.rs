@@ -1,8 +1,8 @@
-//! The containers of a sandbox as the engine is asked for them.
+//! The create requests of a sandbox's containers.
 //!
 //! Without sidecars the main container is attached to the network and publishes the ports. With
 //! sidecars the first of them does, and every other container joins its network namespace. The owner
-//! of the network is made and started first: the engine lets a container join only one that runs.
+//! of the network is created and started first: the engine lets a container join only one that runs.
 
 use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig};
 use osb_protocol::SandboxId;
@@ -10,20 +10,20 @@ use osb_protocol::SandboxId;
 use super::{DockerConfig, SidecarConfig, labels};
 use crate::Role;
 
-/// Capability to change the network, which the main container must not have when another
-/// container's rules stand in the same namespace.
+/// Capability to change the network. The main container must not have it if another container keeps
+/// its rules in the same namespace.
 const NETWORK_CAPABILITY: &str = "NET_ADMIN";
-/// Begins the network mode of a container that joins another's namespace.
+/// Prefix of the network mode of a container that joins another's namespace.
 const JOINED: &str = "container:";
 
-/// A container to be made.
+/// A container to create.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) role: Role,
     pub(super) body: ContainerCreateBody,
 }
 
-/// All containers of a sandbox, the owner of its network first and the main container last.
+/// Plans all containers of a sandbox, the owner of its network first and the main container last.
 pub(super) fn plan(
     id: &SandboxId,
     mut main: ContainerCreateBody,
@@ -79,13 +79,13 @@ fn move_network(main: &mut ContainerCreateBody, owner: &mut ContainerCreateBody)
     }
 }
 
-/// Lets a container join the network of its group's owner, which exists by now.
+/// Makes a container join the network of its group's owner, which exists by now.
 pub(super) fn join_network(body: &mut ContainerCreateBody, owner: &str) {
     let host = body.host_config.get_or_insert_default();
     host.network_mode = Some(format!("{JOINED}{owner}"));
 }
 
-/// Whose network namespace a container is in, by its network mode; `None` when it has its own.
+/// Returns the container whose network namespace a network mode joins. `None` if it has its own.
 pub(super) fn network_owner(mode: Option<&str>) -> Option<&str> {
     mode?.strip_prefix(JOINED)
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_the_main_container_owns_the_network() {
+    fn without_a_sidecar_the_main_container_owns_the_network() {
         let members = planned(Vec::new());
         let [(Role::Main, body)] = members.as_slice() else {
             panic!("{members:?}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_sidecar_the_network_is_the_sidecars() {
+    fn a_sidecar_owns_the_network() {
         let members = planned(vec![egress()]);
         let [(Role::Egress, owner), (Role::Main, main)] = members.as_slice() else {
             panic!("{members:?}");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_network_shows_in_the_mode() {
+    fn the_owner_of_a_network_is_read_from_the_mode() {
         assert_eq!(network_owner(Some("container:abc")), Some("abc"));
         for own in [None, Some("bridge"), Some("host"), Some("opensandbox")] {
             assert_eq!(network_owner(own), None);

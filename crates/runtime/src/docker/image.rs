@@ -1,4 +1,4 @@
-//! Pulling images (contract: lifecycle §17.3).
+//! Image pulls (contract: lifecycle §17.3).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use osb_protocol::{
 use super::{KIND, error};
 use crate::{Progress, RuntimeError, Source};
 
-/// The image that a sandbox is started from.
+/// Returns the image that a sandbox is created from.
 pub(super) fn reference(source: &Source) -> Result<&str, RuntimeError> {
     let unsupported = |feature| RuntimeError::Unsupported {
         feature,
@@ -25,7 +25,8 @@ pub(super) fn reference(source: &Source) -> Result<&str, RuntimeError> {
     }
 }
 
-/// Pulls an image. Progress of the layers is passed on as notes; `patience` is the longest silence.
+/// Pulls an image and reports the progress of its layers. `patience` is the longest wait for the next
+/// message.
 pub(super) async fn pull(
     docker: &Docker,
     image: &str,
@@ -48,13 +49,16 @@ pub(super) async fn pull(
         ..DockerCredentials::default()
     });
     let mut steps = docker.create_image(Some(options.build()), None, credentials);
-    // The engine answers 200 before it pulls; a failure is a later item of the stream.
+    // The engine responds with 200 before it pulls. A failure is a later item of the stream.
     loop {
         let step = match tokio::time::timeout(patience, steps.next()).await {
             Ok(Some(step)) => step,
             Ok(None) => return Ok(()),
             Err(_) => {
-                let reason = format!("nothing came for {} seconds", patience.as_secs());
+                let reason = format!(
+                    "the engine reported no progress for {} seconds",
+                    patience.as_secs()
+                );
                 return Err(RuntimeError::ImagePull {
                     image: image.to_owned(),
                     reason,
@@ -71,7 +75,7 @@ pub(super) async fn pull(
         if let Some(detail) = step.error_detail {
             let reason = detail
                 .message
-                .unwrap_or_else(|| "the engine gives no reason".to_owned());
+                .unwrap_or_else(|| "the engine reported no reason".to_owned());
             return Err(RuntimeError::ImagePull {
                 image: image.to_owned(),
                 reason,
@@ -83,8 +87,8 @@ pub(super) async fn pull(
     }
 }
 
-/// Splits a reference into name and tag or digest. Without a tag it is `latest`: an empty tag would
-/// make the engine pull every tag there is.
+/// Splits a reference into name and tag or digest. The default tag is `latest`: with an empty tag,
+/// the engine would pull every tag.
 fn split_reference(image: &str) -> (&str, &str) {
     if let Some((name, digest)) = image.split_once('@') {
         return (name, digest);

@@ -1,7 +1,8 @@
-//! Container labels: what was known about a sandbox when it was made (contract: lifecycle §17.2).
+//! Container labels: the attributes of a sandbox at its creation (contract: lifecycle §17.2).
 //!
-//! Labels under `opensandbox.io/` are the platform's, every other label that does not belong to an
-//! image or to Docker tooling is the user's metadata. The labels marked "ours" are additions.
+//! Labels under `opensandbox.io/` belong to the platform. Every other label that does not belong to
+//! an image or to Docker tooling is the user's metadata. Labels marked as additions are not part of
+//! the contract.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,41 +25,41 @@ pub(super) const EXECD_PORT: &str = "opensandbox.io/embedding-proxy-port";
 pub(super) const HTTP_PORT: &str = "opensandbox.io/http-port";
 pub(super) const RENEW_EXTEND: &str = "opensandbox.io/access-renew-extend-seconds";
 pub(super) const EXTENSION_PREFIX: &str = "opensandbox.io/extensions.";
-/// Ours: which installation made the container.
+/// Addition: installation that created the container.
 pub(super) const SERVER: &str = "opensandbox.io/server";
-/// Ours: when the request was accepted; Docker's own time is later.
+/// Addition: when the request was accepted. Docker's own time is later.
 pub(super) const CREATED_AT: &str = "opensandbox.io/created-at";
-/// Ours: the reference as requested; Docker may report another tag of the same image.
+/// Addition: the requested reference. Docker may report another tag of the same image.
 pub(super) const IMAGE: &str = "opensandbox.io/image";
-/// Ours: the command as a JSON list; Docker's list shows it joined and cut.
+/// Addition: the command as a JSON list. Docker's list has it joined and truncated.
 pub(super) const ENTRYPOINT: &str = "opensandbox.io/entrypoint";
-/// Ours: the requested limits as a JSON object.
+/// Addition: the requested limits as a JSON object.
 pub(super) const RESOURCES: &str = "opensandbox.io/resource-limits";
-/// Ours: the user's labels as a JSON object. Docker mixes them with the image's, and some of their
+/// Addition: the user's metadata as a JSON object. Docker mixes them with the image's, and some of their
 /// prefixes belong to Docker tooling.
 pub(super) const METADATA: &str = "opensandbox.io/metadata";
-/// Ours: all extensions as a JSON object; an image may carry further ones one by one.
+/// Addition: all extensions as a JSON object. An image may have labels of further ones.
 pub(super) const EXTENSIONS: &str = "opensandbox.io/extensions";
-/// Ours: token of the sandbox's execd. Who can read labels can also enter the container.
+/// Addition: token of the sandbox's execd. A client that can read labels can also enter the container.
 pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";
-/// Ours: what the container is for within the sandbox; absent on a main container.
+/// Addition: role of the container within the sandbox. Absent on a main container.
 pub(super) const ROLE: &str = "opensandbox.io/role";
-/// Ours, on helper containers: which installation made it.
+/// Addition, on helper containers: installation that created it.
 pub(super) const HELPER: &str = "opensandbox.io/helper-of";
-/// Ours, on volumes: hash of the execd in it.
+/// Addition, on volumes: hash of the contained execd.
 pub(super) const EXECD_BUILD: &str = "opensandbox.io/execd-build";
 
-/// Label prefixes that are neither ours nor the user's.
+/// Label prefixes that belong neither to the platform nor to the user.
 const FOREIGN: [&str; 3] = [
     "org.opencontainers.image.",
     "com.docker.",
     "desktop.docker.",
 ];
 
-/// All labels of a new sandbox.
+/// Returns all labels of a new main container.
 pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<String, String> {
-    // An image may carry labels of a sandbox it was committed from. Every label that is read back
-    // is therefore written, an empty value meaning "none".
+    // An image may have labels of a sandbox that it was committed from. Every label that is read back
+    // is therefore written, and an empty value means that there is none.
     let mut labels: HashMap<String, String> = origin
         .metadata
         .iter()
@@ -118,7 +119,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     labels
 }
 
-/// All labels of a sandbox's sidecar. What is known of the sandbox stands on its main container.
+/// Returns all labels of a sidecar. The sandbox's attributes are on its main container.
 pub(super) fn of_sidecar(id: &SandboxId, role: Role, instance: &str) -> HashMap<String, String> {
     let labels = [
         (ID, id.to_string()),
@@ -141,14 +142,14 @@ fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("strings and maps of strings always serialise")
 }
 
-/// What the engine says about a container whose labels leave it open.
+/// The engine's values for attributes that a container's labels lack.
 pub(super) struct Fallback {
     pub(super) created_at: WireTime,
     pub(super) image: String,
     pub(super) command: Vec<String>,
 }
 
-/// Labels of an existing container, read.
+/// Reader of an existing container's labels.
 pub(super) struct Read<'a>(pub(super) &'a HashMap<String, String>);
 
 impl Read<'_> {
@@ -159,7 +160,7 @@ impl Read<'_> {
             .filter(|value| !value.is_empty())
     }
 
-    /// The origin of a sandbox; `fallback` says what the engine knows where a label is missing, as on
+    /// Reads the origin of a sandbox. `fallback` has the engine's values for missing labels, as on
     /// containers of the reference.
     pub(super) fn origin(&self, fallback: Fallback) -> Option<Origin> {
         let image = self.get(IMAGE).map_or(fallback.image, str::to_owned);
@@ -185,7 +186,7 @@ impl Read<'_> {
         self.get(ID).map(SandboxId::new)
     }
 
-    /// The container's role; a name of a later release is none that this one knows.
+    /// Reads the container's role. `None` for a role of a later release.
     pub(super) fn role(&self) -> Option<Role> {
         match self.get(ROLE) {
             None => Some(Role::Main),
@@ -205,7 +206,8 @@ impl Read<'_> {
         serde_json::from_str(self.get(ENTRYPOINT)?).ok()
     }
 
-    /// An unreadable expiry is not "now", as the reference has it: that would destroy the sandbox.
+    /// Reads the expiry. An unreadable one is not "now", as in the reference: that would remove the
+    /// sandbox.
     fn expiry(&self) -> Expiry {
         match (self.get(EXPIRES_AT), self.get(MANUAL_CLEANUP)) {
             (Some(text), _) => WireTime::parse(text).map_or(Expiry::Unknown, Expiry::At),
@@ -249,10 +251,10 @@ impl Read<'_> {
     }
 
     fn metadata(&self) -> BTreeMap<String, String> {
-        if let Some(ours) = self.object(METADATA) {
-            return ours;
+        if let Some(metadata) = self.object(METADATA) {
+            return metadata;
         }
-        // The reference's containers.
+        // A container of the reference.
         let user = |key: &str| {
             !key.starts_with(RESERVED_PREFIX)
                 && !FOREIGN.iter().any(|prefix| key.starts_with(prefix))
@@ -297,7 +299,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_labels_are_read_back() {
         let spec = spec();
         let labels = of(
             &spec.origin,
@@ -311,7 +313,11 @@ pub(super) mod tests {
         let (written, back) = (spec.origin, read.origin(fallback()).unwrap());
         assert_eq!(format!("{back:?}"), format!("{written:?}"));
         let token = |origin: &Origin| origin.token.as_ref().unwrap().expose_secret().to_owned();
-        assert_eq!(token(&back), token(&written), "Debug does not show it");
+        assert_eq!(
+            token(&back),
+            token(&written),
+            "not part of the Debug output"
+        );
         assert_eq!(read.server(), Some("srv"));
         assert_eq!(
             read.ports(),
@@ -323,7 +329,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_read_back_as_one() {
+    fn a_snapshot_source_is_read_back() {
         let mut origin = spec().origin;
         origin.source = Source::Snapshot("s".into());
         let labels = of(&origin, "srv", Ports::default());
@@ -332,7 +338,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn labels_of_the_reference_are_understood() {
+    fn labels_of_the_reference_are_read() {
         let labels = HashMap::from([
             (ID.to_owned(), "b".to_owned()),
             (
@@ -355,12 +361,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn labels_of_an_image_do_not_become_the_sandboxs() {
+    fn labels_of_an_image_are_not_the_sandboxs() {
         let image = [
             (EXPIRES_AT, "2001-01-01T00:00:00Z"),
             (SNAPSHOT_ID, "s"),
             ("opensandbox.io/extensions.old", "1"),
-            ("maintainer", "somebody"),
+            ("maintainer", "alice"),
         ];
         let mut merged: HashMap<String, String> = image
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -379,7 +385,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_damaged_expiry_does_not_end_the_sandbox() {
+    fn an_unreadable_expiry_does_not_expire_the_sandbox() {
         let labels = HashMap::from([(EXPIRES_AT.to_owned(), "soon".to_owned())]);
         assert_eq!(Read(&labels).expiry(), Expiry::Unknown);
         assert_eq!(Read(&HashMap::new()).expiry(), Expiry::Unknown);

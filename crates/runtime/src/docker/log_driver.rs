@@ -1,8 +1,8 @@
 //! Limits of container logs.
 //!
-//! The engine writes what an entry point prints into files of the host, by default without a limit.
-//! Only some logging drivers keep files and know limits; which one is in use is the engine's setting,
-//! asked for once per connection.
+//! The engine writes the output of an entry point into files of the host, by default without a limit.
+//! Only some logging drivers keep files and support limits. The engine's default driver is read once
+//! per connection.
 
 use std::{
     collections::HashMap,
@@ -14,15 +14,15 @@ use bollard::models::{HostConfigLogConfig, SystemInfo};
 use super::{DockerRuntime, LogLimit, engine::bounded, error};
 use crate::RuntimeError;
 
-/// Logging drivers that keep files and limit them.
+/// Logging drivers that keep files and support limits.
 const LIMITED: [&str; 2] = ["json-file", "local"];
 
-/// The engine's default logging driver, as far as it is known.
+/// The engine's default logging driver, once known.
 #[derive(Debug, Default)]
 pub(super) struct LogDriver(Mutex<Option<String>>);
 
 impl LogDriver {
-    /// Takes over what the engine says about itself.
+    /// Records the engine's default driver.
     pub(super) fn learn(&self, info: &SystemInfo) {
         let driver = info.logging_driver.clone().unwrap_or_default();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(driver);
@@ -35,7 +35,7 @@ impl LogDriver {
 }
 
 impl DockerRuntime {
-    /// The log settings of a new sandbox; `None` leaves them to the engine.
+    /// Returns the log settings of a new sandbox. `None` leaves them to the engine.
     pub(super) async fn log_config(&self) -> Result<Option<HostConfigLogConfig>, RuntimeError> {
         let Some(limit) = &self.config.log_limit else {
             return Ok(None);
@@ -43,7 +43,7 @@ impl DockerRuntime {
         if self.log_driver.known().is_none() {
             let docker = self.docker()?;
             let info = bounded(docker, docker.info()).await;
-            let info = info.map_err(|error| error::other("ask for the logging driver", &error))?;
+            let info = info.map_err(|error| error::other("read the logging driver", &error))?;
             self.log_driver.learn(&info);
         }
         let driver = self.log_driver.known().unwrap_or_default();
@@ -59,7 +59,7 @@ fn limited(driver: String, limit: &LogLimit) -> HostConfigLogConfig {
         ("max-file".to_owned(), limit.max_files.to_string()),
     ]);
     if limit.max_files == 1 {
-        // Only files that are not written any more can be compressed; the engine refuses otherwise.
+        // Only rotated files can be compressed; the engine rejects compression without any.
         options.insert("compress".to_owned(), "false".to_owned());
     }
     HostConfigLogConfig {
@@ -76,14 +76,14 @@ mod tests {
     use crate::docker::fake_engine::FakeEngine;
 
     #[tokio::test]
-    async fn logs_are_limited_where_the_driver_keeps_files() {
+    async fn logs_are_limited_if_the_driver_keeps_files() {
         for (driver, limited) in [("json-file", true), ("local", true), ("journald", false)] {
             let info = json!({"LoggingDriver": driver}).to_string();
             let engine = FakeEngine::start(move |_| (200, info.clone())).await;
             let mut runtime = engine.runtime();
             let first = runtime.log_config().await.unwrap();
             assert_eq!(runtime.log_config().await.unwrap(), first);
-            assert_eq!(engine.asked("GET /info").len(), 1, "asked once");
+            assert_eq!(engine.requests("GET /info").len(), 1, "requested once");
             let sent = serde_json::to_value(first).unwrap();
             let want = json!({"Type": driver, "Config": {"max-size": "10m", "max-file": "2"}});
             assert_eq!(sent, if limited { want } else { json!(null) });

@@ -6,9 +6,9 @@
 //!          ─▶ events … ─▶ lost, or stalled ─▶ again from the start
 //! ```
 //!
-//! execd reaches sandboxes without copying: one read-only volume per execd build, named by its
-//! hash, is filled once and mounted into each sandbox ([`execd_volume`]). Sandboxes share one
-//! bridge network on which containers cannot talk to each other ([`network`]).
+//! execd is not copied into each sandbox: one volume per execd build, named by its hash, is filled
+//! once and mounted read-only ([`execd_volume`]). Sandboxes share one bridge network on which
+//! containers cannot reach each other ([`network`]).
 
 mod config;
 mod container;
@@ -59,13 +59,14 @@ pub struct DockerRuntime {
     execd: execd_volume::ExecdVolume,
     creating: create::Creating,
     originals: originals::Originals,
+    unreadable: observe::Unreadable,
     log_driver: log_driver::LogDriver,
     pace: event_windows::Pace,
 }
 
 impl DockerRuntime {
-    /// Prepares to talk to the engine named by `DOCKER_HOST`, or the local one. Nothing is sent
-    /// yet: an engine that is down is told by the watch, and waited for.
+    /// Creates a back end for the engine named by `DOCKER_HOST`, or the local one. Sends nothing yet:
+    /// the watch reports an engine that is down, and waits for it.
     ///
     /// # Errors
     /// When execd's binary cannot be read.
@@ -73,7 +74,7 @@ impl DockerRuntime {
         Self::over(config, Docker::connect_with_defaults)
     }
 
-    /// The same, connecting in another way.
+    /// Creates a back end with another way to connect.
     ///
     /// # Errors
     /// When execd's binary cannot be read.
@@ -92,12 +93,13 @@ impl DockerRuntime {
             execd,
             creating: create::Creating::default(),
             originals: originals::Originals::default(),
+            unreadable: observe::Unreadable::default(),
             log_driver: log_driver::LogDriver::default(),
             pace: event_windows::Pace::default(),
         })
     }
 
-    /// The client of the engine.
+    /// Returns the client of the engine.
     fn docker(&self) -> Result<&Docker, RuntimeError> {
         self.engine.client()
     }

@@ -1,9 +1,9 @@
 //! Names of containers.
 //!
-//! The engine's DNS tells every container the names of its neighbours: a look-up of a neighbour's
-//! address gives its name. A sandbox's id opens its own program's ports through the server's proxy,
-//! so a name says only that the container is ours; the id is a label. Host name and network alias
-//! are the engine's own, the first digits of the container's id.
+//! The engine's DNS resolves the addresses of a container's neighbours to their names. Because a
+//! sandbox's id gives access to its ports through the server's proxy, a name only marks the container
+//! as a sandbox; the id is a label. Host name and network alias are the engine's defaults, the first
+//! digits of the container's id.
 
 use bollard::{models::ContainerSummary, query_parameters::RenameContainerOptionsBuilder};
 use osb_protocol::SandboxId;
@@ -13,17 +13,17 @@ use tracing::{info, warn};
 use super::{DockerRuntime, engine::bounded, error};
 use crate::RuntimeError;
 
-/// Begins the names of sandboxes.
+/// Prefix of the names of sandboxes.
 const PREFIX: &str = "osb-";
 /// Most containers that one round of the sweep renames.
 const ROUND: usize = 256;
 
-/// A name for a sandbox's container: recognisable for operators, and random.
+/// Returns a name for a container: recognisable for operators, and random.
 pub(super) fn random() -> String {
     format!("{PREFIX}{:016x}", rand::rng().random::<u64>())
 }
 
-/// Whether a container's name tells the sandbox's id, as those of earlier builds do.
+/// Whether a container's name contains the sandbox's id, as those of earlier builds do.
 pub(super) fn reveals(container: &ContainerSummary, id: &SandboxId) -> bool {
     let names = container.names.iter().flatten();
     names
@@ -32,18 +32,20 @@ pub(super) fn reveals(container: &ContainerSummary, id: &SandboxId) -> bool {
 }
 
 impl DockerRuntime {
-    /// Renames containers whose names the last list found to tell an id. What fails is found again
-    /// by the next list.
+    /// Renames the containers that the last list found with an id in their names. The next list finds
+    /// those that fail.
     pub(super) async fn rename_revealing(&self) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
         for (id, container) in self.originals.take_revealing(ROUND) {
             let name = random();
             let options = RenameContainerOptionsBuilder::default().name(&name).build();
             match bounded(docker, docker.rename_container(&container, options)).await {
-                Ok(()) => info!(sandbox = %id, name, "renamed a container that told its id"),
+                Ok(()) => {
+                    info!(sandbox = %id, name, "renamed a container whose name contained its id")
+                }
                 Err(error) if error::is_missing(&error) => {}
                 Err(error) => {
-                    warn!(sandbox = %id, reason = error::reason(&error), "cannot rename");
+                    warn!(sandbox = %id, reason = error::reason(&error), "cannot rename the container");
                 }
             }
         }
@@ -62,7 +64,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn only_names_that_tell_the_id_are_replaced_and_only_once() {
+    async fn only_names_that_contain_the_id_are_replaced_and_only_once() {
         let id = "9f1c2ab4-77d1-4b6e-8f1e-2f6f5d1c0a11";
         let engine = FakeEngine::start(move |request| {
             let container = |name: &str, id: &str| {
@@ -87,7 +89,7 @@ mod tests {
         assert_eq!(runtime.observe_all().await.unwrap().len(), 3);
         runtime.sweep().await.unwrap();
         runtime.sweep().await.unwrap();
-        let renamed = engine.asked("POST");
+        let renamed = engine.requests("POST");
         assert_eq!(renamed.len(), 1, "{renamed:?}");
         let start = format!("POST /containers/sandbox-{id}/rename?name={PREFIX}");
         assert!(renamed[0].starts_with(&start), "{renamed:?}");

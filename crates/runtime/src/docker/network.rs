@@ -14,18 +14,18 @@ use tracing::{info, warn};
 use super::{KIND, NetworkMode, engine::bounded, error};
 use crate::RuntimeError;
 
-/// Option of a bridge network: whether containers on it reach each other.
+/// Option of a bridge network: whether containers on it can reach each other.
 const ICC: &str = "com.docker.network.bridge.enable_icc";
-/// What failed, in errors.
-const MAKE: &str = "make the sandbox network";
-/// Our own bridge network.
+/// Operation, in errors.
+const CREATE: &str = "create the sandbox network";
+/// Name of the server's own bridge network.
 pub(super) const OWN_NETWORK: &str = "opensandbox";
 
-/// Knows the sandboxes' network and makes ours when it is missing.
+/// The network of the sandboxes. The server's own one is created if it is missing.
 #[derive(Debug)]
 pub(super) struct SandboxNetwork {
     mode: NetworkMode,
-    /// Set once the own network was seen; the engine tells at create if it vanished since.
+    /// Set once the own network exists. If it vanishes later, a create fails.
     ready: OnceCell<()>,
 }
 
@@ -41,7 +41,7 @@ impl SandboxNetwork {
         self.mode == NetworkMode::Host
     }
 
-    /// The name to attach to.
+    /// Returns the network's name.
     pub(super) fn name(&self) -> &str {
         match &self.mode {
             NetworkMode::Host => "host",
@@ -55,27 +55,31 @@ impl SandboxNetwork {
         if self.mode != NetworkMode::Bridge {
             return Ok(());
         }
-        self.ready.get_or_try_init(|| make(docker)).await.copied()
+        self.ready
+            .get_or_try_init(|| create_own(docker))
+            .await
+            .copied()
     }
 
-    /// The engine said that the network is gone: ours is made again, a configured one is not.
-    pub(super) async fn remake(&self, docker: &Docker) -> Result<(), RuntimeError> {
+    /// Creates the own network again after the engine reported that it is gone. A configured one is an
+    /// error.
+    pub(super) async fn recreate(&self, docker: &Docker) -> Result<(), RuntimeError> {
         match &self.mode {
             NetworkMode::Named(name) => Err(RuntimeError::NoNetwork(name.clone())),
             NetworkMode::Host => Ok(()),
-            NetworkMode::Bridge => make(docker).await,
+            NetworkMode::Bridge => create_own(docker).await,
         }
     }
 }
 
-/// Makes our network unless it exists. Inter-container traffic is off: one sandbox must not reach
-/// another's execd, or anything else of it.
-async fn make(docker: &Docker) -> Result<(), RuntimeError> {
+/// Creates the own network unless it exists. Traffic between containers is off: a sandbox must not
+/// reach another's execd or any other port of it.
+async fn create_own(docker: &Docker) -> Result<(), RuntimeError> {
     match inspect(docker).await {
-        Ok(network) => return keeps_apart(&network),
+        Ok(network) => return check_isolation(&network),
         Err(error) if error::is_missing(&error) => {}
         Err(error) if is_ambiguous(&error) => return remove_duplicates(docker).await,
-        Err(error) => return Err(error::other(MAKE, &error)),
+        Err(error) => return Err(error::other(CREATE, &error)),
     }
     let request = NetworkCreateRequest {
         name: OWN_NETWORK.to_owned(),
@@ -88,11 +92,11 @@ async fn make(docker: &Docker) -> Result<(), RuntimeError> {
         ..NetworkCreateRequest::default()
     };
     match bounded(docker, docker.create_network(request)).await {
-        // The engine checks names before it creates, not while: another server may have made one in
-        // the same moment, and then no container can name either.
+        // The engine checks names before it creates, not while: another server may have created one at
+        // the same time, and then no container can refer to either.
         Ok(_) => remove_duplicates(docker).await,
         Err(error) if error::status(&error) == Some(409) => Ok(()),
-        Err(error) => Err(error::other(MAKE, &error)),
+        Err(error) => Err(error::other(CREATE, &error)),
     }
 }
 
@@ -101,13 +105,14 @@ async fn inspect(docker: &Docker) -> Result<NetworkInspect, Error> {
     bounded(docker, docker.inspect_network(OWN_NETWORK, options)).await
 }
 
-/// Whether the engine has several networks of one name.
+/// Whether the error means that the engine has several networks of the name.
 pub(super) fn is_ambiguous(error: &Error) -> bool {
     let reason = error::reason(error);
     reason.contains("network") && reason.contains("is ambiguous")
 }
 
-/// Keeps one network of our name: the oldest, so that servers that do this at the same time agree.
+/// Keeps the oldest of several networks of the name, so that servers that do this at the same time
+/// agree.
 async fn remove_duplicates(docker: &Docker) -> Result<(), RuntimeError> {
     let filter = HashMap::from([("name", vec![OWN_NETWORK])]);
     let options = ListNetworksOptionsBuilder::default()
@@ -115,7 +120,7 @@ async fn remove_duplicates(docker: &Docker) -> Result<(), RuntimeError> {
         .build();
     let list = bounded(docker, docker.list_networks(Some(options))).await;
     let mut same_name: Vec<_> = list
-        .map_err(|error| error::other(MAKE, &error))?
+        .map_err(|error| error::other(CREATE, &error))?
         .into_iter()
         // The filter matches parts of names too.
         .filter(|network| network.name.as_deref() == Some(OWN_NETWORK))
@@ -126,18 +131,20 @@ async fn remove_duplicates(docker: &Docker) -> Result<(), RuntimeError> {
         match bounded(docker, docker.remove_network(&id)).await {
             Ok(()) => info!(network = id, "removed a second network named {OWN_NETWORK}"),
             Err(error) if error::is_missing(&error) => {}
-            // Containers are attached; the look below says whether it matters.
-            Err(error) => warn!(network = id, error = %error::reason(&error), "a duplicate stays"),
+            // Containers are attached. The inspection below fails if that matters.
+            Err(error) => {
+                warn!(network = id, error = %error::reason(&error), "cannot remove a duplicate network")
+            }
         }
     }
     match inspect(docker).await {
-        Ok(network) => keeps_apart(&network),
-        Err(error) => Err(error::other(MAKE, &error)),
+        Ok(network) => check_isolation(&network),
+        Err(error) => Err(error::other(CREATE, &error)),
     }
 }
 
-/// A network of that name may be somebody else's.
-fn keeps_apart(network: &NetworkInspect) -> Result<(), RuntimeError> {
+/// Checks that containers cannot reach each other on a network that may be the operator's.
+fn check_isolation(network: &NetworkInspect) -> Result<(), RuntimeError> {
     let icc = network
         .options
         .as_ref()
@@ -162,7 +169,7 @@ mod tests {
     use super::*;
     use crate::docker::fake_engine::FakeEngine;
 
-    /// An engine with these networks of our name, in order of age; removals succeed.
+    /// Starts an engine with these networks of the name, the oldest first. Removals succeed.
     async fn engine(networks: &'static [&'static str]) -> FakeEngine {
         let removed = std::sync::Mutex::new(0);
         FakeEngine::start(move |request| {
@@ -195,10 +202,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_several_networks_the_oldest_is_kept() {
+    async fn the_oldest_of_several_networks_is_kept() {
         let engine = engine(&["old", "new", "newest"]).await;
-        make(engine.runtime().docker().unwrap()).await.unwrap();
-        let asked = engine.asked("DELETE /networks/");
+        create_own(engine.runtime().docker().unwrap())
+            .await
+            .unwrap();
+        let asked = engine.requests("DELETE /networks/");
         assert_eq!(asked.len(), 2, "{asked:?}");
         assert!(
             !asked.iter().any(|request| request.ends_with("/old")),

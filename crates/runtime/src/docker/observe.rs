@@ -1,6 +1,10 @@
-//! Reading containers as sandboxes (contract: lifecycle §12).
+//! Observation of containers as sandboxes (contract: lifecycle §12).
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bollard::{
     models::{
@@ -8,17 +12,52 @@ use bollard::{
     },
     query_parameters::{InspectContainerOptions, LogsOptionsBuilder},
 };
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use osb_protocol::{SandboxId, WireTime};
+use tokio::time::timeout;
+use tracing::warn;
 
 use super::{DockerRuntime, engine::bounded, error, group, labels};
 use crate::{Address, Foreign, Observed, Phase, Role, RuntimeError, Status};
 
 /// Longest line of a log tail, in bytes.
 const LOG_LINE: usize = 4096;
+/// Most containers of a list that are inspected at the same time.
+const INSPECTIONS: usize = 8;
+/// Longest wait for one container of a list.
+pub(super) const INSPECTION: Duration = Duration::from_secs(10);
+
+/// Containers and images, by id, whose failing inspection was logged.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable(Mutex<HashSet<String>>);
+
+impl Unreadable {
+    /// Adds an id; returns whether it is new.
+    pub(super) fn insert(&self, id: &str) -> bool {
+        self.locked().insert(id.to_owned())
+    }
+
+    fn forget(&self, id: &str) {
+        self.locked().remove(id);
+    }
+
+    /// Forgets containers and images that a full list does not have.
+    fn keep_listed(&self, list: &[ContainerSummary]) {
+        let ids = list
+            .iter()
+            .flat_map(|container| [container.id.as_deref(), container.image_id.as_deref()]);
+        let ids: HashSet<&str> = ids.flatten().collect();
+        self.locked().retain(|id| ids.contains(id.as_str()));
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashSet<String>> {
+        // The set is whole after every operation, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl DockerRuntime {
-    /// Reads the container of a sandbox.
+    /// Inspects a main container.
     pub(super) async fn observe(&self, container: &str) -> Result<Observed, RuntimeError> {
         let inspected = self.inspect(container).await?;
         let owner = self.inspect_owner(&inspected).await?;
@@ -26,7 +65,7 @@ impl DockerRuntime {
             .ok_or_else(|| no_labels(container))
     }
 
-    /// Looks at the container in whose network a container is; `None` when it has its own.
+    /// Inspects the container whose network a container has joined. `None` if it has its own.
     async fn inspect_owner(
         &self,
         container: &ContainerInspectResponse,
@@ -43,8 +82,7 @@ impl DockerRuntime {
         }
     }
 
-    /// Reads a container with a sandbox's id that this process does not know; `None` when it is a
-    /// copy.
+    /// Inspects an unknown container with a sandbox's id. `None` if it is a copy.
     pub(super) async fn observe_unknown(
         &self,
         container: &str,
@@ -85,39 +123,34 @@ impl DockerRuntime {
             .iter()
             .filter_map(|container| Some((container.id.as_deref()?, container)))
             .collect();
-        let mut all = Vec::with_capacity(list.len());
+        let mut listed = Vec::with_capacity(list.len());
         for container in &list {
-            let running = container.state == Some(ContainerSummaryStateEnum::RUNNING);
-            let mode = network_mode(container);
-            let owner = group::network_owner(mode).map(|owner| {
+            let owner = group::network_owner(network_mode(container)).map(|owner| {
                 let owner = by_id.get(owner).copied();
                 owner.map(Owner::of_summary).unwrap_or_default()
             });
-            match self.read_summary(container, owner) {
-                // The list knows neither when a container ended nor the reference's command line.
-                Some(observed) if running && !observed.origin.entrypoint.is_empty() => {
-                    all.push(observed)
-                }
-                Some(observed) => {
-                    let name = container
-                        .id
-                        .as_deref()
-                        .unwrap_or(observed.origin.id.as_str());
-                    match self.observe(name).await {
-                        Ok(exact) => all.push(exact),
-                        // It vanished between the list and the look.
-                        Err(RuntimeError::NotFound(_)) => {}
-                        // Leaving it out would mean that it is gone.
-                        Err(error) => return Err(error),
-                    }
-                }
-                None => {}
+            if let Some(observed) = self.read_summary(container, owner) {
+                let running = container.state == Some(ContainerSummaryStateEnum::RUNNING);
+                // The list has neither the end of a container nor the reference's command line.
+                let is_complete = running && !observed.origin.entrypoint.is_empty();
+                let to_inspect = container.id.clone().filter(|_| !is_complete);
+                listed.push((observed, to_inspect));
             }
         }
-        Ok(all)
+        self.unreadable.keep_listed(&list);
+        let observed = stream::iter(listed)
+            .map(async |(observed, to_inspect)| match to_inspect {
+                None => Ok(Some(observed)),
+                Some(container) => self.observe_listed(observed, &container).await,
+            })
+            .buffered(INSPECTIONS);
+        observed
+            .try_filter_map(async |observed| Ok(observed))
+            .try_collect()
+            .await
     }
 
-    /// The sandboxes that carry the label of another installation.
+    /// Lists the sandboxes with the label of another installation.
     pub(super) async fn observe_foreign(&self) -> Result<Vec<Foreign>, RuntimeError> {
         let list = self
             .list_labelled(labels::SERVER, "list other instances' sandboxes")
@@ -132,15 +165,43 @@ impl DockerRuntime {
                 instance: instance.to_owned(),
             })
         });
-        // Each container of a group carries the labels.
+        // Every container of a group has the labels.
         let mut foreign: Vec<Foreign> = foreign.collect();
         foreign.sort_by(|a, b| a.id.as_str().cmp(b.id.as_str()));
         foreign.dedup();
         Ok(foreign)
     }
 
-    /// The sandbox that a container's labels name and the role in it, unless another installation
-    /// made the container.
+    /// Inspects a listed container; `None` when it is gone by now. One that cannot be inspected is
+    /// reported as the list has it: left out, it would count as removed.
+    async fn observe_listed(
+        &self,
+        listed: Observed,
+        container: &str,
+    ) -> Result<Option<Observed>, RuntimeError> {
+        let result = timeout(INSPECTION, self.observe(container)).await;
+        let error = match result.unwrap_or_else(|_| Err(error::no_answer())) {
+            Ok(exact) => {
+                self.unreadable.forget(container);
+                return Ok(Some(exact));
+            }
+            Err(RuntimeError::NotFound(_)) => return Ok(None),
+            Err(error) if error::is_disconnected(&error) => return Err(error),
+            Err(error) => error,
+        };
+        if self.unreadable.insert(container) {
+            warn!(
+                sandbox = %listed.origin.id,
+                container,
+                %error,
+                "cannot inspect the container, reporting what the list shows"
+            );
+        }
+        Ok(Some(listed))
+    }
+
+    /// Returns the sandbox that a container's labels name and the role in it, unless the container
+    /// belongs to another installation.
     pub(super) fn place_if_ours(
         &self,
         labels: &HashMap<String, String>,
@@ -151,7 +212,7 @@ impl DockerRuntime {
         Some((read.id()?, read.role()?)).filter(|_| ours)
     }
 
-    /// Reads a main container; sidecars are read with it.
+    /// Converts a listed main container. Sidecars are part of its status.
     fn read_summary(&self, container: &ContainerSummary, owner: Option<Owner>) -> Option<Observed> {
         let labels = container.labels.as_ref()?;
         self.place_if_ours(labels)
@@ -166,7 +227,7 @@ impl DockerRuntime {
             _ => Phase::Unknown,
         };
         let own = Owner::of_summary(container);
-        // The list shows the command joined and cut, and not whether memory ran out.
+        // The list has the command joined and truncated, and not whether memory ran out.
         let fallback = labels::Fallback {
             created_at: made,
             image: container.image.clone().unwrap_or_default(),
@@ -257,7 +318,7 @@ impl DockerRuntime {
         tail.ok_or_else(|| RuntimeError::NotFound(id.clone()))
     }
 
-    /// The last lines of a container's log; `None` without such a container.
+    /// Reads the last lines of a container's log. `None` if there is no such container.
     async fn log_tail_of(
         &self,
         container: &str,
@@ -302,7 +363,7 @@ fn no_labels(container: &str) -> RuntimeError {
     }
 }
 
-/// The container that owns a network namespace, as far as that matters to its users.
+/// The container that owns a network namespace.
 #[derive(Debug, Default)]
 struct Owner {
     runs: bool,
@@ -338,12 +399,12 @@ fn network_mode(container: &ContainerSummary) -> Option<&str> {
     container.host_config.as_ref()?.network_mode.as_deref()
 }
 
-/// The role that a sandbox lost whose network belongs to another container.
+/// Returns the lost role of a sandbox whose network belongs to another container.
 fn lost(owner: Option<&Owner>) -> Option<Role> {
     owner.filter(|owner| !owner.runs).map(|_| Role::Egress)
 }
 
-/// The address on the network that the owner was attached to; else on the first one there is
+/// Returns the address on the network that the owner was attached to, else on any other network
 /// (contract: lifecycle §6.3).
 fn address(read: &labels::Read<'_>, owner: &Owner) -> Address {
     let ip_of = |endpoint: &EndpointSettings| {
@@ -369,10 +430,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Runtime, docker::fake_engine::FakeEngine};
+    use crate::{
+        Runtime,
+        docker::{
+            DockerConfig,
+            fake_engine::{self, CUT, FakeEngine, HANG, HOLD, STALL},
+        },
+    };
 
     #[tokio::test]
-    async fn an_end_comes_with_its_time_and_whether_memory_ran_out() {
+    async fn an_exit_has_its_time_and_whether_memory_ran_out() {
         let engine = FakeEngine::start(|_| {
             let container = json!({
                 "Created": "2031-05-01T10:00:00Z",
@@ -385,14 +452,90 @@ mod tests {
             (200, container.to_string())
         })
         .await;
-        let seen = engine.runtime().observe("sandbox-a").await.unwrap();
-        assert_eq!(seen.status.phase, Phase::Exited(137));
-        assert_eq!(seen.status.since.to_string(), "2031-05-01T10:00:02Z");
-        assert!(seen.status.out_of_memory);
+        let observed = engine.runtime().observe("sandbox-a").await.unwrap();
+        assert_eq!(observed.status.phase, Phase::Exited(137));
+        assert_eq!(observed.status.since.to_string(), "2031-05-01T10:00:02Z");
+        assert!(observed.status.out_of_memory);
+    }
+
+    /// A stopped main container in a list.
+    fn stopped(id: &str) -> serde_json::Value {
+        json!({
+            "Id": id, "Created": 1_935_396_000, "State": "exited", "Image": "debian:12",
+            "Labels": {labels::ID: format!("box-{id}"), labels::SERVER: "us"},
+        })
     }
 
     #[tokio::test]
-    async fn sandboxes_of_other_installations_are_told_apart() {
+    async fn a_container_that_cannot_be_inspected_stays_in_the_list() {
+        for (status, limit) in [(500, 60), (HANG, 1), (STALL, 1)] {
+            let engine = FakeEngine::start(move |request| match request {
+                _ if request.starts_with("GET /containers/json") => (
+                    200,
+                    json!([stopped("broken"), stopped("sound")]).to_string(),
+                ),
+                "GET /containers/sound/json" => {
+                    let container = json!({
+                        "Created": "2031-05-01T10:00:00Z",
+                        "Config": {"Labels": {labels::ID: "box-sound", labels::SERVER: "us"}},
+                        "State": {"ExitCode": 3, "FinishedAt": "2031-05-01T10:00:02Z"},
+                    });
+                    (200, container.to_string())
+                }
+                _ => (status, json!({"message": "layer is damaged"}).to_string()),
+            })
+            .await;
+            let runtime = engine.runtime_with(DockerConfig {
+                api_timeout: Duration::from_secs(limit),
+                ..fake_engine::config()
+            });
+            let all = runtime.observe_all().await.unwrap();
+            let phases = all.iter().map(|sandbox| {
+                let status = &sandbox.status;
+                (sandbox.origin.id.as_str(), status.phase)
+            });
+            assert_eq!(
+                phases.collect::<Vec<_>>(),
+                [
+                    ("box-broken", Phase::Unknown),
+                    ("box-sound", Phase::Exited(3))
+                ],
+                "{status}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn an_engine_that_vanishes_during_a_list_is_unavailable() {
+        let engine = FakeEngine::start(|request| match request {
+            _ if request.starts_with("GET /containers/json") => {
+                (200, json!([stopped("a")]).to_string())
+            }
+            _ => (CUT, String::new()),
+        })
+        .await;
+        let error = engine.runtime().observe_all().await.unwrap_err();
+        assert!(matches!(error, RuntimeError::Unavailable { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn stopped_containers_are_inspected_side_by_side_within_a_bound() {
+        let engine = FakeEngine::start(|request| match request {
+            _ if request.starts_with("GET /containers/json") => {
+                let ids = (0..3 * INSPECTIONS).map(|number| stopped(&number.to_string()));
+                (200, json!(ids.collect::<Vec<_>>()).to_string())
+            }
+            _ => (HOLD, json!({"message": "no labels"}).to_string()),
+        })
+        .await;
+        let all = engine.runtime().observe_all().await.unwrap();
+        assert_eq!(all.len(), 3 * INSPECTIONS);
+        let most = engine.most_open();
+        assert!((2..=INSPECTIONS).contains(&most), "{most}");
+    }
+
+    #[tokio::test]
+    async fn sandboxes_of_other_installations_are_listed_separately() {
         let engine = FakeEngine::start(|_| {
             let of = |id: &str, server: &str| {
                 json!({"Labels": {labels::ID: id, labels::SERVER: server}})
@@ -473,7 +616,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sandbox_without_its_sidecar_has_lost_it() {
+    async fn a_missing_sidecar_is_lost() {
         let engine = FakeEngine::start(|request| match request {
             _ if request.starts_with("GET /containers/json") => {
                 (200, json!([joined()]).to_string())

@@ -1,17 +1,17 @@
 //! The containers of each sandbox: one for each of its roles.
 //!
 //! A sandbox's id is a label, and labels are inherited: `docker commit` writes them into the image,
-//! and every container of that image carries them. Such a copy is not the sandbox. It is never
-//! listed, swept or removed, and what happens to it is ignored.
+//! and every container of that image has them. Such a copy is not the sandbox. It is never listed,
+//! swept or removed, and its events are ignored.
 //!
-//! Three things tell the sandbox from its copies, in this order:
+//! Three criteria distinguish the sandbox from its copies, in this order:
 //!
-//! 1. Memory: the container that this process made, or found first.
-//! 2. The image. Ids are random, so an image that carries a sandbox's id was committed from that
-//!    sandbox, and a container that has its id from there is a copy. The sandbox itself was made
-//!    before that image. Containers of earlier releases and of the reference need no mark for this.
-//! 3. Age, among containers that got the label by hand or whose image is gone: a copy is younger
-//!    than what it was copied from.
+//! 1. Memory: the container that this process created, or found first.
+//! 2. The image. Ids are random, so an image with a sandbox's id was committed from that sandbox, and
+//!    a container that inherits its id is a copy. The sandbox itself was created before that image.
+//!    Containers of earlier releases and of the reference need no mark for this.
+//! 3. Age, among containers that were labelled by hand or whose image is gone: a copy is younger
+//!    than the container that it was copied from.
 
 use std::{
     cmp::Reverse,
@@ -21,16 +21,26 @@ use std::{
 
 use bollard::{models::ContainerSummary, query_parameters::ListContainersOptionsBuilder};
 use osb_protocol::SandboxId;
+use tokio::time::timeout;
 use tracing::warn;
 
-use super::{DockerRuntime, engine::bounded, error, labels, names};
+use super::{DockerRuntime, engine::bounded, error, labels, names, observe::INSPECTION};
 use crate::{Role, RuntimeError};
 
-/// Which container each sandbox is.
+/// Which container has which role in which sandbox.
 #[derive(Debug, Default)]
 pub(super) struct Originals(Mutex<State>);
 
-/// What a container is to which sandbox.
+/// What happens to a container whose image cannot be inspected, so that it may be a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Undecided {
+    /// It is reported as the sandbox, which would count as removed otherwise.
+    Listed,
+    /// The operation fails: a copy must not be removed.
+    Refused,
+}
+
+/// A role in a sandbox.
 type Place = (SandboxId, Role);
 
 #[derive(Debug, Default)]
@@ -41,30 +51,30 @@ struct State {
     copies: HashSet<String>,
     /// The sandbox whose id an image carries, by the image's id. An image never changes.
     images: HashMap<String, Option<SandboxId>>,
-    /// Ids of containers whose first start is a create's, which looks at them itself.
+    /// Ids of containers that a create of this process starts and inspects itself.
     created: HashSet<String>,
-    /// Containers whose names tell the sandbox's id.
+    /// Containers whose names contain the sandbox's id.
     revealing: Vec<(SandboxId, String)>,
 }
 
 impl Originals {
-    /// The sandbox's main container, as far as this process knows.
+    /// Returns the sandbox's main container, if it is known.
     pub(super) fn main(&self, id: &SandboxId) -> Option<String> {
         self.of(id, Role::Main)
     }
 
-    /// The sandbox's container with a role, as far as this process knows.
+    /// Returns the sandbox's container with a role, if it is known.
     pub(super) fn of(&self, id: &SandboxId, role: Role) -> Option<String> {
         self.locked().known.get(&(id.clone(), role)).cloned()
     }
 
-    /// The sandbox's containers, as far as this process knows; the main container first.
+    /// Returns the sandbox's known containers, the main container first.
     pub(super) fn group(&self, id: &SandboxId) -> Vec<String> {
         let roles = Role::ALL.into_iter();
         roles.filter_map(|role| self.of(id, role)).collect()
     }
 
-    /// Takes a container that was made just now for the sandbox, which had another one or none.
+    /// Records a container that was just created for the sandbox, in place of an earlier one.
     pub(super) fn record_created(&self, id: &SandboxId, role: Role, container: &str) {
         let mut state = self.locked();
         state.created.insert(container.to_owned());
@@ -74,12 +84,12 @@ impl Originals {
         }
     }
 
-    /// Whether a start, or an end, is the first that is heard of a container since it was made here.
+    /// Whether a start or an exit is the first event of a container since this process created it.
     pub(super) fn take_created(&self, container: &str) -> bool {
         self.locked().created.remove(container)
     }
 
-    /// Forgets a container that is gone.
+    /// Forgets a removed container.
     pub(super) fn forget(&self, id: &SandboxId, role: Role, container: &str) {
         let mut state = self.locked();
         let place = (id.clone(), role);
@@ -96,20 +106,20 @@ impl Originals {
             warn!(
                 sandbox = %id,
                 container,
-                "the container is a copy of the sandbox: it carries the same id and is left alone"
+                "the container is a copy of the sandbox with the same id and is ignored"
             );
         }
     }
 
-    /// Some of the containers whose names tell the sandbox's id, each of them once.
+    /// Takes at most `most` of the containers whose names contain the sandbox's id.
     pub(super) fn take_revealing(&self, most: usize) -> Vec<(SandboxId, String)> {
         let mut state = self.locked();
         let rest = state.revealing.len().saturating_sub(most);
         state.revealing.split_off(rest)
     }
 
-    /// Forgets containers and images that a full list does not show. What was recorded while the
-    /// list was read stays.
+    /// Forgets containers and images that are not in a full list. Containers that were recorded while
+    /// the list was read stay.
     fn keep_listed(&self, before: &HashMap<Place, String>, list: &[ContainerSummary]) {
         let containers: HashSet<_> = list.iter().filter_map(|it| it.id.as_deref()).collect();
         let images: HashSet<_> = list
@@ -140,12 +150,12 @@ impl Originals {
 }
 
 impl DockerRuntime {
-    /// Every sandbox of this installation.
+    /// Lists the containers of every sandbox of this installation.
     pub(super) async fn list_originals(&self) -> Result<Vec<ContainerSummary>, RuntimeError> {
         let before = self.originals.locked().known.clone();
         let list = self.list_labelled(labels::ID, "list the sandboxes").await?;
         self.originals.keep_listed(&before, &list);
-        let originals = self.select_originals(list).await?;
+        let originals = self.select_originals(list, Undecided::Listed).await?;
         let revealing = originals.iter().filter_map(|container| {
             let (id, _) = self.place_if_ours(container.labels.as_ref()?)?;
             let reveals = names::reveals(container, &id);
@@ -155,11 +165,11 @@ impl DockerRuntime {
         Ok(originals)
     }
 
-    /// Looks for the containers of one sandbox; the main container is the first that is known then.
+    /// Finds the containers of one sandbox, and records them as known.
     pub(super) async fn find_group(&self, id: &SandboxId) -> Result<Vec<String>, RuntimeError> {
         let label = format!("{}={id}", labels::ID);
-        let list = self.list_labelled(&label, "look for the sandbox").await?;
-        let found = self.select_originals(list).await?;
+        let list = self.list_labelled(&label, "find the sandbox").await?;
+        let found = self.select_originals(list, Undecided::Refused).await?;
         Ok(found
             .into_iter()
             .filter_map(|container| container.id)
@@ -181,10 +191,11 @@ impl DockerRuntime {
         list.map_err(|error| error::other(op, &error))
     }
 
-    /// Of all containers with the same id the one that is the sandbox.
+    /// Selects, of all containers with the same id and role, the one that belongs to the sandbox.
     async fn select_originals(
         &self,
         list: Vec<ContainerSummary>,
+        undecided: Undecided,
     ) -> Result<Vec<ContainerSummary>, RuntimeError> {
         let mut by_place = BTreeMap::<Place, Vec<ContainerSummary>>::new();
         for container in list {
@@ -206,10 +217,28 @@ impl DockerRuntime {
                     continue;
                 };
                 let image = container.image_id.as_deref();
-                if self.is_original(&id, role, &name, image).await? {
-                    original = Some(container);
-                } else {
-                    self.originals.report_copy(&id, &name);
+                let decided = timeout(INSPECTION, self.is_original(&id, role, &name, image)).await;
+                match decided.unwrap_or_else(|_| Err(error::no_answer())) {
+                    Ok(true) => original = Some(container),
+                    Ok(false) => self.originals.report_copy(&id, &name),
+                    Err(error)
+                        if undecided == Undecided::Refused || error::is_disconnected(&error) =>
+                    {
+                        return Err(error);
+                    }
+                    Err(error) => {
+                        if self.unreadable.insert(image.unwrap_or_default()) {
+                            warn!(
+                                sandbox = %id,
+                                container = name,
+                                %error,
+                                "cannot check whether the container is a copy, assuming that it is not"
+                            );
+                        }
+                        // Not recorded: the next list asks again, and a removal asks strictly.
+                        original = Some(container);
+                        break;
+                    }
                 }
             }
             originals.extend(original);
@@ -217,8 +246,8 @@ impl DockerRuntime {
         Ok(originals)
     }
 
-    /// Whether a container that carries the sandbox's id is the sandbox. Without a known one it is,
-    /// from now on, unless it has the id from its image.
+    /// Whether a container with the sandbox's id belongs to the sandbox. If none is known, it does from
+    /// now on, unless it inherits the id from its image.
     pub(super) async fn is_original(
         &self,
         id: &SandboxId,
@@ -239,7 +268,7 @@ impl DockerRuntime {
         Ok(known.or_insert_with(|| container.to_owned()) == container)
     }
 
-    /// The sandbox id among the labels of an image; an image that is gone has none.
+    /// Reads the sandbox id among the labels of an image. An image that is gone has none.
     async fn id_in_image(&self, image: &str) -> Result<Option<SandboxId>, RuntimeError> {
         if let Some(known) = self.originals.locked().images.get(image) {
             return Ok(known.clone());
@@ -248,7 +277,7 @@ impl DockerRuntime {
         let labels = match bounded(docker, docker.inspect_image(image)).await {
             Ok(image) => image.config.and_then(|config| config.labels),
             Err(error) if error::is_missing(&error) => return Ok(None),
-            Err(error) => return Err(error::other("look at the image", &error)),
+            Err(error) => return Err(error::other("inspect the image", &error)),
         };
         let id = labels.and_then(|labels| labels::Read(&labels).id());
         let mut state = self.originals.locked();
@@ -273,7 +302,7 @@ mod tests {
         })
     }
 
-    /// An engine with these containers and two images: `plain`, and `commit` of sandbox `a`.
+    /// Starts an engine with these containers and two images: `plain`, and `commit` of sandbox `a`.
     async fn engine(containers: Value) -> FakeEngine {
         FakeEngine::start(move |request| match request {
             _ if request.starts_with("GET /containers/json") => (200, containers.to_string()),
@@ -282,6 +311,7 @@ mod tests {
                 let labels = json!({labels::ID: "a", labels::SERVER: "us"});
                 (200, json!({"Config": {"Labels": labels}}).to_string())
             }
+            "GET /images/damaged/json" => (500, json!({"message": "damaged"}).to_string()),
             _ if request.starts_with("GET /images") => (404, json!({"message": ""}).to_string()),
             _ if request.starts_with("DELETE") => (204, String::new()),
             _ => (500, json!({"message": request}).to_string()),
@@ -295,18 +325,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_container_that_has_its_id_from_its_image_is_a_copy() {
+    async fn a_container_that_inherits_its_id_from_its_image_is_a_copy() {
         // The clock of the engine may have been set back in between.
         let copy = container("copy", "commit", 1);
         let both = engine(json!([copy, container("original", "plain", 2)])).await;
         let runtime = both.runtime();
         assert_eq!(listed(&runtime).await, ["original"]);
         assert_eq!(listed(&runtime).await, ["original"]);
-        assert_eq!(both.asked("GET /images").len(), 2, "an image never changes");
+        assert_eq!(
+            both.requests("GET /images").len(),
+            2,
+            "an image never changes"
+        );
         runtime.remove(&"a".into()).await.unwrap();
-        // Again without memory.
+        // Again in a new process.
         both.runtime().remove(&"a".into()).await.unwrap();
-        let removed = both.asked("DELETE");
+        let removed = both.requests("DELETE");
         assert_eq!(removed.len(), 2);
         let original = |request: &String| request.starts_with("DELETE /containers/original?");
         assert!(removed.iter().all(original), "{removed:?}");
@@ -315,11 +349,20 @@ mod tests {
         let runtime = alone.runtime();
         assert_eq!(listed(&runtime).await, [""; 0]);
         runtime.remove(&"a".into()).await.unwrap();
-        assert_eq!(alone.asked("DELETE"), [""; 0]);
+        assert_eq!(alone.requests("DELETE"), [""; 0]);
     }
 
     #[tokio::test]
-    async fn of_containers_with_a_label_by_hand_the_oldest_is_the_sandbox() {
+    async fn a_container_whose_image_cannot_be_inspected_is_listed_but_not_removed() {
+        let engine = engine(json!([container("only", "damaged", 1)])).await;
+        let runtime = engine.runtime();
+        assert_eq!(listed(&runtime).await, ["only"]);
+        runtime.remove(&"a".into()).await.unwrap_err();
+        assert_eq!(engine.requests("DELETE"), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_containers_labelled_by_hand_is_the_sandbox() {
         let (old, new) = (container("old", "gone", 1), container("new", "plain", 2));
         for order in [json!([old, new]), json!([new, old])] {
             let engine = engine(order).await;
@@ -328,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_container_that_was_made_is_the_sandbox_whatever_others_say() {
+    async fn a_container_that_this_process_created_is_the_sandbox() {
         let (older, made) = (container("older", "plain", 1), container("made", "gone", 2));
         let engine = engine(json!([older, made])).await;
         let runtime = engine.runtime();
@@ -339,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_container_that_is_gone_is_forgotten() {
+    async fn a_container_that_is_not_listed_is_forgotten() {
         let engine = engine(json!([])).await;
         let runtime = engine.runtime();
         runtime

@@ -1,8 +1,8 @@
 //! Host ports for new sandboxes (contract: lifecycle §17.6).
 //!
-//! A port is drawn at random, probed by binding it, and stays reserved in this process until the
-//! container runs, so that parallel creates cannot draw the same one. Another process may still
-//! take it in between; the create is then tried again with new ports.
+//! A port is drawn at random, probed by binding it, and reserved in this process until the container
+//! runs, so that parallel creates cannot draw the same one. Another process may still take it in
+//! between; the create is then retried with new ports.
 
 use std::{
     collections::HashSet,
@@ -14,7 +14,7 @@ use rand::RngExt;
 
 use crate::RuntimeError;
 
-/// How many draws one port gets.
+/// Most draws for one port.
 const DRAWS: usize = 50;
 
 /// Draws and reserves ports.
@@ -26,7 +26,7 @@ pub(super) struct PortPool {
     taken: Arc<Mutex<HashSet<u16>>>,
 }
 
-/// A port that nobody else draws while this lives.
+/// A port that is not drawn again while this exists.
 #[derive(Debug)]
 pub(super) struct Reserved {
     port: u16,
@@ -43,7 +43,7 @@ impl PortPool {
         }
     }
 
-    /// Draws a port that can be bound right now.
+    /// Draws a port that can be bound now.
     pub(super) fn draw(&self) -> Result<Reserved, RuntimeError> {
         let mut random = rand::rng();
         for _ in 0..DRAWS {
@@ -66,7 +66,8 @@ impl PortPool {
         })
     }
 
-    /// The address may belong to another host (a remote engine); then any local one must do.
+    /// Probes a port. With a remote engine, the address is not local and the wildcard address is probed
+    /// instead.
     fn can_bind(&self, port: u16) -> bool {
         let bind = |host| TcpListener::bind(SocketAddr::new(IpAddr::V4(host), port));
         match bind(self.host) {
@@ -95,14 +96,14 @@ fn locked(taken: &Mutex<HashSet<u16>>) -> MutexGuard<'_, HashSet<u16>> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the engine's words mean that a port was taken in the meantime.
+/// Whether the engine's message means that a port is in use.
 pub(super) fn is_conflict(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
-    let says = |text| message.contains(text);
-    says("port is already allocated")
-        || says("ports are not available")
-        || says("address already in use")
-        || (says("bind:") && (says("forbidden") || says("permission denied")))
+    let has = |text| message.contains(text);
+    has("port is already allocated")
+        || has("ports are not available")
+        || has("address already in use")
+        || (has("bind:") && (has("forbidden") || has("permission denied")))
 }
 
 #[cfg(test)]

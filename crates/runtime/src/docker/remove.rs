@@ -1,4 +1,4 @@
-//! Removing sandboxes and what was left behind (contract: lifecycle §17.12).
+//! Removal of sandboxes and of leftovers (contract: lifecycle §17.12).
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,8 +18,8 @@ use tracing::{info, warn};
 use super::{DockerRuntime, engine::bounded, error, labels};
 use crate::RuntimeError;
 
-/// Longest wait for a removal that somebody else began.
-const FOREIGN_REMOVAL: Duration = Duration::from_secs(30);
+/// Longest wait for a removal that another client began.
+const CONCURRENT_REMOVAL: Duration = Duration::from_secs(30);
 
 impl DockerRuntime {
     pub(super) async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), RuntimeError> {
@@ -39,7 +39,7 @@ impl DockerRuntime {
         if was_known {
             return Ok(());
         }
-        // An earlier process made it, or the engine's answer to its create was lost.
+        // An earlier process created it, or the engine's response to its create was lost.
         for container in self.find_group(id).await? {
             remove_container(docker, &container, Force::Yes)
                 .await
@@ -48,8 +48,8 @@ impl DockerRuntime {
         Ok(())
     }
 
-    /// Containers of ours that were made but never started, helpers of a server that died, and
-    /// execd volumes of older builds; also names that tell an id.
+    /// Removes this installation's containers that were never started, helpers of a server that
+    /// crashed, and execd volumes of older builds. Also renames containers whose names contain an id.
     pub(super) async fn sweep_leftovers(&self) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
         self.rename_revealing().await?;
@@ -65,18 +65,18 @@ impl DockerRuntime {
                 .build();
             let list = bounded(docker, docker.list_containers(Some(options)))
                 .await
-                .map_err(|error| error::other("look for left-over containers", &error))?;
+                .map_err(|error| error::other("list left-over containers", &error))?;
             for container in list {
                 let labels = container.labels.unwrap_or_default();
                 let read = labels::Read(&labels);
                 let (id, role) = (read.id(), read.role());
-                // Asked after the list was read: a create that is in the list has entered by now.
-                let busy = match &id {
+                // Checked after the list was read: every create in the list is registered by now.
+                let is_in_use = match &id {
                     Some(id) => self.creating.contains(id),
                     // A helper lives for milliseconds, during a create.
                     None => is_helper && !self.creating.is_empty(),
                 };
-                let Some(name) = container.id.filter(|_| !busy) else {
+                let Some(name) = container.id.filter(|_| !is_in_use) else {
                     continue;
                 };
                 if let (Some(id), Some(role)) = (&id, role) {
@@ -93,7 +93,7 @@ impl DockerRuntime {
                         warn!(
                             container = name,
                             reason = error::reason(&error),
-                            "cannot sweep"
+                            "cannot remove a left-over container"
                         );
                     }
                 }
@@ -103,9 +103,8 @@ impl DockerRuntime {
     }
 }
 
-/// Removes a container that no create is at, unless it has been started; answers whether it did.
-/// The list that named it may be older than the end of its create, so the engine is asked again:
-/// what nobody is at stays as it is.
+/// Removes a container that no create uses, unless it has been started. Returns whether it was
+/// removed. Its create may have ended after the list was read, so the engine is asked again.
 async fn remove_never_started(docker: &Docker, name: &str) -> Result<bool, Error> {
     let inspected = docker.inspect_container(name, None::<InspectContainerOptions>);
     let container = match bounded(docker, inspected).await {
@@ -119,15 +118,15 @@ async fn remove_never_started(docker: &Docker, name: &str) -> Result<bool, Error
     remove_container(docker, name, Force::No).await
 }
 
-/// Whether a running container is killed, or refused.
+/// Whether to kill a running container or to refuse its removal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Force {
     Yes,
     No,
 }
 
-/// Removes with the anonymous volumes that the image declared, which nobody else knows; with force
-/// kills in the same call. Answers whether there was such a container.
+/// Removes a container with the anonymous volumes that its image declared. With force, kills it in
+/// the same call. Returns whether it existed.
 async fn remove_container(docker: &Docker, name: &str, force: Force) -> Result<bool, Error> {
     let options = RemoveContainerOptionsBuilder::default()
         .force(force == Force::Yes)
@@ -136,7 +135,7 @@ async fn remove_container(docker: &Docker, name: &str, force: Force) -> Result<b
     match bounded(docker, docker.remove_container(name, Some(options))).await {
         Ok(()) => Ok(true),
         Err(error) if error::is_missing(&error) => Ok(false),
-        // Somebody else is removing it right now, which may still fail.
+        // Another client is removing it right now, which may still fail.
         Err(error)
             if error::status(&error) == Some(409)
                 && error::reason(&error).contains("already in progress") =>
@@ -148,15 +147,15 @@ async fn remove_container(docker: &Docker, name: &str, force: Force) -> Result<b
     }
 }
 
-/// Waits for a removal by somebody else; `None` when it takes too long or nobody tells its end.
+/// Waits for a removal by another client. `None` if it takes too long or its result is unknown.
 async fn wait_until_gone(docker: &Docker, name: &str) -> Option<Result<(), Error>> {
     let options = WaitContainerOptionsBuilder::default()
         .condition("removed")
         .build();
     let mut gone = docker.wait_container(name, Some(options));
-    // A removal that fails ends the wait as well: with the exit status of the container, which does
-    // not matter here, and the reason, which does. Both come as an answer or as an error.
-    match tokio::time::timeout(FOREIGN_REMOVAL, gone.next()).await {
+    // A removal that fails ends the wait as well, with the exit status of the container, which is
+    // irrelevant here, and the reason. Both come as a response or as an error.
+    match tokio::time::timeout(CONCURRENT_REMOVAL, gone.next()).await {
         Err(_) | Ok(None) => None,
         Ok(Some(Ok(end))) => {
             let reason = end.error.and_then(|error| error.message);
@@ -194,7 +193,8 @@ mod tests {
         (404, json!({"message": "No such container"}).to_string())
     }
 
-    /// One container of sandbox `a`, never started when it was listed; `status` is what it is now.
+    /// Sweeps a container of sandbox `a` that had not started when it was listed, and has `status`
+    /// now. Returns the removals.
     async fn swept(status: &'static str) -> Vec<String> {
         let engine = FakeEngine::start(move |request| {
             if request.starts_with("GET /containers/json") {
@@ -211,11 +211,11 @@ mod tests {
         })
         .await;
         engine.runtime().sweep().await.unwrap();
-        engine.asked("DELETE")
+        engine.requests("DELETE")
     }
 
     #[tokio::test]
-    async fn what_started_since_the_list_was_taken_is_not_swept() {
+    async fn a_container_that_started_after_the_list_is_not_swept() {
         assert_eq!(swept("running").await, [""; 0]);
         assert_eq!(swept("exited").await, [""; 0]);
         let removed = swept("created").await;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_removal_by_somebody_else_may_fail() {
+    async fn a_removal_by_another_client_may_fail() {
         for (answer, gone) in [
             (json!({"StatusCode": 0}), true),
             (json!({"StatusCode": 137}), true),
@@ -238,14 +238,14 @@ mod tests {
                 false,
             ),
         ] {
-            let told = answer.to_string();
+            let response = answer.to_string();
             let engine = FakeEngine::start(move |request| match request.split(' ').next() {
                 Some("DELETE") => (409, IN_PROGRESS.to_owned()),
                 Some("GET") => {
                     let labels = json!({labels::ID: "a", labels::SERVER: "us"});
                     ok(json!([{"Id": "c1", "Labels": labels}]))
                 }
-                _ => (200, told.clone()),
+                _ => (200, response.clone()),
             })
             .await;
             match engine.runtime().remove(&"a".into()).await {
@@ -275,7 +275,7 @@ mod tests {
         })
         .await;
         engine.runtime().remove(&"a".into()).await.unwrap();
-        let removed = engine.asked("DELETE");
+        let removed = engine.requests("DELETE");
         assert_eq!(removed.len(), 1, "{removed:?}");
         assert!(
             removed[0].starts_with("DELETE /containers/ours?"),

@@ -1,4 +1,4 @@
-//! What happens on the engine, for the domain.
+//! Events of the engine, translated for the domain.
 //!
 //! ```text
 //!        ┌─────────────── connect ◀── wait, doubling ──┐
@@ -8,9 +8,9 @@
 //!                                         └── each minute ┘
 //! ```
 //!
-//! Events that come while a list is read are passed on after it: an event may come twice, never not
-//! at all, as long as the engine keeps up. Each connection begins with the full picture, and it is
-//! taken again every minute, which heals what an overloaded engine dropped.
+//! Events that arrive during a list are delivered after it. An event may be delivered twice, but none
+//! is lost as long as the engine keeps up. Each connection begins with a full list, which is repeated
+//! every minute to recover from events that an overloaded engine dropped.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -37,15 +37,16 @@ use super::{
 };
 use crate::{Observed, Role, RuntimeError, RuntimeEvent};
 
-/// Events waiting for the domain. When it is full the stream waits, and the engine with it.
+/// Most events that wait for the domain. When the channel is full, the stream is not read.
 const BUFFER: usize = 1024;
-/// First and longest wait before the engine is tried again.
+/// First and longest wait before another attempt to connect.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Longest wait for an answer that costs the engine nothing. Far below the configured limit, which
-/// has to suffice for removals and starts on a busy disk: an engine that hangs must show soon.
-const PROMPT_ANSWER: Duration = Duration::from_secs(5);
-/// Longest wait for a list while events are held back for it.
-const LIST_ANSWER: Duration = Duration::from_secs(30);
+/// Longest wait for a response that is cheap for the engine. The configured limit is far longer,
+/// because it has to suffice for removals and starts on a busy disk, and an engine that hangs must be
+/// detected soon.
+const PROMPT_RESPONSE: Duration = Duration::from_secs(5);
+/// Longest wait for a list, during which events are held back.
+const LIST_RESPONSE: Duration = Duration::from_secs(30);
 
 pub(super) fn start(
     runtime: Arc<DockerRuntime>,
@@ -54,8 +55,7 @@ pub(super) fn start(
     let (sender, receiver) = mpsc::channel(BUFFER);
     tasks.spawn_abortable("docker events", async move {
         let mut wait = RETRY.0;
-        // The reason that the domain knows; it may be another one soon.
-        let mut told: Option<String> = None;
+        let mut reported: Option<String> = None;
         loop {
             let connected = follow(&runtime, &sender).await;
             let (reason, was_synced) = match connected {
@@ -63,16 +63,16 @@ pub(super) fn start(
                 Ended::Lost { reason, was_synced } => (reason, was_synced),
             };
             if was_synced {
-                (wait, told) = (RETRY.0, None);
+                (wait, reported) = (RETRY.0, None);
             }
-            if told.as_ref() != Some(&reason) {
-                warn!(reason, "the Docker engine does not answer");
-                told = Some(reason.clone());
+            if reported.as_ref() != Some(&reason) {
+                warn!(reason, "the Docker engine is unavailable");
+                reported = Some(reason.clone());
                 if sender.send(RuntimeEvent::Lost { reason }).await.is_err() {
                     return;
                 }
             }
-            // No event tells that a socket will be answered again.
+            // Nothing announces that the engine is available again.
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(RETRY.1);
         }
@@ -94,7 +94,7 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
     }
 }
 
-/// Why events are not followed any more.
+/// Why the watch of a connection ended.
 enum Stop {
     ReceiverGone,
     Lost(String),
@@ -124,13 +124,13 @@ async fn follow_synced(
     loop {
         let event = tokio::select! {
             biased;
-            listed = async { listing.as_mut().expect("checked").await }, if listing.is_some() => {
+            listed = async { listing.as_mut().expect("checked by the guard").await }, if listing.is_some() => {
                 let (all, at) = listed?;
                 listing = None;
                 list_due = Instant::now() + runtime.pace.relist;
                 let sandboxes = all.len();
                 if *was_synced {
-                    debug!(runtime = KIND, sandboxes, "looked at everything again");
+                    debug!(runtime = KIND, sandboxes, "listed everything again");
                 } else {
                     info!(runtime = KIND, sandboxes, "synchronised with the engine");
                 }
@@ -152,10 +152,16 @@ async fn follow_synced(
             held.push_back(event);
             continue;
         }
-        // When it is not known what happened, everything is looked at again.
-        let event = timeout(PROMPT_ANSWER, translate(runtime, event)).await;
-        if let Some(event) = event.map_err(|_| no_answer())?? {
-            send(event).await?;
+        let event = timeout(PROMPT_RESPONSE, translate(runtime, event)).await;
+        match event.unwrap_or_else(|_| Err(error::no_answer())) {
+            Ok(Some(event)) => send(event).await?,
+            Ok(None) => {}
+            Err(error) if error::is_disconnected(&error) => return Err(error.into()),
+            // One container cannot be inspected; the list reports it all the same.
+            Err(error) => {
+                debug!(runtime = KIND, %error, "cannot read an event, listing everything");
+                listing = Some(list(runtime, clock));
+            }
         }
     }
 }
@@ -164,27 +170,27 @@ fn no_answer() -> Stop {
     Stop::Lost(error::NO_ANSWER.to_owned())
 }
 
-/// Agrees on a version, and asks what time it is there and where logs go.
+/// Negotiates the API version, and reads the engine's clock and logging driver.
 async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, Stop> {
     // Required before the first call with newer releases of the client library, harmless now.
-    let version = timeout(PROMPT_ANSWER, docker.clone().negotiate_version()).await;
+    let version = timeout(PROMPT_RESPONSE, docker.clone().negotiate_version()).await;
     let version = version.map_err(|_| no_answer())?;
     version.map_err(|error| Stop::Lost(error::reason(&error)))?;
-    let asked = jiff::Timestamp::now();
-    let info = timeout(PROMPT_ANSWER, docker.info()).await;
+    let requested = jiff::Timestamp::now();
+    let info = timeout(PROMPT_RESPONSE, docker.info()).await;
     let clock = match info.map_err(|_| no_answer())? {
         Ok(info) => {
             let clock = info
                 .system_time
                 .as_deref()
-                .and_then(|said| EngineClock::read(asked, said));
+                .and_then(|time| EngineClock::read(requested, time));
             runtime.log_driver.learn(&info);
             clock
         }
         Err(error) if error::unavailable(&error).is_some() => {
             return Err(Stop::Lost(error::reason(&error)));
         }
-        // An engine that does not say is taken to have our time.
+        // Without the engine's time, assume that the clocks agree.
         Err(_) => None,
     };
     Ok(clock.unwrap_or_default())
@@ -192,27 +198,27 @@ async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, 
 
 type Listed = Result<(Vec<Observed>, WireTime), Stop>;
 
-/// Everything there is, and the engine's time before it was looked at.
+/// Lists all sandboxes, with the engine's time at the beginning.
 fn list(runtime: &DockerRuntime, clock: EngineClock) -> BoxFuture<'_, Listed> {
     Box::pin(async move {
         let at = WireTime::new(clock.now());
-        let all = timeout(LIST_ANSWER, runtime.observe_all()).await;
+        let all = timeout(LIST_RESPONSE, runtime.observe_all()).await;
         Ok((all.map_err(|_| no_answer())??, at))
     })
 }
 
-/// An event of ours in the domain's terms.
+/// Translates an event of this installation's containers.
 async fn translate(
     runtime: &DockerRuntime,
     event: EventMessage,
 ) -> Result<Option<RuntimeEvent>, RuntimeError> {
-    let Some(event) = Ours::of(runtime, event) else {
+    let Some(event) = SandboxEvent::of(runtime, event) else {
         return Ok(None);
     };
     if event.role != Role::Main {
         return translate_sidecar(runtime, event).await;
     }
-    let Ours {
+    let SandboxEvent {
         id,
         role,
         container,
@@ -221,9 +227,9 @@ async fn translate(
         at,
     } = event;
     let is_start = action == "start";
-    let seen = match runtime.originals.main(&id) {
+    let observed = match runtime.originals.main(&id) {
         Some(known) if known != container => {
-            // A create that tries again has another container by now.
+            // A create that retries has another container by now.
             if is_start && !runtime.creating.contains(&id) {
                 runtime.originals.report_copy(&id, &container);
             }
@@ -233,26 +239,26 @@ async fn translate(
             let by_create =
                 (is_start || action == "die") && runtime.originals.take_created(&container);
             match (is_start, by_create) {
-                // Its create looks at it.
+                // Its create inspects it.
                 (true, true) => return Ok(None),
-                // Only the engine knows the address that the container got.
+                // Only the engine knows the address that it assigned.
                 (true, false) => runtime.observe(&container).await.map(Some),
                 (false, _) => Ok(None),
             }
         }
-        // Nothing is known that could be gone.
+        // An unknown container need not be reported as removed.
         None if action == "destroy" => return Ok(None),
         None => match runtime.observe_unknown(&container).await {
             Ok(None) => return Ok(None),
-            seen => seen,
+            observed => observed,
         },
     };
-    let seen = match seen {
+    let observed = match observed {
         Err(RuntimeError::NotFound(_)) => return Ok(None),
-        seen => seen?,
+        observed => observed?,
     };
     let event = match action.as_str() {
-        "start" => match seen {
+        "start" => match observed {
             Some(observed) => RuntimeEvent::Changed(Box::new(observed)),
             None => return Ok(None),
         },
@@ -282,13 +288,13 @@ async fn translate(
     Ok(Some(event))
 }
 
-/// An event of a sidecar. Its end is the sandbox's affair, its start only when the sandbox had lost
-/// it; freezing and thawing are reported for the main container.
+/// Translates an event of a sidecar. Its exit is always reported, its start only when the sandbox had
+/// lost it. Freezing and thawing are reported for the main container.
 async fn translate_sidecar(
     runtime: &DockerRuntime,
-    event: Ours,
+    event: SandboxEvent,
 ) -> Result<Option<RuntimeEvent>, RuntimeError> {
-    let Ours {
+    let SandboxEvent {
         id,
         role,
         container,
@@ -321,14 +327,14 @@ async fn translate_sidecar(
     }
 }
 
-/// Exit status in an event; -1 when the engine does not say.
+/// Returns the exit status in an event, or -1 if there is none.
 fn exit_code(attributes: &HashMap<String, String>) -> i64 {
     let code = attributes.get("exitCode");
     code.and_then(|code| code.parse().ok()).unwrap_or(-1)
 }
 
 /// An event about a container of this installation.
-struct Ours {
+struct SandboxEvent {
     id: SandboxId,
     role: Role,
     container: String,
@@ -337,7 +343,7 @@ struct Ours {
     at: WireTime,
 }
 
-impl Ours {
+impl SandboxEvent {
     fn of(runtime: &DockerRuntime, event: EventMessage) -> Option<Self> {
         if event.typ != Some(EventMessageTypeEnum::CONTAINER) {
             return None;
@@ -378,25 +384,25 @@ mod tests {
     /// Guards against hanging.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// The first reasons that an engine's watch tells.
+    /// Collects the first reasons that an engine's watch reports.
     async fn reasons<const N: usize>(engine: &FakeEngine) -> [String; N] {
         let tasks = Supervisor::new();
         let mut events = Arc::new(engine.runtime()).watch(&tasks);
-        let mut told = Vec::new();
-        while told.len() < N {
+        let mut reasons = Vec::new();
+        while reasons.len() < N {
             let event = timeout(PATIENCE, events.recv()).await;
             match event.unwrap().unwrap() {
-                RuntimeEvent::Lost { reason } => told.push(reason),
+                RuntimeEvent::Lost { reason } => reasons.push(reason),
                 RuntimeEvent::Synced { .. } => {}
                 other => panic!("{other:?}"),
             }
         }
         tasks.stop();
-        told.try_into().unwrap()
+        reasons.try_into().unwrap()
     }
 
     #[tokio::test]
-    async fn a_reason_is_told_once_and_again_when_it_changes() {
+    async fn a_reason_is_reported_once_and_again_when_it_changes() {
         let attempts = AtomicUsize::new(0);
         let engine = FakeEngine::start(move |request| {
             assert!(request.starts_with("GET /version"), "{request}");
@@ -407,12 +413,12 @@ mod tests {
             (503, format!(r#"{{"message": "{reason}"}}"#))
         })
         .await;
-        let told = reasons::<2>(&engine).await;
-        assert_eq!(told, ["it starts", "its disk is full"]);
+        let reported = reasons::<2>(&engine).await;
+        assert_eq!(reported, ["it starts", "its disk is full"]);
     }
 
     #[tokio::test]
-    async fn an_engine_that_hangs_up_has_closed_the_connection() {
+    async fn an_engine_that_cuts_off_a_response_has_closed_the_connection() {
         for end_of_events in [200, CUT] {
             let engine = FakeEngine::start(move |request| match request {
                 "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
@@ -423,6 +429,46 @@ mod tests {
             let [reason] = reasons(&engine).await;
             assert_eq!(reason, "the engine closed the connection");
         }
+    }
+
+    #[tokio::test]
+    async fn a_container_that_cannot_be_inspected_does_not_interrupt_the_watch() {
+        let label = json!({labels::ID: "a", labels::SERVER: "us", labels::ENTRYPOINT: "[\"x\"]"});
+        let windows = AtomicUsize::new(0);
+        let engine = FakeEngine::start(move |request| match request {
+            "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
+            "GET /info" => (200, "{}".to_owned()),
+            _ if request.starts_with("GET /containers/json") => {
+                let running = json!({"Id": "c", "Labels": label, "State": "running"});
+                (200, json!([running]).to_string())
+            }
+            _ if request.starts_with("GET /events") => {
+                let nanos = (jiff::Timestamp::now().as_second() + 1) * 1_000_000_000;
+                let actor = json!({"ID": "c", "Attributes": label});
+                let start = json!({
+                    "Type": "container", "Action": "start", "timeNano": nanos, "Actor": actor,
+                });
+                match windows.fetch_add(1, Ordering::Relaxed) {
+                    0 => (HOLD, format!("{start}\n")),
+                    _ => (HOLD, String::new()),
+                }
+            }
+            _ => (500, json!({"message": "layer is damaged"}).to_string()),
+        })
+        .await;
+        let mut runtime = engine.runtime();
+        runtime.pace = Pace::held();
+        let tasks = Supervisor::new();
+        let mut events = Arc::new(runtime).watch(&tasks);
+        // Over more than one window after the event.
+        while engine.requests("GET /events").len() < 3 {
+            let event = timeout(PATIENCE, events.recv()).await;
+            let event = event.unwrap().unwrap();
+            assert!(matches!(event, RuntimeEvent::Synced { .. }), "{event:?}");
+        }
+        let inspected = engine.requests("GET /containers/c/json");
+        assert!(!inspected.is_empty(), "the event was read");
+        tasks.stop();
     }
 
     #[tokio::test]
@@ -461,24 +507,24 @@ mod tests {
         let runtime = Arc::new(runtime);
         let spec = labels::tests::spec();
         runtime.create(spec, &|_| {}).await.unwrap();
-        assert_eq!(engine.asked("GET /containers/c/json").len(), 1);
+        assert_eq!(engine.requests("GET /containers/c/json").len(), 1);
         let tasks = Supervisor::new();
         let mut events = Arc::clone(&runtime).watch(&tasks);
         loop {
             let event = timeout(PATIENCE, events.recv()).await;
             match event.unwrap().unwrap() {
                 RuntimeEvent::Synced { .. } => {}
-                // The second start, which nothing here asked for.
+                // The second start, which no create requested.
                 RuntimeEvent::Changed(_) => break,
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(engine.asked("GET /containers/c/json").len(), 2);
+        assert_eq!(engine.requests("GET /containers/c/json").len(), 2);
         tasks.stop();
     }
 
     #[tokio::test]
-    async fn everything_is_looked_at_again_without_an_event() {
+    async fn everything_is_listed_again_without_an_event() {
         let engine = FakeEngine::start(|request| match request {
             "GET /version" => (200, r#"{"ApiVersion": "1.47"}"#.to_owned()),
             _ if request.starts_with("GET /events") => (HOLD, String::new()),
@@ -490,7 +536,7 @@ mod tests {
         let tasks = Supervisor::new();
         let mut events = Arc::new(runtime).watch(&tasks);
         // Over more than one window.
-        while engine.asked("GET /events").len() < 3 {
+        while engine.requests("GET /events").len() < 3 {
             let event = timeout(PATIENCE, events.recv()).await;
             let event = event.unwrap().unwrap();
             assert!(matches!(event, RuntimeEvent::Synced { .. }), "{event:?}");
@@ -499,7 +545,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_engine_that_is_not_there_is_told_with_the_systems_reason() {
+    async fn a_refused_connection_is_reported_with_the_systems_reason() {
         let engine = FakeEngine::start(|_| (200, String::new())).await;
         engine.stop().await;
         let [reason] = reasons(&engine).await;

@@ -1,11 +1,11 @@
 //! A simulated back end: sandboxes are entries of a map.
 //!
-//! It behaves like the real ones where the domain can tell: stages come in order, events follow
-//! changes, a loss of the engine is reported and healed. Delays and faults are set from outside
-//! while it runs, so that tests, demos and work on the console can show what is hard to provoke.
+//! It behaves like a real one as far as the domain can observe: stages come in order, events follow
+//! changes, and a loss of the engine is reported and recovered from. Tests, demos and work on the
+//! console set delays and faults while it runs, for situations that are hard to provoke.
 //!
-//! It has every optional power, a second role in the group and words of its own on request
-//! ([`Options`]), so that what the domain does with them is tested before a real back end has them.
+//! On request it has every optional power, a sidecar and API names of its own ([`Options`]), so that
+//! the domain's use of them is tested before a real back end has them.
 
 mod powers;
 
@@ -28,45 +28,45 @@ use crate::{
 };
 
 const KIND: &str = "sim";
-/// Events waiting for the domain.
+/// Most events that wait for the domain.
 const BUFFER: usize = 1024;
 
-/// What goes wrong next, and how long things take.
+/// Injected faults and delays.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Time that each stage of a create takes.
+    /// Duration of each stage of a create.
     pub stage_delay: Duration,
-    /// Time that a removal takes.
+    /// Duration of a removal.
     pub remove_delay: Duration,
-    /// The image of every create is missing from the registry.
+    /// Whether the image of every create is missing from the registry.
     pub no_image: bool,
-    /// Starts wait until this is notified, once each.
+    /// Each start waits for one notification of this.
     pub start_gate: Option<Arc<Notify>>,
-    /// Containers do not start, with these words.
+    /// Starts fail with this message.
     pub start_fails: Option<String>,
-    /// Removals fail, with these words.
+    /// Removals fail with this message.
     pub remove_fails: Option<String>,
     /// Containers of this role cannot be frozen.
     pub pause_fails: Option<Role>,
 }
 
-/// What kind of back end is simulated.
+/// Abilities of the simulated back end.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether it has the optional powers: pausing, snapshots, pools.
+    /// Whether it has the optional powers: pausing, snapshots and pools.
     pub powers: bool,
-    /// What else a create may ask for.
+    /// Further features that a create may use.
     pub create_features: FeatureSet,
     /// Whether each sandbox has an egress sidecar beside its main container.
     pub sidecar: bool,
     /// Whether it stores renewals and metadata itself.
     pub keeps_changes: bool,
-    /// Its words.
+    /// API names of its states and errors.
     pub vocabulary: &'static Vocabulary,
 }
 
 impl Default for Options {
-    /// A back end with containers, without powers and sidecars.
+    /// A back end without powers and sidecars.
     fn default() -> Self {
         Self {
             powers: false,
@@ -100,7 +100,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Group {
     observed: Observed,
-    /// Roles whose containers exist and have not ended.
+    /// Roles whose containers exist and have not exited.
     alive: BTreeSet<Role>,
     /// Roles whose containers are frozen.
     frozen: BTreeSet<Role>,
@@ -118,13 +118,13 @@ impl Group {
 }
 
 impl SimRuntime {
-    /// An engine without sandboxes.
+    /// Creates an engine without sandboxes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An engine of another kind.
+    /// Creates an engine with other abilities.
     #[must_use]
     pub fn with_options(options: Options) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl SimRuntime {
         }
     }
 
-    /// An engine with sandboxes that another server made earlier.
+    /// Creates an engine with sandboxes of an earlier server process.
     #[must_use]
     pub fn with(sandboxes: impl IntoIterator<Item = Observed>) -> Self {
         let sim = Self::new();
@@ -144,7 +144,7 @@ impl SimRuntime {
         sim
     }
 
-    /// Sets what goes wrong from now on.
+    /// Replaces the injected faults.
     pub fn set_faults(&self, faults: Faults) {
         self.locked().faults = faults;
     }
@@ -154,7 +154,7 @@ impl SimRuntime {
         self.locked().foreign = sandboxes;
     }
 
-    /// The engine stops answering.
+    /// Makes the engine unavailable.
     pub async fn go_down(&self, reason: &str) {
         self.locked().down = Some(reason.to_owned());
         self.emit(RuntimeEvent::Lost {
@@ -163,25 +163,25 @@ impl SimRuntime {
         .await;
     }
 
-    /// The engine answers again.
+    /// Makes the engine available again.
     pub async fn come_back(&self) {
         self.locked().down = None;
         let event = self.look();
         self.emit(event).await;
     }
 
-    /// The full picture of this moment.
+    /// Returns the full list of this moment.
     #[must_use]
     pub fn look(&self) -> RuntimeEvent {
         self.locked().synced()
     }
 
-    /// The command of a sandbox ends.
+    /// Ends the entry point of a sandbox.
     pub async fn exit(&self, id: &SandboxId, code: i64) {
         self.exit_role(id, Role::Main, code).await;
     }
 
-    /// A container of a sandbox ends.
+    /// Ends a container of a sandbox.
     pub async fn exit_role(&self, id: &SandboxId, role: Role, code: i64) {
         let at = now();
         if let Some(group) = self.locked().sandboxes.get_mut(id) {
@@ -196,20 +196,20 @@ impl SimRuntime {
         self.emit(RuntimeEvent::Exited { id, role, code, at }).await;
     }
 
-    /// Another program removes a sandbox.
+    /// Removes a sandbox, as another client of the engine would.
     pub async fn vanish(&self, id: &SandboxId) {
         self.locked().sandboxes.remove(id);
         let (id, at) = (id.clone(), now());
         self.emit(RuntimeEvent::Removed { id, at }).await;
     }
 
-    /// The sandboxes there are.
+    /// Returns all existing sandboxes.
     #[must_use]
     pub fn sandboxes(&self) -> Vec<SandboxId> {
         self.locked().sandboxes.keys().cloned().collect()
     }
 
-    /// The roles of a sandbox whose containers run, frozen ones included.
+    /// Returns the roles of a sandbox whose containers run, including frozen ones.
     #[must_use]
     pub fn roles(&self, id: &SandboxId) -> Vec<Role> {
         let state = self.locked();
@@ -217,7 +217,7 @@ impl SimRuntime {
         group.map_or_else(Vec::new, |group| group.alive.iter().copied().collect())
     }
 
-    /// What the back end itself stores of changes since create.
+    /// Returns the changes since a sandbox's creation that the back end itself stores.
     #[must_use]
     pub fn amendment(&self, id: &SandboxId) -> Option<Amendment> {
         let state = self.locked();
@@ -225,11 +225,11 @@ impl SimRuntime {
         Some(group.observed.status.amendment.clone())
     }
 
-    /// Reports an event, which may be late.
+    /// Reports an event, possibly an outdated one.
     pub async fn emit(&self, event: RuntimeEvent) {
         let events = self.locked().events.clone();
         if let Some(events) = events {
-            // A server that has ended needs no events.
+            // The server may have stopped.
             let _ = events.send(event).await;
         }
     }
@@ -239,7 +239,7 @@ impl SimRuntime {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The faults in force, or the reason why the engine is away.
+    /// Returns the injected faults, or why the engine is unavailable.
     fn available(&self) -> Result<Faults, RuntimeError> {
         let state = self.locked();
         match &state.down {
@@ -251,7 +251,7 @@ impl SimRuntime {
         }
     }
 
-    /// Finds what a create starts from.
+    /// Finds the source of a create.
     fn find_source(&self, source: &Source, faults: &Faults) -> Result<(), RuntimeError> {
         let mut state = self.locked();
         match source {
@@ -341,7 +341,7 @@ impl Runtime for SimRuntime {
         }
         self.available()?;
         (observed.status.phase, observed.status.since) = (Phase::Running, now());
-        // The caller learns of the start by the answer, not by an event.
+        // The caller learns of the start from the result, not from an event.
         self.locked().sandboxes.insert(id, group(observed.clone()));
         progress.reached(Stage::Network);
         Ok(observed)
@@ -396,7 +396,7 @@ impl Runtime for SimRuntime {
             }
         };
         tasks.spawn_abortable("simulated events", async move {
-            // A domain that has ended needs no events.
+            // The domain may have stopped.
             let _ = sender.send(first).await;
         });
         receiver

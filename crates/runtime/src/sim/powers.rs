@@ -9,7 +9,7 @@ use crate::{
     Source,
 };
 
-/// A pool; sandboxes that wait in it are only counted.
+/// A pool. Its ready sandboxes are only counted.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     spec: PoolSpec,
@@ -17,7 +17,7 @@ pub(super) struct Pool {
 }
 
 impl State {
-    /// Takes a sandbox out of a pool.
+    /// Claims a sandbox of a pool.
     pub(super) fn claim(&mut self, name: &str) -> Result<(), RuntimeError> {
         let pool = self.pools.get_mut(name);
         let pool = pool.ok_or_else(|| RuntimeError::NoPool(name.to_owned()))?;
@@ -28,7 +28,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes a sandbox; its pool makes room for another.
+    /// Removes a sandbox, whose pool then provides another. Returns whether it existed.
     pub(super) fn remove(&mut self, id: &SandboxId) -> bool {
         let Some(group) = self.sandboxes.remove(id) else {
             return false;
@@ -52,7 +52,7 @@ impl State {
 }
 
 impl SimRuntime {
-    /// Freezes or thaws every container of a sandbox, or none.
+    /// Freezes or thaws every container of a sandbox. After a failure, none has changed.
     async fn set_frozen(&self, id: &SandboxId, freeze: bool) -> Result<(), RuntimeError> {
         let faults = self.available()?;
         let at = now();
@@ -61,7 +61,7 @@ impl SimRuntime {
             let group = state.sandboxes.get_mut(id);
             let group = group.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
             let before = group.frozen.clone();
-            // The network's owner thaws before what uses it, and freezes after.
+            // The network's owner thaws before the containers that use it, and freezes after them.
             let mut roles: Vec<Role> = group.alive.iter().copied().collect();
             if !freeze {
                 roles.reverse();
@@ -92,7 +92,7 @@ impl SimRuntime {
         Ok(())
     }
 
-    /// The roles of a sandbox whose containers are frozen.
+    /// Returns the roles of a sandbox whose containers are frozen.
     #[must_use]
     pub fn frozen(&self, id: &SandboxId) -> Vec<Role> {
         let state = self.locked();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_group_is_made_and_removed_as_one() {
+    async fn a_group_is_created_and_removed_as_one() {
         let (sim, id) = (sim(), "a".into());
         create(&sim, "a", image()).await.unwrap();
         assert_eq!(sim.roles(&id), [Role::Main, Role::Egress]);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pool_gives_what_it_has_ready() {
+    async fn a_claim_takes_a_ready_sandbox() {
         let sim = sim();
         let pools = sim.pools().unwrap();
         let source = Source::Pool("p".into());
