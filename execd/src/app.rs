@@ -1,4 +1,4 @@
-//! The state of the routes. Each handler takes the parts of it that it uses.
+//! State of the routes. Each handler takes the parts that it uses.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::{
     session::Sessions,
 };
 
-/// The daemon's state. Clones share it.
+/// State of the daemon. Clones share it.
 #[derive(Clone, Debug, FromRef)]
 pub struct App {
-    /// What all features share.
+    /// State shared by all features.
     pub base: Base,
     /// All commands.
     pub commands: Commands,
@@ -28,16 +28,16 @@ pub struct App {
     pub ptys: Ptys,
     /// All shell sessions.
     pub sessions: Sessions,
-    /// All isolated sessions, with what they work with.
+    /// All isolated sessions, with their context.
     pub isolation: Isolation,
-    /// Whether it is known yet for whom all of this is.
+    /// Late claim of a warm sandbox.
     pub runtime_init: RuntimeInit,
-    /// Reaches the user's own servers.
+    /// Forwards requests to the user's own servers.
     pub forwarder: Forwarder,
 }
 
 impl App {
-    /// A daemon that has no commands and no sessions yet.
+    /// Creates the state of a daemon without commands and sessions.
     #[must_use]
     pub fn new(base: Base, runtime_init: RuntimeInit) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What everything in the daemon works with.
+//! State that every feature of the daemon shares.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// The parts of the daemon that all its features share. Clones share them too.
+/// Shared parts of the daemon. Clones share them too.
 #[derive(Clone, Debug)]
 pub struct Base {
-    /// Variables of the daemon and of what it starts.
+    /// Variables of the daemon and of the processes it starts.
     pub environment: Arc<Environment>,
     /// Users and groups of the sandbox.
     pub accounts: Arc<Accounts>,
-    /// All children.
+    /// All child processes.
     pub processes: Processes,
-    /// What all streams together may take.
+    /// Resource limits of all output streams together.
     pub outputs: Outputs,
-    /// Reads resources.
+    /// Resource meter.
     pub meter: Arc<Meter>,
-    /// What is measured for a collector; nothing unless it is started.
+    /// Metrics for a collector; inactive unless started.
     pub telemetry: Telemetry,
-    /// All tasks.
+    /// All background tasks.
     pub tasks: Supervisor,
 }
 
 impl Base {
-    /// Of a daemon that runs nothing yet.
+    /// Creates the state of a daemon that runs nothing yet.
     #[must_use]
     pub fn new(environment: Environment, tasks: Supervisor) -> Self {
         let meter = Meter::default();

@@ -1,4 +1,4 @@
-//! Work that blocks: on files, and on whatever else of the kernel may hang.
+//! Blocking work: file operations, and other system calls that may hang.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -8,11 +8,11 @@ use crate::{
     limits,
 };
 
-/// Threads for work on files. Fewer than there are, so that work that hangs in a filesystem, which
-/// nobody can end, leaves some for the output of commands.
+/// Threads for file operations. Fewer than all blocking threads: work that hangs in a file system
+/// cannot be cancelled, and the output of commands still needs threads.
 static THREADS: Semaphore = Semaphore::const_new(limits::FILE_THREADS);
 
-/// The right to a thread. The work takes it along: it may outlive the request.
+/// Waits for a permit to use a thread. The work owns the permit, since it may outlive the request.
 pub(crate) async fn thread() -> SemaphorePermit<'static> {
     THREADS
         .acquire()
@@ -20,7 +20,7 @@ pub(crate) async fn thread() -> SemaphorePermit<'static> {
         .expect("the semaphore is never closed")
 }
 
-/// Runs work that blocks.
+/// Runs blocking work.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> ApiResult<T> + Send + 'static,
 ) -> ApiResult<T> {
@@ -34,7 +34,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|_| Err(ApiError::runtime("internal error")))
 }
 
-/// Runs work that may take long. What it is given is cancelled when nobody waits for it any more.
+/// Runs work that may take long. Cancels its token when the caller no longer waits.
 pub(crate) async fn blocking_while_wanted<T: Send + 'static>(
     work: impl FnOnce(&CancellationToken) -> ApiResult<T> + Send + 'static,
 ) -> ApiResult<T> {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn long_work_learns_that_nobody_waits() {
+    async fn abandoned_work_is_cancelled() {
         let (started, waits) = tokio::sync::oneshot::channel();
         let (ended, learnt) = std::sync::mpsc::channel();
         let work = blocking_while_wanted(move |unwanted| {

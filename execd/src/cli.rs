@@ -1,5 +1,5 @@
-//! Flags and what they mean together with the environment (contract: execd §1.2). Precedence:
-//! flag, then environment, then default.
+//! Command-line flags, combined with the environment (contract: execd §1.2). Precedence: flag, then
+//! environment, then default.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,10 +18,11 @@ use crate::{
     isolated,
 };
 
-/// Variable with the tail wait of streams. Ours end at once, so only its form is checked.
+/// Variable with the tail wait of streams. Streams of this daemon end at once, so only its format
+/// is checked.
 pub const ENV_GRACE: &str = "EXECD_API_GRACE_SHUTDOWN";
 
-/// Printed for `--help` and for a wrong flag.
+/// Printed for `--help` and for an invalid flag.
 pub const USAGE: &str = "\
 usage: execd [flags]
        execd init [flags] -- argv...     also run argv as the sandbox's entry point
@@ -41,7 +42,7 @@ of later features, ignored with a warning:
   --jupyter-host, --jupyter-token, --jupyter-idle-poll-interval (each with a value)
 ";
 
-/// What the command line asks for.
+/// Action that the command line requests.
 #[derive(Debug)]
 pub enum Invocation {
     /// Run the daemon.
@@ -50,32 +51,32 @@ pub enum Invocation {
     Version,
     /// Print the usage.
     Help,
-    /// Write the state of the shell that started this to a pipe of the daemon ([`report`]).
+    /// Write the state of the shell that started this process to a pipe of the daemon ([`report`]).
     ReportState(report::Target),
-    /// Serve one request for files as somebody else ([`file_worker`]).
+    /// Serve one file request with another identity ([`file_worker`]).
     FileWorker(FileIdentity),
-    /// Be the init of an isolated session ([`isolated::init`]).
+    /// Run as the init of an isolated session ([`isolated::init`]).
     IsolatedInit,
 }
 
-/// How to run the daemon.
+/// Configuration of the daemon.
 #[derive(Clone)]
 pub struct Config {
-    /// Port to listen on; 0 takes a free one.
+    /// Port to listen on; 0 selects a free one.
     pub port: u16,
-    /// Token that requests must bring.
+    /// Token that requests must present.
     pub access_token: Option<SecretString>,
-    /// Least severe level that is logged.
+    /// Minimum severity of logged events.
     pub log_level: Level,
-    /// Flags that were given and do nothing yet.
+    /// Accepted flags without effect.
     pub ignored: Vec<String>,
-    /// How isolated sessions are made; the file may be absent.
+    /// Configuration file of isolated sessions; it may be absent.
     pub isolation_config: Option<PathBuf>,
-    /// Whether the daemon is told only later for whom it is.
+    /// Whether the daemon learns only later which sandbox it serves.
     pub runtime_init: bool,
-    /// Where to tell how far the start is.
+    /// File for the startup status.
     pub startup_status: Option<StatusFile>,
-    /// The user's entry point, when the daemon is init. May be empty: then a shell runs.
+    /// The user's entry point, when the daemon is init. If empty, a shell runs.
     pub entrypoint: Option<Vec<OsString>>,
 }
 
@@ -97,26 +98,26 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// Why the command line was refused.
+/// Reason to reject the command line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CliError {
-    /// No such flag.
+    /// Unknown flag.
     #[error("flag provided but not defined: -{0}")]
     Unknown(String),
-    /// The flag wants a value.
+    /// Flag without its value.
     #[error("flag needs an argument: -{0}")]
     NoValue(String),
-    /// The value breaks the rule.
+    /// Invalid value.
     #[error("invalid value for {name}: expected {expected}")]
     BadValue {
         /// Flag or variable.
         name: &'static str,
-        /// The rule.
+        /// Expected format.
         expected: &'static str,
     },
 }
 
-/// Whether the first argument asks for a part of the daemon's own work.
+/// Whether the first argument selects a helper process of the daemon.
 #[must_use]
 pub fn is_helper(first: &OsStr) -> bool {
     [
@@ -128,7 +129,7 @@ pub fn is_helper(first: &OsStr) -> bool {
     .any(|name| first == *name)
 }
 
-/// Reads the arguments (without the program's name) and the variables they fall back to.
+/// Parses the arguments (without the program's name), with variables as fallback.
 ///
 /// # Errors
 /// See [`CliError`].
@@ -185,7 +186,7 @@ pub fn parse(
     if let Some(grace) = variable(ENV_GRACE).filter(|grace| !grace.is_empty()) {
         duration::parse(&grace).ok_or_else(|| bad(ENV_GRACE, A_DURATION))?;
     }
-    // As in Go's flag package, the first argument that is no flag ends the flags.
+    // As in Go's flag package, the first argument that is not a flag ends the flags.
     while let Some(flag) = args.peek().and_then(flag_of) {
         args.next();
         let Some((name, value)) = flag else { break };
@@ -246,7 +247,7 @@ fn report_target(args: impl Iterator<Item = OsString>) -> Option<report::Target>
     })
 }
 
-/// `None`: no flag. `Some(None)`: the `--` that ends the flags.
+/// `None`: not a flag. `Some(None)`: the `--` that ends the flags.
 #[expect(clippy::option_option, reason = "three cases, named right above")]
 fn flag_of(arg: &OsString) -> Option<Option<(String, Option<String>)>> {
     let arg = arg.to_str()?;
@@ -274,7 +275,7 @@ fn parsed<T: std::str::FromStr>(
     text.parse().map_err(|_| bad(name, expected))
 }
 
-/// A truth value in Go's forms.
+/// Parses a boolean in Go's spellings.
 fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -292,7 +293,7 @@ fn level(number: i32) -> Level {
     }
 }
 
-/// First and last four characters of a secret, nothing of a short one.
+/// First and last four characters of a secret; empty for a short one.
 #[must_use]
 pub fn masked(secret: &str) -> String {
     let chars: Vec<char> = secret.chars().collect();

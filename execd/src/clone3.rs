@@ -1,5 +1,5 @@
-//! `EXECD_CLONE3_COMPAT`: making `clone3` look as if the kernel did not know it (contract: execd
-//! §1.2), for tracers and emulators that do not. The C library then uses `clone`.
+//! `EXECD_CLONE3_COMPAT`: reports `clone3` as unknown (contract: execd §1.2), for tracers and
+//! emulators that do not support it. The C library then uses `clone`.
 #![expect(
     unsafe_code,
     reason = "the kernel takes the filter through a raw pointer"
@@ -9,21 +9,21 @@ use std::{io, os::unix::process::CommandExt, process::Command};
 
 use nix::libc::{self, c_ulong, sock_filter, sock_fprog};
 
-/// Says whether, and how.
+/// Variable that selects the mode.
 const ENV_MODE: &str = "EXECD_CLONE3_COMPAT";
-/// Set for the second start in mode `reexec`, so that there is no third.
+/// Set for the re-exec in mode `reexec`, to prevent a second one.
 pub const ENV_APPLIED: &str = "_EXECD_CLONE3_COMPAT_APPLIED";
 
-/// Why `clone3` could not be hidden.
+/// Reason why `clone3` could not be hidden.
 #[derive(Debug, thiserror::Error)]
 pub enum Clone3Error {
-    /// The variable has a value that means nothing.
+    /// The variable has an unknown value.
     #[error("{ENV_MODE}: expected one of 1, true, yes, on, reexec, 0, false, no, off")]
     Mode,
-    /// The kernel refused the filter.
+    /// The kernel rejected the filter.
     #[error("{ENV_MODE}: cannot install the filter")]
     Filter(#[source] io::Error),
-    /// The program could not be started again.
+    /// The re-exec failed.
     #[error("{ENV_MODE}: cannot start again")]
     Restart(#[source] io::Error),
 }
@@ -32,7 +32,7 @@ pub enum Clone3Error {
 enum Mode {
     Off,
     Filter,
-    /// For what of the C library made up its mind before `main`.
+    /// Re-exec, for libc code that ran before `main`.
     FilterAndRestart,
 }
 
@@ -45,8 +45,8 @@ fn mode(value: &str) -> Result<Mode, Clone3Error> {
     }
 }
 
-/// Does what the environment asks for, to the whole process and all its descendants. In mode
-/// `reexec` it returns only in the second start, or when there is none.
+/// Applies the mode to the whole process and all its descendants. In mode `reexec` it returns only
+/// in the re-executed process, or without a re-exec.
 ///
 /// # Errors
 /// See [`Clone3Error`].
@@ -67,8 +67,8 @@ pub fn apply(variable: impl Fn(&str) -> Option<String>) -> Result<(), Clone3Erro
     Ok(())
 }
 
-/// Refuses `clone3` as unknown and allows the rest. Its number is the same on all architectures,
-/// so that 32-bit programs are served too.
+/// Filter that reports `clone3` as unknown and allows all other calls. Its number is the same on
+/// all architectures, so the filter covers 32-bit programs too.
 fn program() -> [sock_filter; 4] {
     const NUMBER: u32 = 0;
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -85,16 +85,16 @@ fn program() -> [sock_filter; 4] {
     ]
 }
 
-/// Installs a filter in all threads of the process, which then can gain no privileges by starting a
-/// program.
+/// Installs a filter in all threads of the process, which cannot gain privileges through `execve`
+/// afterwards.
 fn install(filter: &[sock_filter]) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     let program = sock_fprog {
         len: u16::try_from(filter.len()).expect("a filter is short"),
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the kernel reads the program, which points to as many instructions as it says, and
-    // keeps a copy of its own. With this flag it answers with the thread that it could not reach.
+    // SAFETY: the kernel copies the program, whose pointer and length match. With this flag it
+    // returns the id of a thread that it could not synchronise.
     let done = unsafe {
         libc::syscall(
             libc::SYS_seccomp,

@@ -1,4 +1,4 @@
-//! The order of start and stop.
+//! Startup and shutdown sequence.
 //!
 //! ```text
 //!  bind ─▶ announce ─▶ serve ─▶ (order) ─▶ first hook ─┬─ alone:   until SIGTERM or SIGINT
@@ -37,31 +37,31 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Why the daemon cannot do its duty.
+/// Reason why the daemon cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// The port cannot be had.
+    /// The port is unavailable.
     #[error("cannot listen on port {port}")]
     Listen {
-        /// The port.
+        /// Port number.
         port: u16,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// Signals cannot be received.
+    /// Signal handlers cannot be installed.
     #[error("cannot install signal handlers")]
     Signals(#[source] io::Error),
-    /// Isolated sessions are configured wrongly.
+    /// The configuration of isolated sessions is invalid.
     #[error(transparent)]
     Isolation(#[from] ConfigError),
-    /// The server ended by itself.
+    /// The server ended unexpectedly.
     #[error("the http server ended unexpectedly")]
     Server,
     /// The lifecycle hooks cannot be used.
     #[error(transparent)]
     Hooks(#[from] HookError),
-    /// The user's entry point, or what goes before it, cannot run.
+    /// The user's entry point, or a step before it, cannot run.
     #[error(transparent)]
     Init(#[from] InitError),
 }
@@ -78,7 +78,7 @@ impl DaemonError {
     }
 }
 
-/// Runs the daemon to its end and gives the exit status of the process.
+/// Runs the daemon until it ends and returns the exit status of the process.
 ///
 /// # Errors
 /// See [`DaemonError`].
@@ -111,11 +111,11 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         ended = until_end(&app, config.entrypoint, hooks, &mut signals, orders) => ended,
         _ = &mut serving => Err(DaemonError::Server),
     };
-    stop(&app, Stop::asked_for(signals.told_to_end())).await;
+    stop(&app, Stop::asked_for(signals.stop_requested_at())).await;
     ended
 }
 
-/// The signals that reach the entry point, if there is one, or else those that end the daemon.
+/// Signals to forward to the entry point, if there is one, or else those that stop the daemon.
 fn signals(config: &Config) -> Result<Signals, DaemonError> {
     let signals = match config.entrypoint {
         Some(_) => Signals::forwarded(),
@@ -137,7 +137,7 @@ async fn listen(config: &Config, build: BuildInfo) -> Result<TcpListener, Daemon
     Ok(listener)
 }
 
-/// Warns of settings that do nothing, or not what they seem to do.
+/// Warns of settings without effect, or with a surprising one.
 fn warn_of_settings(config: &Config, isolation: &IsolationConfig, unknown: &[String]) {
     for flag in &config.ignored {
         warn!(flag, "this flag does nothing yet");
@@ -150,7 +150,7 @@ fn warn_of_settings(config: &Config, isolation: &IsolationConfig, unknown: &[Str
     }
 }
 
-/// Whether the daemon waits for an order, and where the order comes out.
+/// State of the late initialisation, and the receiver of its order.
 fn runtime_init(config: &Config) -> (RuntimeInit, Option<Orders>) {
     if !config.runtime_init {
         return (RuntimeInit::default(), None);
@@ -159,7 +159,7 @@ fn runtime_init(config: &Config) -> (RuntimeInit, Option<Orders>) {
     (runtime_init, Some(orders))
 }
 
-/// Starts the tasks that go on as long as the daemon does.
+/// Starts the maintenance tasks of the daemon.
 fn start_upkeep(app: &App, child_ended: Signal) {
     let base = &app.base;
     let tasks = &base.tasks;
@@ -176,7 +176,7 @@ async fn stop(app: &App, stop: Stop) {
     let processes = stop.of_processes();
     let isolated = &app.isolation.sessions;
     let closed = timeout_at(processes.part(limits::ISOLATED_END), isolated.close());
-    // Side by side, so that neither takes the other's time.
+    // Concurrent, so that neither uses the other's time.
     let children = init::end_children(&app.base, &app.ptys, processes);
     let (closed, ()) = tokio::join!(closed, children);
     if closed.is_err() {
@@ -184,7 +184,7 @@ async fn stop(app: &App, stop: Stop) {
     }
     let streams = stop.of_streams().left(limits::DRAIN);
     let drained = app.base.tasks.drain(streams).await;
-    // After the drain: what ended in it is measured too.
+    // After the drain, so that executions which ended in it are included.
     let flushed = stop.part(limits::TELEMETRY_FLUSH);
     app.base.telemetry.finish(flushed).await;
     match drained {
@@ -193,7 +193,7 @@ async fn stop(app: &App, stop: Stop) {
     }
 }
 
-/// Runs the entry point, or serves alone, until the end. Gives the exit status of the process.
+/// Runs the entry point, or only serves, until the end. Returns the exit status of the process.
 async fn until_end(
     app: &App,
     entrypoint: Option<Vec<std::ffi::OsString>>,
@@ -213,15 +213,15 @@ async fn until_end(
             None => return Ok(0),
         },
     };
-    // Whoever waits for the hook reads the status file; without an order the daemon serves in any
-    // case.
+    // A start script that waits for the hook reads the status file. Without an order the daemon
+    // serves in any case.
     let failure = match hooks.pre_start(base, signals).await {
         Ok(PreStart::Done) => {
             hooks.start_periodic(base);
             None
         }
         Ok(PreStart::Failed(exit)) => Some(format!("the preStart hook failed: {exit}")),
-        Ok(PreStart::ToldToEnd(_)) => return Ok(0),
+        Ok(PreStart::StopRequested(_)) => return Ok(0),
         Err(error) => {
             error!(error = &error as &dyn std::error::Error, "no preStart hook");
             Some(ErrorChain(&error).to_string())
@@ -237,7 +237,7 @@ async fn until_end(
     Ok(0)
 }
 
-/// What is measured. Nothing, when that cannot be done: a sandbox works without.
+/// Starts metrics. On failure they stay inactive, since a sandbox works without them.
 fn telemetry(base: &Base) -> Telemetry {
     let variable = |name: &str| std::env::var(name).ok();
     let started = Telemetry::start(variable, Arc::clone(&base.meter));
@@ -248,18 +248,18 @@ fn telemetry(base: &Base) -> Telemetry {
     })
 }
 
-/// The environment at the start, without the token: nothing that is started may see it. What only
-/// told this program how it was started goes too.
+/// Initial environment, without the token, which no child may see, and without variables that only
+/// affect the daemon's start.
 fn own_variables() -> Variables {
     std::env::vars_os()
         .filter(|(name, _)| name != names::ACCESS_TOKEN && name != clone3::ENV_APPLIED)
         .collect()
 }
 
-/// Forgets finished commands whose time is over.
+/// Ends idle shell and terminal sessions.
 async fn end_idle(app: App) {
     let mut tick = tokio::time::interval(limits::IDLE_TICK);
-    // What was missed in a pause is not made up for.
+    // Ticks missed during a pause are not repeated.
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
@@ -268,6 +268,7 @@ async fn end_idle(app: App) {
     }
 }
 
+/// Removes expired records and output of finished commands.
 async fn sweep(commands: Commands) {
     let mut tick = tokio::time::interval(limits::SWEEP);
     loop {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A duration in Go's form: `1h2m3.5s`, `300ms`, `0`.
+/// Parses a duration in Go's format: `1h2m3.5s`, `300ms`, `0`.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);

@@ -1,101 +1,101 @@
-//! What a request can fail with. What a client is answered then is in [`crate::http`].
+//! Errors of requests. [`crate::http`] maps them to responses.
 
 use std::{fmt::Display, io, path::Path};
 
 use rustix::io::Errno;
 
-/// A failed request. The text of each is for the client.
+/// Failed request. The text of each variant is for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
     /// The request breaks a rule.
     #[error("{0}")]
     Invalid(String),
-    /// A query parameter is absent.
+    /// A query parameter is missing.
     #[error("missing query parameter '{0}'")]
     MissingQuery(String),
-    /// The key of a run was used before, for another request.
+    /// The idempotency key of a run was used before, for another request.
     #[error("Idempotency-Key was used for another request")]
     KeyReused,
-    /// An isolated session that cannot be made as it is wanted.
+    /// An isolated session with these settings is not allowed.
     #[error("{0}")]
     NotAllowed(String),
-    /// An overlay of an isolated session shall be changed and must not be.
+    /// The overlay to change is read-only.
     #[error("workspace is read-only: {0}")]
     ReadOnly(String),
-    /// The range of a download is malformed, or begins beyond the end.
+    /// The range of a download is malformed, or begins past the end.
     #[error("{0}")]
     Range(&'static str),
-    /// An upload is no form, or a part of it is out of place.
+    /// The upload is not a form, or one of its parts is misplaced.
     #[error("{0}")]
     UploadForm(String),
-    /// The metadata of an uploaded file are missing or wrong.
+    /// Metadata of an uploaded file is missing or invalid.
     #[error("{0}")]
     UploadMetadata(String),
-    /// An upload has metadata and no file.
+    /// The upload has metadata without a file.
     #[error("{0}")]
     UploadContent(String),
-    /// There is no such file.
+    /// File not found.
     #[error("file not found. {0}: no such file or directory")]
     FileNotFound(String),
-    /// There is no such command.
+    /// Command not found.
     #[error("command not found: {0}")]
     NoCommand(String),
-    /// What a command left is no longer kept.
+    /// The output of a command has been removed.
     #[error("{0}")]
     NoLongerKept(String),
-    /// There is no such shell or terminal session.
+    /// Shell or terminal session not found.
     #[error("{0}")]
     NoSession(String),
-    /// There is no such isolated session, or no such run in it.
+    /// Isolated session or run not found.
     #[error("{0}")]
     NoIsolatedSession(String),
-    /// As many sessions as there may be are in use.
+    /// The session limit is reached, and all sessions are in use.
     #[error("{0}")]
     TooManySessions(String),
     /// Another client writes to the terminal session.
     #[error("another client is already connected to pty session {0}")]
     AlreadyConnected(String),
-    /// A viewer wants to see a terminal session in which nothing runs.
+    /// No process runs in the terminal session to view.
     #[error("pty session {0} is not running")]
     NothingToView(String),
-    /// Background runs use what shall be changed.
+    /// Background runs use the files to change.
     #[error("background runs are active: their files would be lost")]
     RunsActive,
-    /// The one order was given already, or could not be carried out.
+    /// An order was accepted before, or has failed.
     #[error("{0}")]
     AlreadyInitialized(String),
-    /// This system lacks what it takes.
+    /// The system does not support the operation.
     #[error("{0}")]
     NotSupported(String),
-    /// What may be there another time.
+    /// Temporarily unavailable.
     #[error("{0}")]
     Unavailable(String),
-    /// No process serves files as this user and group.
+    /// No worker can serve files with this identity.
     #[error("filesystem identity unavailable: {0}")]
     IdentityUnavailable(String),
-    /// The system refused.
+    /// System error.
     #[error("{0}")]
     System(String),
 }
 
 impl ApiError {
-    /// The request breaks a rule.
+    /// Creates the error for a broken rule.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
 
-    /// A query parameter is absent.
+    /// Creates the error for a missing query parameter.
     #[must_use]
     pub fn missing_query(name: &str) -> Self {
         Self::MissingQuery(name.to_owned())
     }
 
-    /// The system refused.
+    /// Creates a system error.
     pub fn runtime(message: impl Into<String>) -> Self {
         Self::System(message.into())
     }
 
-    /// What the system said about a file (contract: execd §10, "file error").
+    /// Creates the error for a file operation (contract: execd §10, "file error").
     #[must_use]
     pub fn file(path: &Path, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::NotFound {
@@ -106,20 +106,20 @@ impl ApiError {
         }
     }
 
-    /// There is no such file.
+    /// Creates the error for a missing file.
     #[must_use]
     pub fn file_not_found(path: impl Display) -> Self {
         Self::FileNotFound(path.to_string())
     }
 
-    /// There is no such shell or terminal session.
+    /// Creates the error for a missing shell or terminal session.
     pub fn no_session(message: impl Into<String>) -> Self {
         Self::NoSession(message.into())
     }
 }
 
-/// What the system said about a file. Official clients know a refusal by the word `permission`
-/// (contract: execd A3.3), which not all of the system's own texts have.
+/// Text of a file error for the client. Official clients recognise a refusal by the word
+/// `permission` (contract: execd A3.3), which some of the system's texts lack.
 #[must_use]
 pub fn client_message(error: &io::Error) -> String {
     const ACCESS: i32 = Errno::ACCESS.raw_os_error();

@@ -1,5 +1,4 @@
-//! What the fuzzer feeds, and a short run of it with the tests. The long runs are
-//! `cargo fuzz run TARGET` in `fuzz/`.
+//! Short fuzz runs as tests. The long runs are `cargo fuzz run TARGET` in `fuzz/`.
 
 pub use crate::{
     env::fuzz::{env_file, expansion},
@@ -8,14 +7,14 @@ pub use crate::{
     pty::fuzz::frame,
 };
 
-/// Inputs of a short run.
+/// Number of inputs of a short run.
 #[cfg(test)]
 const INPUTS: usize = 4000;
-/// Longest input of a short run.
+/// Maximum length of an input of a short run.
 #[cfg(test)]
 const LENGTH: u64 = 200;
 
-/// Feeds the seeds of a target and what comes of changing them. The same every time.
+/// Runs a target on its seeds and on mutations of them. The inputs are the same every time.
 #[cfg(test)]
 pub(crate) fn short_run(target: &str, feed: fn(&[u8])) {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -28,7 +27,7 @@ pub(crate) fn short_run(target: &str, feed: fn(&[u8])) {
     seeds.sort();
     assert!(!seeds.is_empty(), "no seeds in {}", folder.display());
     seeds.iter().for_each(|seed| feed(seed));
-    // xorshift: any sequence will do, as long as it is always the same.
+    // xorshift: any deterministic sequence is sufficient.
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut next = move |below: u64| {
         state ^= state << 13;

@@ -1,13 +1,12 @@
-//! The memory that the allocator keeps.
+//! Memory retained by the allocator.
 //!
-//! Output passes through many buffers on several threads. The C library gives each thread an arena of
-//! its own and keeps what is freed there for later: after large outputs tens of MiB stayed resident in
-//! a daemon that did nothing. With one arena everything that is free can be given back, which happens
-//! once the daemon is quiet.
+//! Output passes through many buffers on several threads. The C library gives each thread its own
+//! arena and retains freed memory there: after large outputs tens of MiB stayed resident in an idle
+//! daemon. With one arena all free memory can be returned to the kernel, once the daemon is quiet.
 
 use crate::limits;
 
-/// Gives back what is free, whenever it has changed by a worthwhile amount.
+/// Returns free memory to the kernel, whenever its size has changed enough.
 pub async fn give_back() {
     let mut tick = tokio::time::interval(limits::HEAP_TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -16,14 +15,14 @@ pub async fn give_back() {
         tick.tick().await;
         let free = allocator::free();
         if free.abs_diff(seen) >= limits::HEAP_FREE {
-            // A pause of all that allocates, so not on the threads that serve requests.
+            // This blocks every allocation, so it does not run on the threads that serve requests.
             let _given = tokio::task::spawn_blocking(allocator::give_back).await;
             seen = allocator::free();
         }
     }
 }
 
-/// Keeps all memory in one arena. Must be called before the first thread starts.
+/// Limits the allocator to one arena. Must be called before the first thread starts.
 pub fn use_one_arena() {
     allocator::use_one_arena();
 }
@@ -37,19 +36,19 @@ mod allocator {
     use nix::libc;
 
     pub(super) fn use_one_arena() {
-        // SAFETY: it sets a number, and no other thread runs yet.
+        // SAFETY: the call sets a number, and no other thread runs yet.
         let set = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
         debug_assert_eq!(set, 1, "the number is valid");
     }
 
-    /// Bytes that were freed and are kept.
+    /// Bytes that were freed but are retained.
     pub(super) fn free() -> usize {
-        // SAFETY: it reads counters under the allocator's own lock.
+        // SAFETY: the call reads counters under the allocator's own lock.
         unsafe { libc::mallinfo2() }.fordblks
     }
 
     pub(super) fn give_back() {
-        // SAFETY: it takes the allocator's own lock, and touches only what is free.
+        // SAFETY: the call takes the allocator's own lock, and touches only free memory.
         unsafe { libc::malloc_trim(0) };
     }
 }

@@ -1,6 +1,6 @@
-//! Reading JSON as leniently as clients rely on (contract: execd §2.3): any content type, bytes after
-//! the first value, member names in any case, `null` for every optional member, U+FFFD for half of
-//! a surrogate pair.
+//! Lenient JSON parser, as clients need it (contract: execd §2.3): any content type, bytes after
+//! the first value, member names in any case, `null` for every optional member, U+FFFD for unpaired
+//! surrogates.
 
 mod surrogate;
 
@@ -14,22 +14,22 @@ use crate::{
     limits,
 };
 
-/// Members that are objects, or lists of objects, whose members have names of ours. Those of all
-/// others are chosen by the client, such as variables.
+/// Members that contain objects, or lists of objects, with fixed member names. The client chooses
+/// the names in all others, such as variables.
 const OBJECTS: &[&str] = &["workspace", "overlays", "binds", "env_passthrough"];
 
-/// Reads a body whole.
+/// Reads a complete body.
 ///
 /// # Errors
-/// When it is longer than [`limits::JSON_BODY`] or cannot be read.
+/// When it is longer than [`limits::JSON_BODY`] or unreadable.
 pub async fn bytes(body: Body) -> ApiResult<bytes::Bytes> {
     bytes_up_to(body, limits::JSON_BODY).await
 }
 
-/// Reads a body whole.
+/// Reads a complete body.
 ///
 /// # Errors
-/// When it is longer than `most` bytes or cannot be read.
+/// When it is longer than `most` bytes or unreadable.
 pub(crate) async fn bytes_up_to(body: Body, most: usize) -> ApiResult<bytes::Bytes> {
     match Limited::new(body, most).collect().await {
         Ok(body) => Ok(body.to_bytes()),
@@ -40,15 +40,15 @@ pub(crate) async fn bytes_up_to(body: Body, most: usize) -> ApiResult<bytes::Byt
     }
 }
 
-/// Reads an object.
+/// Parses an object.
 ///
 /// # Errors
-/// When the text is not JSON, or not what `T` wants.
+/// When the text is not JSON, or does not match `T`.
 pub fn object<T: DeserializeOwned>(text: &[u8]) -> ApiResult<T> {
     typed(first_value(text)?)
 }
 
-/// Reads an object whose members have names chosen by the client, such as paths.
+/// Parses an object whose member names the client chooses, such as paths.
 ///
 /// # Errors
 /// See [`object`].
@@ -59,7 +59,7 @@ pub fn map<T: DeserializeOwned>(text: &[u8]) -> ApiResult<Vec<(String, T)>> {
         .collect()
 }
 
-/// Reads a list of objects.
+/// Parses a list of objects.
 ///
 /// # Errors
 /// See [`object`].
@@ -68,13 +68,13 @@ pub fn list<T: DeserializeOwned>(text: &[u8]) -> ApiResult<Vec<T>> {
     list.into_iter().map(typed).collect()
 }
 
-/// A text with U+FFFD for halves of surrogate pairs; `None` without one.
+/// Replaces unpaired surrogates with U+FFFD; `None` if there are none.
 pub(crate) fn repaired(text: &str) -> Option<String> {
     let repaired = surrogate::repaired(text.as_bytes())?;
     Some(String::from_utf8(repaired).expect("ASCII took the place of ASCII"))
 }
 
-/// The first value of a text; whatever follows is ignored.
+/// Parses the first value of a text; ignores the rest.
 fn first_value(text: &[u8]) -> ApiResult<Value> {
     let first = |text: &[u8]| {
         serde_json::Deserializer::from_slice(text)
@@ -85,7 +85,7 @@ fn first_value(text: &[u8]) -> ApiResult<Value> {
     surrogate::repairing(text, first).map_err(refuse)
 }
 
-/// Reads an object; `null` is one without members.
+/// Converts an object; `null` counts as an empty one.
 fn typed<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
     match value {
         Value::Object(map) => exact(Value::Object(lenient(map))),
@@ -96,7 +96,7 @@ fn typed<T: DeserializeOwned>(value: Value) -> ApiResult<T> {
     }
 }
 
-/// An object with lower-case names and no `null`, and so are those of [`OBJECTS`] in it.
+/// Converts names to lower case and removes `null`, also in the nested objects of [`OBJECTS`].
 fn lenient(map: Map<String, Value>) -> Map<String, Value> {
     let inside = |value| match value {
         Value::Object(map) => Value::Object(lenient(map)),
@@ -165,7 +165,7 @@ mod tests {
         let passed = session.env_passthrough.unwrap();
         assert_eq!(passed.mode.as_deref(), Some("allow"));
         assert_eq!(passed.keys, ["Aa"]);
-        // Names that the client chose are no members.
+        // Names that the client chose are not members.
         let free: Map<String, Value> =
             object(br#"{"ENVS":{"Aa":null},"Lifecycle":{"preStart":1}}"#).unwrap();
         let want = serde_json::json!({ "envs": { "Aa": null }, "lifecycle": { "preStart": 1 } });

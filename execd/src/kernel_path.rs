@@ -1,4 +1,4 @@
-//! Paths as the kernel reads them.
+//! Path resolution by the kernel's rules.
 
 use std::{
     ffi::OsStr,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::error::{ApiError, ApiResult};
 
-/// Refuses what no path can be.
+/// Rejects invalid paths.
 ///
 /// # Errors
-/// 400 when it is empty or holds a NUL.
+/// 400 when the path is empty or contains a NUL.
 pub(crate) fn must_name_something(given: &OsStr) -> ApiResult<()> {
     if given.is_empty() {
         return Err(ApiError::invalid("path must not be empty"));
@@ -23,13 +23,13 @@ pub(crate) fn must_name_something(given: &OsStr) -> ApiResult<()> {
     Ok(())
 }
 
-/// Makes a path absolute against the working directory, and cleans it without changing what it
-/// means to the kernel: `..` leads to the directory above the one that a link before it leads to.
+/// Makes a path absolute relative to the working directory, and normalises it by the kernel's
+/// rules: `..` after a link refers to the parent of the link's target.
 ///
-/// Where the kernel cannot follow such a path, it stays in, for the kernel to say why.
+/// A `..` that the kernel cannot resolve stays in the path, so that the kernel reports the error.
 ///
 /// # Errors
-/// When the working directory is gone.
+/// When the working directory was deleted.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     let joined = std::path::absolute(path)?;
     let mut clean = PathBuf::new();
@@ -45,7 +45,7 @@ pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     Ok(clean)
 }
 
-/// What `..` in a directory means to the kernel. `None` when the path leads to no directory.
+/// Parent that the kernel finds for `..` in a directory. `None` when the path is not a directory.
 pub(crate) fn above(directory: &Path) -> Option<PathBuf> {
     let is_link = directory.symlink_metadata().ok()?.is_symlink();
     let mut above = if is_link {
@@ -56,15 +56,15 @@ pub(crate) fn above(directory: &Path) -> Option<PathBuf> {
     if !above.is_dir() {
         return None;
     }
-    // There is nothing above the root.
+    // The root is its own parent.
     above.pop();
     Some(above)
 }
 
-/// Makes a directory and those above it, where they are absent.
+/// Creates a directory and its missing parents.
 ///
 /// # Errors
-/// What the kernel said; when something else is in the way, which path that is.
+/// The kernel's error; if a file is in the way, its path.
 pub fn create_directories(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{AlreadyExists, NotADirectory};
     std::fs::create_dir_all(path).map_err(|error| {

@@ -1,5 +1,5 @@
-//! The daemon inside each sandbox: runs commands, moves files, carries terminals, tells resources,
-//! and, as init, stands in front of the user's entry point (contract: execd).
+//! The daemon inside each sandbox: runs commands, transfers files, serves terminals, reports
+//! resources, and, as init, supervises the user's entry point (contract: execd).
 //!
 //! ```text
 //!   client ──HTTP──▶ server ─▶ command ─┐

@@ -1,4 +1,4 @@
-//! What paths lead to, where somebody else may have made links.
+//! Resolution of paths in which the user's processes may have created links.
 
 use std::{
     collections::BTreeMap,
@@ -15,23 +15,23 @@ use rustix::{
 };
 use tracing::warn;
 
-/// Links in one path, as the kernel has it.
+/// The kernel's limit of links in one path.
 const LINKS: usize = 40;
 
-/// What the paths lead to that variables name. Variables are changed by whoever made the sandbox only.
+/// Resolved paths from variables. Only the sandbox's creator changes these variables.
 #[derive(Debug, Default)]
 pub(crate) struct Links(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What each path led to when it was first named; nothing when that was in doubt.
+    /// Result of the first resolution of each path; `None` when it was in doubt.
     settled: BTreeMap<PathBuf, Option<PathBuf>>,
-    /// Where the user's processes may write, under every name.
+    /// Places that the user's processes may write, under every name.
     writable: Vec<PathBuf>,
 }
 
 impl Links {
-    /// Of processes that may write there.
+    /// Creates a resolver for processes that may write there.
     pub(crate) fn new(writable: Vec<PathBuf>) -> Self {
         Self(Mutex::new(Known {
             writable,
@@ -39,8 +39,8 @@ impl Links {
         }))
     }
 
-    /// What a path led to when it was first named. `None` when one of the links may have been made by
-    /// the user's processes.
+    /// Resolves a path, or returns the result of its first resolution. `None` when the user's
+    /// processes may have created one of the links.
     pub(crate) fn settle(&self, path: &Path) -> Option<PathBuf> {
         let path = std::path::absolute(path).ok()?;
         let mut known = self.known();
@@ -55,11 +55,11 @@ impl Links {
         settled
     }
 
-    /// Opens a file to be read, as if the user's processes could follow no link: they choose what is
-    /// there, but may not read all that the daemon may.
+    /// Opens a file to read it, and follows no link that the user's processes may have created:
+    /// they may choose its contents, but must not read files through the daemon.
     ///
     /// # Errors
-    /// What the system said; `ELOOP` where there is such a link.
+    /// The kernel's error; `ELOOP` for such a link.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
         let settled = self.settle(path).ok_or(Errno::LOOP)?;
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -73,12 +73,12 @@ impl Links {
         Ok(file.into())
     }
 
-    /// Makes sure that a file is there, with its directories, following no link that the user's
-    /// processes may have made. What the path leads to is not remembered: it may change until it is
-    /// first used.
+    /// Ensures that a file exists, with its directories, and follows no link that the user's
+    /// processes may have created. The resolved path is not remembered: it may change until its
+    /// first use.
     ///
     /// # Errors
-    /// What the system said; `ELOOP` where there is such a link.
+    /// The kernel's error; `ELOOP` for such a link.
     pub(crate) fn make(&self, path: &Path) -> io::Result<()> {
         let path = std::path::absolute(path)?;
         let settled = settled(&path, &self.known().writable).ok_or(Errno::LOOP)?;
@@ -101,7 +101,7 @@ impl Links {
             };
             directory = next?;
         }
-        // A pipe in its place has nobody at the other end.
+        // Without `O_NONBLOCK`, opening a FIFO without a reader would block.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK;
         let flags = flags | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
@@ -109,12 +109,12 @@ impl Links {
         Ok(())
     }
 
-    /// Where the user's processes may write, under every name.
+    /// Places that the user's processes may write, under every name.
     pub(crate) fn writable(&self) -> Vec<PathBuf> {
         self.known().writable.clone()
     }
 
-    /// They may write there too. What was settled before nobody knew that is settled anew.
+    /// Adds writable places and re-resolves cached paths.
     pub(crate) fn note_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
         let mut known = self.known();
         for place in places {
@@ -130,14 +130,14 @@ impl Links {
     }
 }
 
-/// Says why something is closed that should be open.
+/// Logs why access to a path is denied.
 pub(crate) fn warn_of(path: &Path) {
     let path = path.display();
     warn!(%path, "closed to commands: on the way is a link that one of them may have made");
 }
 
-/// What an absolute path means now: without symbolic links, as far as it exists. `None` when one of
-/// them is where the user's processes may write, or they lead in circles.
+/// Resolves the symbolic links in an absolute path, as far as it exists. `None` when one of them is
+/// where the user's processes may write, or they form a loop.
 pub(crate) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
     let is_closed = |link: &Path| {
         let directory = link.parent().unwrap_or(link);
@@ -146,8 +146,8 @@ pub(crate) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
     followed(path, is_closed)
 }
 
-/// What an absolute path means now. `None` when one of its links is not to be followed, or they lead
-/// in circles.
+/// Resolves an absolute path. `None` when one of its links must not be followed, or they form a
+/// loop.
 pub(crate) fn followed(path: &Path, mut may_follow: impl FnMut(&Path) -> bool) -> Option<PathBuf> {
     let mut real = PathBuf::from("/");
     let mut rest = names(path);
@@ -158,7 +158,7 @@ pub(crate) fn followed(path: &Path, mut may_follow: impl FnMut(&Path) -> bool) -
             continue;
         }
         let next = real.join(&name);
-        // Neither a link nor anything else: then the path has none from here on.
+        // Neither a link nor another entry: the rest of the path has no links.
         let Ok(target) = fs::read_link(&next) else {
             real = next;
             continue;
@@ -175,7 +175,7 @@ pub(crate) fn followed(path: &Path, mut may_follow: impl FnMut(&Path) -> bool) -
     Some(real)
 }
 
-/// The names in a path, the last one first.
+/// Components of a path, the last one first.
 fn names(path: &Path) -> Vec<OsString> {
     let name = |component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -1,14 +1,14 @@
-//! Where the log of execd goes (contract: execd §1.2, §1.4).
+//! Outputs of execd's log (contract: execd §1.2, §1.4).
 //!
-//! To standard error, unless a file or a list of outputs is named. Standard output belongs to the
-//! user's entry point.
+//! The default is standard error; variables may name a file or a list of outputs. Standard output
+//! belongs to the user's entry point.
 
 use osb_log::{ENV_OUTPUTS, Log, Stream};
 
-/// The variable that names a file for the log. It wins over [`ENV_OUTPUTS`].
+/// Variable that names a log file. It takes precedence over [`ENV_OUTPUTS`].
 const ENV_FILE: &str = "EXECD_LOG_FILE";
 
-/// Opens the outputs that the environment names. Gives also what is wrong with those that were left
+/// Opens the outputs that the environment names. Also returns the errors of outputs that were left
 /// out.
 pub fn open(variable: impl Fn(&str) -> Option<String>) -> (Log, Vec<String>) {
     Log::open(names(variable), Stream::Stderr)

@@ -14,17 +14,17 @@ use osb_execd::{
 use osb_service::build_info::BuildInfo;
 use tracing::{error, warn};
 
-/// Which build this is.
+/// Build information.
 const BUILD: BuildInfo = BuildInfo::of(option_env!("OSB_BUILD_COMMIT"));
-/// Requests wait for the kernel, not for each other: two threads serve a sandbox well.
+/// Requests wait for the kernel, not for each other: two threads suffice for a sandbox.
 const WORKERS: usize = 2;
-/// No future here goes deep.
+/// Stack size of the threads: no future here is deeply nested.
 const STACK: usize = 512 << 10;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     let variable = |name: &str| std::env::var(name).ok();
-    // What the daemon starts of itself has inherited it.
+    // Helper processes inherit the setting from the daemon.
     if !args.peek().is_some_and(|first| cli::is_helper(first))
         && let Err(error) = clone3::apply(variable)
     {
@@ -57,7 +57,8 @@ fn main() -> ExitCode {
 }
 
 fn serve(config: Config) -> anyhow::Result<ExitCode> {
-    // The token lies in our memory and environment; nobody in the sandbox may look there.
+    // The token is in this process's memory and environment; no other process in the sandbox may
+    // read them.
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
     reset_for_children().context("cannot unblock signals")?;
@@ -78,17 +79,17 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    // One that is there works off what blocks, should no more be had later.
+    // One blocking thread starts now: it can do all blocking work if no other can start later.
     runtime.spawn_blocking(|| {});
     let ended = runtime.block_on(daemon::run(config, BUILD));
-    // Work on files that still blocks is not waited for.
+    // Blocked file operations are not awaited.
     runtime.shutdown_background();
     match ended {
         Ok(code) => Ok(ExitCode::from(code)),
         Err(failure) => {
             error!(error = &failure as &dyn std::error::Error, "execd failed");
             let code = ExitCode::from(failure.exit_code());
-            // Whoever looks for the reason where it usually is shall find it once.
+            // Already logged to stderr; do not print twice.
             if is_seen {
                 Ok(code)
             } else {

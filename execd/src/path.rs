@@ -1,4 +1,4 @@
-//! Paths as requests name them (contract: execd §2.4).
+//! Paths in requests (contract: execd §2.4).
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,15 +12,15 @@ use crate::{
     kernel_path::{absolute, must_name_something},
 };
 
-/// Expands a path with the daemon's own variables and makes it absolute and clean.
+/// Expands a path with the daemon's own variables and makes it absolute and normalised.
 ///
-/// A path with `$` that exists exactly as it was sent is taken as it is, so that such names can be
-/// reached. A leading `~` always means home. A path need not be UTF-8.
+/// A path with `$` that exists under its literal name is not expanded, so that such names are
+/// reachable. A leading `~` always means the home directory. A path need not be UTF-8.
 ///
-/// Where paths are confined to an isolated session, that decides instead.
+/// Paths of an isolated session are restricted by the session instead.
 ///
 /// # Errors
-/// When it is empty, holds a NUL, or names an undefined variable.
+/// When the path is empty, contains a NUL, or names an undefined variable.
 pub fn resolve(given: impl AsRef<OsStr>, environment: &Environment) -> ApiResult<PathBuf> {
     let given = given.as_ref();
     if let Some(confined) = environment.confine(given) {
@@ -37,7 +37,7 @@ pub fn resolve(given: impl AsRef<OsStr>, environment: &Environment) -> ApiResult
     absolute(Path::new(&expanded)).map_err(|error| ApiError::runtime(error.to_string()))
 }
 
-/// Replaces variables and `~` in what is text of a path.
+/// Replaces variables and `~` in the UTF-8 parts of a path.
 fn expanded(given: &OsStr, own: &Variables) -> Result<OsString, Undefined> {
     let mut expanded = Vec::with_capacity(given.len());
     for chunk in given.as_bytes().utf8_chunks() {

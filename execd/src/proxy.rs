@@ -1,4 +1,4 @@
-//! `/proxy/{port}/{path}`: the user's own servers on the loopback (contract: execd §12).
+//! `/proxy/{port}/{path}`: the user's own servers on the loopback interface (contract: execd §12).
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,15 +16,15 @@ use osb_protocol::headers::{API_KEY, EXECD_ACCESS_TOKEN};
 use osb_service::Supervisor;
 use tracing::debug;
 
-/// What a user's server must not learn: our token, the key of the platform, which clients send to
-/// every endpoint (contract: clients §0, rule 17), and a host name that another proxy made up.
+/// Headers that a user's server must not receive: execd's token, the platform's key, which clients
+/// send to every endpoint (contract: clients §0, rule 17), and a host name set by another proxy.
 static HIDDEN: [HeaderName; 3] = [
     HeaderName::from_static(EXECD_ACCESS_TOKEN),
     HeaderName::from_static(API_KEY),
     HeaderName::from_static("x-forwarded-host"),
 ];
 
-/// The routes.
+/// Routes of the proxy.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -38,7 +38,8 @@ where
         .route("/proxy/{port}/{*path}", any(forward))
 }
 
-/// A forwarder for the loopback. Answers may take as long as they like: both ends live here.
+/// Creates a forwarder to the loopback interface. Responses have no time limit, because both ends
+/// are in the sandbox.
 pub(crate) fn forwarder(tasks: &Supervisor) -> Forwarder {
     let limits = Limits {
         idle: None,
@@ -47,8 +48,8 @@ pub(crate) fn forwarder(tasks: &Supervisor) -> Forwarder {
     Forwarder::new(limits, tasks)
 }
 
-/// The address that a request to ourselves through ourselves means: clients get endpoints of that
-/// form, and going through the loopback would only cost time. `None` for any other request.
+/// Rewrites a request that execd would proxy to itself: clients get endpoints of that form, and a
+/// connection through the loopback would only cost time. `None` for any other request.
 pub(crate) fn direct(uri: &Uri, own_port: u16) -> Option<Uri> {
     let mut inner = uri.path();
     let mut segments = 0;
@@ -59,7 +60,7 @@ pub(crate) fn direct(uri: &Uri, own_port: u16) -> Option<Uri> {
     (segments > 0).then(|| after_segments(uri, segments).into())
 }
 
-/// What follows `/proxy/{port}` in a path that begins with it.
+/// Rest of a path after `/proxy/{port}`, if it begins with it.
 fn below_port(path: &str, port: u16) -> Option<&str> {
     let given = port_of(path)?;
     let rest = &path["/proxy/".len() + given.len()..];
@@ -138,7 +139,7 @@ mod tests {
             direct("/proxy/44772/proxy/80/x").as_deref(),
             Some("/proxy/80/x")
         );
-        // As deep as an address can be.
+        // The deepest path that fits in a URI.
         let deep = format!("{}/ping", "/proxy/44772".repeat(5400));
         assert_eq!(direct(&deep).as_deref(), Some("/ping"));
         for other in ["/proxy/8080/x", "/ping", "/proxy/", "/proxy/447720"] {

@@ -1,4 +1,4 @@
-//! Rules that requests to run something share (contract: execd §5.1, §6.2).
+//! Validation shared by requests that run code (contract: execd §5.1, §6.2).
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     kernel_path,
 };
 
-/// A time limit in milliseconds; 0 is none.
+/// Parses a time limit in milliseconds; 0 means none.
 ///
 /// # Errors
 /// 400 when it is negative.
@@ -20,7 +20,7 @@ pub fn timeout(millis: Option<i64>) -> ApiResult<Option<Duration>> {
     }
 }
 
-/// What is handed to the kernel ends at a NUL.
+/// Rejects a text with a NUL, where the kernel would cut it.
 ///
 /// # Errors
 /// 400 when there is one.
@@ -31,11 +31,11 @@ pub fn no_nul(text: &str) -> ApiResult<()> {
     }
 }
 
-/// Where something shall run: expanded with the variables it gets, absolute. Empty means nowhere in
-/// particular.
+/// Resolves a working directory: expanded with the variables of the process, absolute. `None` for
+/// an empty one.
 ///
 /// # Errors
-/// 400 when it cannot be resolved, or is no directory.
+/// 400 when it cannot be resolved, or is not a directory.
 pub fn working_directory(
     text: Option<&str>,
     variables: &Variables,
@@ -58,10 +58,10 @@ pub fn working_directory(
     }
 }
 
-/// A path with its variables replaced, absolute.
+/// Expands the variables in a path and makes it absolute.
 ///
 /// # Errors
-/// Why not, for people.
+/// The reason, for people.
 pub fn expanded(
     text: &str,
     variables: &Variables,

@@ -1,5 +1,5 @@
-//! Files without a name, for output that does not fit in memory. Nobody else can open them, wiping
-//! the temporary directory does not hurt them, and they vanish with their last handle.
+//! Nameless files for output that does not fit in memory. No other process can open them, cleaning
+//! the temporary directory does not affect them, and they vanish with their last handle.
 
 use std::{
     fs::{File, OpenOptions},
@@ -10,10 +10,10 @@ use std::{
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// Makes a file without a name in `$TMPDIR`, or in another place where one can be made.
+/// Creates a nameless file in `$TMPDIR`, or in another directory that accepts one.
 ///
 /// # Errors
-/// When no place takes one.
+/// When no directory accepts one.
 pub fn file() -> io::Result<File> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     let preferred = std::env::var_os("TMPDIR").map(PathBuf::from);
@@ -33,7 +33,7 @@ fn nameless(place: &Path) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-/// For filesystems without nameless files.
+/// Fallback for file systems without `O_TMPFILE`.
 fn unlinked(place: &Path) -> io::Result<File> {
     let path = place.join(format!(".execd-{}", uuid::Uuid::new_v4().simple()));
     let file = OpenOptions::new()

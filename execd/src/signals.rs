@@ -1,4 +1,4 @@
-//! Signals to the daemon, and passing them on to a process.
+//! Signals to the daemon, and forwarding them to a process.
 
 use std::{future::poll_fn, io, task::Poll};
 
@@ -14,16 +14,16 @@ use crate::{
     process::{Exit, Process},
 };
 
-/// The signals the daemon listens to.
+/// Signals that the daemon handles.
 #[derive(Debug)]
 pub struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
-    /// When the first SIGTERM came: from then on whoever sent it counts the seconds.
-    told_to_end: Option<Instant>,
+    /// Time of the first SIGTERM: the container engine's grace period begins with it.
+    stop_requested_at: Option<Instant>,
 }
 
 impl Signals {
-    /// What init passes on to the entry point.
+    /// Signals that init forwards to the entry point.
     ///
     /// # Errors
     /// When the handlers cannot be installed.
@@ -39,7 +39,7 @@ impl Signals {
         ])
     }
 
-    /// What ends the daemon when it runs alone.
+    /// Signals that stop the daemon when it runs without an entry point.
     ///
     /// # Errors
     /// When the handlers cannot be installed.
@@ -54,17 +54,17 @@ impl Signals {
         };
         Ok(Self {
             streams: wanted.iter().map(listen).collect::<io::Result<_>>()?,
-            told_to_end: None,
+            stop_requested_at: None,
         })
     }
 
-    /// When the first SIGTERM came, if one did.
+    /// Time of the first SIGTERM, if any.
     #[must_use]
-    pub fn told_to_end(&self) -> Option<Instant> {
-        self.told_to_end
+    pub fn stop_requested_at(&self) -> Option<Instant> {
+        self.stop_requested_at
     }
 
-    /// The next signal. Safe to cancel.
+    /// Next signal. Cancellation-safe.
     pub async fn next(&mut self) -> Signal {
         let next = poll_fn(|context| {
             for (signal, stream) in &mut self.streams {
@@ -76,20 +76,20 @@ impl Signals {
         });
         let signal = next.await;
         if signal == Signal::TERM {
-            self.told_to_end.get_or_insert_with(Instant::now);
+            self.stop_requested_at.get_or_insert_with(Instant::now);
         }
         signal
     }
 }
 
-/// What happened in front of a process.
+/// Result of supervising a process.
 pub(crate) struct Stood {
     pub(crate) exit: Exit,
-    /// SIGTERM came.
-    pub(crate) told_to_end: bool,
+    /// SIGTERM arrived.
+    pub(crate) stop_requested: bool,
 }
 
-/// Passes signals on until the process ended. SIGTERM starts a countdown to SIGKILL.
+/// Forwards signals until the process ends. SIGTERM starts a countdown to SIGKILL.
 pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> Stood {
     let mut deadline: Option<Instant> = None;
     loop {
@@ -101,8 +101,8 @@ pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> 
         };
         tokio::select! {
             exit = process.exited() => {
-                let told_to_end = deadline.is_some();
-                return Stood { exit, told_to_end };
+                let stop_requested = deadline.is_some();
+                return Stood { exit, stop_requested };
             }
             signal = signals.next() => {
                 process.signal(signal);
@@ -114,8 +114,8 @@ pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> 
                 warn!("entry point did not end in time");
                 process.kill_tree();
                 let exit = process.exited().await;
-                let told_to_end = true;
-                return Stood { exit, told_to_end };
+                let stop_requested = true;
+                return Stood { exit, stop_requested };
             }
         }
     }
@@ -133,7 +133,7 @@ mod tests {
         let mut receive = async |signal| {
             kill_process(getpid(), signal).unwrap();
             assert_eq!(signals.next().await, signal);
-            signals.told_to_end()
+            signals.stop_requested_at()
         };
         assert_eq!(receive(Signal::USR2).await, None);
         let first = receive(Signal::TERM).await;

@@ -1,5 +1,5 @@
-//! Which paths requests for files in a session may name (contract: execd A5). The kernel decides
-//! what the session's user may do; this decides what the request is about.
+//! Paths that file requests in a session may name (contract: execd A5). The kernel decides what the
+//! session's user may do; this module decides which overlay a request concerns.
 
 use std::{
     ffi::OsStr,
@@ -15,7 +15,7 @@ use crate::{
     kernel_path,
 };
 
-/// The overlays of a session, for one kind of request.
+/// Overlays of a session, for one type of request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct View {
     pub(crate) overlays: Vec<Part>,
@@ -25,7 +25,7 @@ pub(crate) struct View {
     pub(crate) follows: bool,
 }
 
-/// One overlay.
+/// Overlay of the view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) path: PathBuf,
@@ -33,16 +33,16 @@ pub(crate) struct Part {
 }
 
 impl View {
-    /// The overlay that a path belongs to, by its names only, and the path made absolute and clean.
-    /// A relative one lies in the first overlay.
+    /// Finds the overlay of a path by its components only. Also returns the path, absolute and
+    /// normalised. A relative path lies in the first overlay.
     ///
     /// # Errors
-    /// 400 when it belongs to none.
+    /// 400 when no overlay contains the path.
     pub(crate) fn locate(&self, given: &OsStr) -> ApiResult<(usize, PathBuf)> {
         self.locate_by(given, |directory| directory.parent().map(Path::to_owned))
     }
 
-    /// The same with `..` as `above` has it; by its name where that knows nothing.
+    /// Does the same with `above` resolving `..`; lexically where that returns `None`.
     fn locate_by(
         &self,
         given: &OsStr,
@@ -75,11 +75,11 @@ impl View {
         Ok((index, clean))
     }
 
-    /// The path that a request means, inside the session.
+    /// Resolves the path of a request inside the session.
     ///
     /// # Errors
-    /// 400 when it leads out of the overlays, also by way of a link; 403 when it shall be changed
-    /// and must not be.
+    /// 400 when it leads out of the overlays, also through a link; 403 when the overlay to change
+    /// is read-only.
     pub(crate) fn resolve(&self, given: &OsStr) -> ApiResult<PathBuf> {
         let (index, path) = self.locate_by(given, kernel_path::above)?;
         let part = &self.overlays[index];
@@ -93,7 +93,7 @@ impl View {
         if path == part.path {
             return Ok(path);
         }
-        // What is not there cannot lead anywhere; what is above it can.
+        // A missing entry cannot be a link, but its parents can.
         let above = path.ancestors().skip(1);
         let real = above
             .map(Path::canonicalize)

@@ -193,16 +193,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lacks_its_capabilities_is_told_of_them() {
+    fn only_missing_capabilities_are_reported() {
         let hardening = ProcessHardening::default();
-        for (errno, cannot_switch, told) in [
+        for (errno, cannot_switch, named) in [
             (Errno::PERM, true, true),
             (Errno::PERM, false, false),
             (Errno::ACCESS, true, false),
             (Errno::NOENT, true, false),
         ] {
             let text = explain(&errno.into(), cannot_switch, &hardening);
-            assert_eq!(text.contains("SETUID"), told, "{text}");
+            assert_eq!(text.contains("SETUID"), named, "{text}");
             assert!(
                 text.starts_with(&io::Error::from(errno).to_string()),
                 "{text}"

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn status_tells_the_end() {
+    fn status_contains_the_end() {
         let commands = commands();
         let record = commands.admit(record("a", "x".into())).unwrap();
         assert!(record.status().running);

@@ -2,10 +2,10 @@
 
 use rustix::thread::CapabilitySet;
 
-/// The set of these `CAP_*` names.
+/// Parses `CAP_*` names into a set.
 ///
 /// # Errors
-/// The first name that means nothing.
+/// The first unknown name.
 pub(crate) fn capabilities_of(names: &[String]) -> Result<CapabilitySet, &str> {
     names.iter().try_fold(CapabilitySet::empty(), |set, name| {
         let known = name.strip_prefix("CAP_").and_then(CapabilitySet::from_name);
@@ -13,7 +13,7 @@ pub(crate) fn capabilities_of(names: &[String]) -> Result<CapabilitySet, &str> {
     })
 }
 
-/// The names of a set.
+/// Names of the capabilities in a set.
 pub(crate) fn capability_names(set: CapabilitySet) -> String {
     let names = set.iter_names().map(|(name, _)| format!("CAP_{name}"));
     names.collect::<Vec<_>>().join(", ")

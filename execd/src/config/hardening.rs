@@ -1,4 +1,4 @@
-//! What the TOML file says about hardening (contract: execd A8).
+//! Hardening section of the TOML file (contract: execd A8).
 
 use std::path::{Path, PathBuf};
 
@@ -6,27 +6,28 @@ use serde::Deserialize;
 
 use super::capabilities_of;
 
-/// The floor for ordinary commands.
+/// Hardening of ordinary commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Hardening {
     pub(crate) enabled: bool,
-    /// `CAP_*` names of what is not taken away.
+    /// `CAP_*` names of capabilities to keep.
     pub(crate) keep_capabilities: Vec<String>,
 }
 
-/// Which files the floor leaves.
+/// Files that the user's processes may access.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Landlock {
     pub(crate) enabled: bool,
-    /// Besides what everybody needs and what may be made writable in isolated sessions.
+    /// In addition to the paths that every program needs and those that isolated sessions may be
+    /// allowed to write.
     pub(crate) extra_writable: Vec<PathBuf>,
-    /// Besides what every program needs.
+    /// In addition to the paths that every program needs.
     pub(crate) extra_readable: Vec<PathBuf>,
 }
 
-/// Auditing.
+/// Audit settings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Ebpf {
@@ -35,7 +36,7 @@ pub(crate) struct Ebpf {
     pub(crate) audit_file: PathBuf,
 }
 
-/// What can be observed.
+/// Event types that can be audited.
 const OBSERVABLE: [&str; 3] = ["exec", "connect", "privilege"];
 
 impl Default for Ebpf {
@@ -80,7 +81,7 @@ impl Ebpf {
     }
 }
 
-/// Paths are those of the whole sandbox.
+/// These paths refer to the whole sandbox.
 fn absolute(key: &str, paths: &[PathBuf]) -> Result<(), String> {
     match paths.iter().all(|path| Path::is_absolute(path)) {
         true => Ok(()),

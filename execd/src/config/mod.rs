@@ -1,5 +1,5 @@
-//! The isolation file: how isolated sessions are made, and what other processes of the user have to do without (contract: execd
-//! A8): a TOML file, every key of which has a default.
+//! Isolation file (contract: execd A8): a TOML file that configures isolated sessions and the
+//! hardening of the user's other processes. Every key has a default.
 
 mod capability;
 mod hardening;
@@ -14,8 +14,8 @@ use serde::Deserialize;
 pub(crate) use capability::{capabilities_of, capability_names};
 use hardening::{Ebpf, Hardening, Landlock};
 
-/// System calls that are refused unless the file says otherwise (contract: execd A6.5). From
-/// `fsopen` on they are ours: newer ways to do what `mount` does.
+/// System calls refused by default (contract: execd A6.5). Those from `fsopen` on go beyond the
+/// contract: they are newer alternatives to `mount`.
 pub(crate) const DENIED: &[&str] = &[
     "mount",
     "umount2",
@@ -57,39 +57,39 @@ pub(crate) const DENIED: &[&str] = &[
     "mount_setattr",
 ];
 
-/// Why the configuration cannot be used.
+/// Reason why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     #[error("cannot read the isolation configuration {path}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// The file breaks the grammar or a type.
+    /// The file violates the grammar or a type.
     #[error("isolation configuration {path}: {message}")]
     Invalid {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Which key breaks which rule.
+        /// Key and broken rule.
         message: String,
     },
 }
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct IsolationConfig {
-    /// Where uppers live.
+    /// Directory that holds the upper directories.
     pub(crate) upper_root: PathBuf,
-    /// Bytes of all uppers together; 0 is no limit.
+    /// Maximum size of all upper directories together in bytes; 0 means no limit.
     pub(crate) upper_max_bytes: u64,
-    /// Bytes that one commit may apply.
+    /// Maximum size of one commit in bytes.
     pub(crate) diff_max_bytes: u64,
-    /// What may be made writable or bound, with all that is below.
+    /// Paths that may be made writable or bound, with everything below them.
     pub(crate) allowed_writable: Vec<PathBuf>,
     pub(crate) seccomp: Seccomp,
     pub(crate) hardening: Hardening,
@@ -97,7 +97,7 @@ pub struct IsolationConfig {
     pub(crate) ebpf: Ebpf,
 }
 
-/// The filter of system calls.
+/// System call filter.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Seccomp {
@@ -129,7 +129,7 @@ impl Default for IsolationConfig {
 }
 
 impl IsolationConfig {
-    /// Reads the file, if there is one. Says which of its keys mean nothing here.
+    /// Loads the file, if there is one. Also returns its unknown keys.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -152,13 +152,13 @@ impl IsolationConfig {
     }
 
     fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
-        let told = |error: toml::de::Error| error.to_string().trim_end().to_owned();
+        let message = |error: toml::de::Error| error.to_string().trim_end().to_owned();
         let mut unknown = Vec::new();
-        let document = toml::Deserializer::parse(text).map_err(told)?;
+        let document = toml::Deserializer::parse(text).map_err(message)?;
         let config: Self = serde_ignored::deserialize(document, |path| {
             unknown.push(path.to_string());
         })
-        .map_err(told)?;
+        .map_err(message)?;
         config.check()?;
         Ok((config, unknown))
     }
@@ -192,7 +192,7 @@ impl IsolationConfig {
     }
 }
 
-/// Calls without which nothing starts.
+/// Calls that every program needs to start.
 const NEEDED: [&str; 5] = ["execve", "clone", "exit_group", "read", "write"];
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Parameters of header values, read and written: `form-data; name="a"; filename*=UTF-8''b`.
+//! Parser and writer of header parameters: `form-data; name="a"; filename*=UTF-8''b`.
 
 use std::fmt::Write;
 
-/// The parameters of a header value, with lower-case names. Values may be bare or quoted; in quotes
-/// a backslash takes the next character as it is (contract: execd A1.7).
+/// Parses the parameters of a header value, with lower-case names. Values may be bare or quoted; in
+/// quotes a backslash escapes the next character (contract: execd A1.7).
 pub(super) fn parameters(value: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = after_semicolon(value);
@@ -11,7 +11,7 @@ pub(super) fn parameters(value: &str) -> Vec<(String, String)> {
         let Some((before, after)) = text.split_once('=') else {
             break;
         };
-        // In front of the name there may be parameters without a value.
+        // Parameters without a value may precede the name.
         let name = before.rsplit(';').next().unwrap_or_default();
         let after = after.trim_start();
         let (value, remaining) = match after.strip_prefix('"') {
@@ -31,7 +31,7 @@ fn after_semicolon(text: &str) -> Option<&str> {
     text.split_once(';').map(|(_, rest)| rest)
 }
 
-/// The text up to the closing quote, and what follows it.
+/// Splits at the closing quote: the unescaped text, and what follows it.
 fn unquote(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -45,7 +45,7 @@ fn unquote(text: &str) -> (String, &str) {
     (value, "")
 }
 
-/// `Content-Disposition` of a download (contract: execd §10.11).
+/// `Content-Disposition` header of a download (contract: execd §10.11).
 pub(super) fn attachment(name: &str) -> String {
     let encoded = percent_encoded(name);
     if encoded == name {

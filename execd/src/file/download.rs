@@ -34,7 +34,7 @@ use crate::{
     limits, path,
 };
 
-/// The route.
+/// Handles a download.
 pub(super) async fn download(
     State(base): State<Base>,
     query: Query,
@@ -55,7 +55,7 @@ pub(super) async fn download(
     }
 }
 
-/// The lines a query asks for, if it asks for lines.
+/// Line range of a query, if it has one.
 fn selected_lines(query: &Query) -> ApiResult<Option<Lines>> {
     let number = |name: &str| {
         let given = query.get(name);
@@ -74,7 +74,7 @@ fn selected_lines(query: &Query) -> ApiResult<Option<Lines>> {
     })
 }
 
-/// A file that was opened.
+/// Opened file with its metadata.
 struct Content {
     file: File,
     size: u64,
@@ -87,7 +87,7 @@ impl Content {
     fn open(path: &Path) -> ApiResult<Self> {
         let failed = |error: io::Error| ApiError::file(path, &error);
         let mut options = OpenOptions::new();
-        // Opening a pipe must not wait for its writer.
+        // Opening a FIFO must not wait for its writer.
         let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag fits");
         let file = options
             .read(true)
@@ -141,10 +141,10 @@ impl Content {
         headers.insert(header::CONTENT_DISPOSITION, text(&self.disposition));
         let mut validators = HeaderMap::new();
         self.validators(&mut validators);
-        let (first, is_as_told) = first_piece(self.file, self.size, part.clone()).await?;
+        let (first, has_expected_size) = first_piece(self.file, self.size, part.clone()).await?;
         let body = body(first, |bytes| Some(Bytes::from(bytes)));
-        if !is_as_told {
-            // The whole, of whatever length, and nothing to recognise it by.
+        if !has_expected_size {
+            // The whole file, with unknown length and no validators.
             return Ok((headers, body).into_response());
         }
         headers.extend(validators);
@@ -181,7 +181,7 @@ impl Content {
         }
     }
 
-    /// The status that the client's conditions call for instead of the content (RFC 9110 §13.2.2).
+    /// Status that a failed precondition demands (RFC 9110 §13.2.2).
     fn precondition(&self, request: &HeaderMap) -> Option<StatusCode> {
         let failed = StatusCode::PRECONDITION_FAILED;
         if let Some(tags) = request.get(header::IF_MATCH) {
@@ -201,7 +201,7 @@ impl Content {
         unchanged.then_some(StatusCode::NOT_MODIFIED)
     }
 
-    /// Whether the range is of the file that the client knows.
+    /// Whether `If-Range` still matches the file.
     fn same_as_before(&self, request: &HeaderMap) -> bool {
         let Some(known) = request.get(header::IF_RANGE) else {
             return true;
@@ -218,7 +218,7 @@ impl Content {
         tags.any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.tag)
     }
 
-    /// Time of change in whole seconds, as HTTP dates have it.
+    /// Modification time in whole seconds, as HTTP dates express it.
     fn seconds(&self) -> SystemTime {
         let since = self
             .modified
@@ -228,7 +228,7 @@ impl Content {
     }
 }
 
-/// `None` for times that have no such date: before 1970 and from the year 10000 on.
+/// `None` for times that HTTP dates cannot express: before 1970 and from the year 10000 on.
 fn http_date(time: SystemTime) -> Option<String> {
     const YEAR_10000: u64 = 253_402_300_800;
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
@@ -243,16 +243,16 @@ fn text(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).expect("visible ASCII")
 }
 
-/// Reads the first piece of a part, and says whether the file is as long as it told. If not, as with
-/// files that the kernel makes when they are read (in `/proc` they tell 0 bytes, in `/sys` a page),
-/// the piece is the first of the whole file.
+/// Reads the first piece of a part, and returns whether the file has the size that `stat` reported.
+/// Files that the kernel generates on reading do not (0 bytes in `/proc`, a page in `/sys`); for
+/// them the piece starts the whole file.
 async fn first_piece(mut file: File, size: u64, part: Range<u64>) -> ApiResult<(Piece, bool)> {
     let read = move || -> io::Result<_> {
         let len = part.end - part.start;
         file.seek(SeekFrom::Start(part.start))?;
         let piece = Piece::read(file, if size == 0 { u64::MAX } else { len })?;
         let is_long_enough = piece.bytes.len() as u64 == len.min(limits::DOWNLOAD_READ as u64);
-        // A part from its middle says nothing about the length. Files of the kernel are short.
+        // A partial read in the middle cannot verify the size. Files of the kernel are short.
         let is_whole = || part.end == size || size > limits::DOWNLOAD_READ as u64;
         let has_last = |file: &File| Ok::<_, io::Error>(file.read_at(&mut [0], size - 1)? == 1);
         if is_long_enough && (is_whole() || has_last(&piece.file)?) {
@@ -269,8 +269,8 @@ fn unreadable(error: io::Error) -> ApiError {
     ApiError::runtime(format!("error reading file: {}", client_message(&error)))
 }
 
-/// The body of an answer: a file in large pieces, one piece ahead of the client. No thread is held
-/// while the client is slow. `map` changes each piece, or ends the body.
+/// Response body: a file in large pieces, read one piece ahead of the client. A slow client
+/// occupies no thread. `map` changes each piece, or ends the body.
 fn body(first: Piece, map: impl FnMut(Vec<u8>) -> Option<Bytes> + Send + 'static) -> Body {
     let pieces = stream::try_unfold((Step::Read(first), map), |(step, mut map)| async move {
         let Piece { file, bytes, left } = match step {
@@ -294,14 +294,14 @@ fn body(first: Piece, map: impl FnMut(Vec<u8>) -> Option<Bytes> + Send + 'static
     Body::from_stream(pieces)
 }
 
-/// Where a download is.
+/// State of a download.
 enum Step {
     Read(Piece),
     Ahead(JoinHandle<io::Result<Piece>>),
     End,
 }
 
-/// Reads a piece on a thread for work on files.
+/// Reads a piece on a blocking thread.
 async fn reading_of(
     work: impl FnOnce() -> io::Result<Piece> + Send + 'static,
 ) -> JoinHandle<io::Result<Piece>> {
@@ -312,7 +312,7 @@ async fn reading_of(
     })
 }
 
-/// A piece of a file, and what is needed for the next.
+/// Piece of a file, and the state to read the next.
 struct Piece {
     file: File,
     bytes: Vec<u8>,

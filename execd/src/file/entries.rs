@@ -1,4 +1,4 @@
-//! Walking directories: search and list (contract: execd §10.6, §10.9).
+//! Directory walks: search and list (contract: execd §10.6, §10.9).
 
 use std::{io, path::Path};
 
@@ -13,8 +13,8 @@ use crate::{
     limits,
 };
 
-/// Everything below `root` but directories whose base name matches, in lexical order. Links are
-/// reported, not followed. What vanishes or cannot be read is passed over.
+/// Entries below `root`, except directories, whose base name matches, in lexical order. Links are
+/// reported, not followed. Entries that vanish or are unreadable are skipped.
 pub(super) fn search(
     root: &Path,
     pattern: &str,
@@ -38,7 +38,7 @@ pub(super) fn search(
     Ok(found.0)
 }
 
-/// Everything below `root` down to a depth: a directory before what is in it, in lexical order.
+/// Entries below `root` up to a depth: each directory before its contents, in lexical order.
 pub(super) fn list(
     root: &Path,
     depth: usize,
@@ -52,7 +52,7 @@ pub(super) fn list(
     }
     std::fs::read_dir(root).map_err(|error| ApiError::file(root, &error))?;
     let mut found = Found::default();
-    // WalkDir takes a maximum below its minimum as the minimum.
+    // `WalkDir` raises a maximum depth below its minimum to the minimum.
     if depth > 0 {
         for entry in walk(root)
             .min_depth(1)
@@ -69,10 +69,10 @@ pub(super) fn list(
     Ok(found.0)
 }
 
-/// Ends a walk whose client left.
+/// Stops a walk after its client disconnected.
 fn still_wanted(unwanted: &CancellationToken) -> ApiResult<()> {
     if unwanted.is_cancelled() {
-        Err(ApiError::runtime("nobody waits for this any more"))
+        Err(ApiError::runtime("the client disconnected"))
     } else {
         Ok(())
     }
@@ -84,7 +84,7 @@ fn walk(root: &Path) -> WalkDir {
         .sort_by_file_name()
 }
 
-/// Vanishing meanwhile is normal.
+/// Entries may vanish during the walk.
 fn present(info: io::Result<FileInfo>, path: &Path) -> ApiResult<Option<FileInfo>> {
     match info {
         Ok(info) => Ok(Some(info)),

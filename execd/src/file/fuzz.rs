@@ -1,4 +1,4 @@
-//! What the fuzzer feeds: forms, ranges, patterns.
+//! Fuzz targets: forms, ranges, patterns.
 
 use bytes::Bytes;
 use futures::{FutureExt, stream};
@@ -9,7 +9,8 @@ use super::{
     range::{RequestedRange, parse_range},
 };
 
-/// A form in pieces of a length that the first byte gives: it reads the same as in one piece.
+/// Reads a form in pieces whose length the first byte gives, and checks that the result is the same
+/// as for one piece.
 pub fn multipart(data: &[u8]) {
     let Some((step, body)) = data.split_first() else {
         return;
@@ -19,7 +20,7 @@ pub fn multipart(data: &[u8]) {
     assert_eq!(whole, pieces);
 }
 
-/// The parts of a form with their contents; `None` when it is none.
+/// Parts of a form with their contents; `None` for an invalid form.
 fn form(body: &[u8], step: usize) -> Option<Vec<(Part, Vec<u8>)>> {
     let pieces = body.chunks(step.max(1)).map(|piece| {
         let piece = Bytes::copy_from_slice(piece);
@@ -41,7 +42,7 @@ fn form(body: &[u8], step: usize) -> Option<Vec<(Part, Vec<u8>)>> {
     read.now_or_never().expect("nothing is waited for")
 }
 
-/// A size and a header: a range lies inside.
+/// Checks that a range of a file of arbitrary size lies inside the file.
 pub fn range(data: &[u8]) {
     let Some((size, header)) = data.split_first_chunk() else {
         return;
@@ -52,7 +53,8 @@ pub fn range(data: &[u8]) {
     }
 }
 
-/// A pattern and a name, one line each: every name matches itself, escaped.
+/// Matches a name against a pattern, one line each, and checks that every escaped name matches
+/// itself.
 pub fn glob(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (pattern, name) = text.split_once('\n').unwrap_or((&text, ""));

@@ -1,17 +1,17 @@
 //! Patterns for base names (contract: execd §10.6): `*`, `**`, `?`, `[…]`, `{a,b}`, backslash, and
-//! `!(…)` around the whole. Matching takes time in proportion to pattern and name.
+//! `!(…)` around the whole. Matching takes time proportional to pattern and name.
 
 use crate::limits;
 
-/// A pattern that does not parse.
+/// Syntax error in a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad pattern: {0}")]
 pub(super) struct BadPattern(&'static str);
 
-/// A parsed pattern.
+/// Parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
-    /// One of them must match.
+    /// Matches if any of them does.
     alternatives: Vec<Vec<Token>>,
     negated: bool,
 }
@@ -35,7 +35,7 @@ impl Glob {
             .and_then(|rest| rest.strip_suffix(')'));
         let negated = whole.is_some();
         let pattern = whole.unwrap_or(if pattern.is_empty() { "**" } else { pattern });
-        // A base name has no directories in front, which `**/` allows.
+        // `**/` matches the empty list of directories before a base name.
         let mut rest = pattern;
         while let Some(inner) = rest.strip_prefix("**/") {
             rest = inner;
@@ -76,7 +76,7 @@ fn size(all: &[Vec<Token>]) -> usize {
 /// Parses up to the end, or inside braces up to `,` or `}`. Braces multiply the alternatives.
 fn sequence(chars: &[char], at: &mut usize, depth: usize) -> Result<Vec<Vec<Token>>, BadPattern> {
     let mut all: Vec<Vec<Token>> = vec![Vec::new()];
-    // Tokens of all of them.
+    // Number of tokens in all alternatives.
     let mut total = 0;
     while let Some(&char) = chars.get(*at) {
         let token = match char {
@@ -192,7 +192,7 @@ fn class(chars: &[char], at: &mut usize) -> Result<Token, BadPattern> {
     }
 }
 
-/// Stars match greedily; on failure only the last star is tried again, which is enough.
+/// Matches stars greedily. On failure it retries only the last star, which is sufficient.
 fn matches(tokens: &[Token], name: &[char]) -> bool {
     let (mut token, mut char) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! What is known about an entry.
+//! Metadata of an entry.
 
 use std::{
     fs::Metadata,
@@ -12,12 +12,12 @@ use osb_protocol::execd::file::{FileInfo, FileKind, mode_to_wire};
 
 use crate::identity::Names;
 
-/// Looks at an entry without following a link.
+/// Reads the metadata of an entry without following a link.
 pub(super) fn of(path: &Path, names: &Names) -> io::Result<FileInfo> {
     Ok(from(path, &path.symlink_metadata()?, names))
 }
 
-/// The same from what is already known.
+/// Converts metadata that is already available.
 pub(super) fn from(path: &Path, meta: &Metadata, names: &Names) -> FileInfo {
     FileInfo {
         path: path.to_string_lossy().into_owned(),
@@ -47,7 +47,7 @@ fn kind(meta: &Metadata) -> FileKind {
     }
 }
 
-/// Times outside what the wire can tell become the beginning of Unix time.
+/// Converts a time. Times that the wire format cannot express become the Unix epoch.
 fn time(seconds: i64, nanos: i64) -> Timestamp {
     let nanos = i32::try_from(nanos).unwrap_or(0);
     Timestamp::new(seconds, nanos).unwrap_or(Timestamp::UNIX_EPOCH)

@@ -1,17 +1,18 @@
-//! Selecting lines of a file (contract: execd A3.1).
+//! Selection of lines from a file (contract: execd A3.1).
 
-/// Passes on the selected lines: without their line ends, joined by `\n`, nothing after the last.
+/// Filter that passes on the selected lines: without their line ends, joined by `\n`, nothing after
+/// the last.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// First line that is wanted, from 1.
+    /// First selected line, from 1.
     first: u64,
-    /// Line after the last that is wanted.
+    /// Line after the last selected line.
     end: u64,
-    /// The line at hand.
+    /// Current line.
     line: u64,
-    /// A `\r` that belongs to the line end if a `\n` follows.
+    /// Pending `\r`, part of the line end if a `\n` follows.
     held_return: bool,
-    /// A selected line is over; the next one begins with its separator.
+    /// A selected line is complete; the next one begins with its separator.
     separator: bool,
 }
 
@@ -26,12 +27,12 @@ impl Lines {
         }
     }
 
-    /// Whether nothing more can come.
+    /// Whether no further line is selected.
     pub(super) fn done(&self) -> bool {
         self.line >= self.end
     }
 
-    /// Takes the next piece of the file.
+    /// Processes the next piece of the file.
     pub(super) fn feed(&mut self, mut piece: &[u8], out: &mut Vec<u8>) {
         while !piece.is_empty() && !self.done() {
             let end = memchr::memchr(b'\n', piece);
@@ -48,7 +49,7 @@ impl Lines {
         }
     }
 
-    /// Text of a selected line, up to its end or to the end of the piece.
+    /// Processes text of a line, up to its end or to the end of the piece.
     fn text(&mut self, text: &[u8], ends: bool, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.separator) {
             out.push(b'\n');

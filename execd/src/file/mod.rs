@@ -1,7 +1,8 @@
 //! Files and directories (contract: execd §10, A3).
 //!
-//! Everything here blocks, so it runs on the threads for that ([`crate::blocking`]); large contents travel
-//! between them and the connection in pieces, so that a file of any size passes in constant memory.
+//! All operations block, so they run on blocking threads ([`crate::blocking`]). Contents travel
+//! between these threads and the connection in pieces, so that a file of any size takes constant
+//! memory.
 
 mod disposition;
 mod download;

@@ -1,10 +1,10 @@
-//! Reading `multipart/form-data` as it arrives (contract: execd §10.10, A1.7). Nothing is held but
-//! the piece at hand and what may be the beginning of a boundary.
+//! Streaming parser for `multipart/form-data` (contract: execd §10.10, A1.7). It holds only the
+//! current piece and a possible beginning of a boundary.
 //!
-//! The `multer` library (3.1) does not serve. It appends to its buffer for as long as the connection
-//! has something, so a client that is faster than the disk fills the memory; the headers of a part
-//! have no limit in bytes; each byte is copied once more; and a part that only has `filename*`,
-//! which counts as a file here, looks as if it had no file name.
+//! The `multer` library (3.1) is unsuitable. It appends to its buffer as long as the connection has
+//! data, so a client that is faster than the disk fills the memory. It does not limit the size of
+//! part headers, and copies each byte once more. It reports no file name for a part that only has
+//! `filename*`, which counts as a file here.
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::{Stream, StreamExt};
@@ -13,7 +13,7 @@ use memchr::memmem::{Finder, find};
 use super::disposition::parameters;
 use crate::limits;
 
-/// Why a body cannot be read.
+/// Reason why a body cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MultipartError {
     #[error("not multipart/form-data with a boundary")]
@@ -28,28 +28,28 @@ pub(super) enum MultipartError {
     Read(#[source] axum::Error),
 }
 
-/// The head of a part.
+/// Header of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// `name` of its disposition.
+    /// `name` from its disposition.
     pub(super) name: String,
-    /// Whether it has a `filename`; what that says does not matter.
+    /// Whether it has a `filename`; the value does not matter.
     pub(super) has_filename: bool,
 }
 
-/// A body that is being read.
+/// Multipart body that is being read.
 pub(super) struct Multipart<S> {
     body: S,
     buffer: Bytes,
     /// Line end, two dashes and the boundary.
     delimiter: Finder<'static>,
-    /// Inside a part.
+    /// Whether the parser is inside a part.
     open: bool,
     ended: bool,
 }
 
 impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
-    /// Reads a body of this content type.
+    /// Creates a parser for a body of this content type.
     pub(super) fn new(content_type: &str, body: S) -> Result<Self, MultipartError> {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         let boundary = parameters(content_type)
@@ -61,7 +61,7 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
         let delimiter = format!("\r\n--{boundary}");
         Ok(Self {
             body,
-            // The first delimiter needs no line end in front, so one is put there.
+            // The first delimiter may lack the line end, so the buffer starts with one.
             buffer: Bytes::from_static(b"\r\n"),
             delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
             open: true,
@@ -69,7 +69,7 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
         })
     }
 
-    /// The next part; what is left of the one before is passed over. `None` after the last.
+    /// Next part; skips the rest of the current one. `None` after the last.
     pub(super) async fn next_part(&mut self) -> Result<Option<Part>, MultipartError> {
         while self.chunk().await?.is_some() {}
         if self.ended {
@@ -88,7 +88,7 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
         Ok(Some(part(&head)))
     }
 
-    /// The next piece of the current part; `None` at its end.
+    /// Next piece of the current part; `None` at its end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, MultipartError> {
         while self.open {
             if let Some(at) = self.delimiter.find(&self.buffer) {
@@ -106,7 +106,7 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
         Ok(None)
     }
 
-    /// Bytes at the front that cannot belong to a delimiter that has only begun.
+    /// Number of leading bytes that cannot belong to a partial delimiter.
     fn without_delimiter(&self) -> usize {
         let needle = self.delimiter.needle();
         let tail = self.buffer.len().saturating_sub(needle.len() - 1);
@@ -145,7 +145,7 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
         }
     }
 
-    /// Gets the next piece of the body, behind what is left of the last.
+    /// Appends the next piece of the body to the buffer.
     async fn more(&mut self) -> Result<(), MultipartError> {
         let read = self.body.next().await.ok_or(MultipartError::Incomplete)?;
         let next = read.map_err(MultipartError::Read)?;

@@ -1,4 +1,4 @@
-//! Setting mode and owner (contract: execd §10, A3.2).
+//! Changes of mode and owner (contract: execd §10, A3.2).
 
 use std::{fs::File, io, os::fd::AsRawFd, path::Path};
 
@@ -10,8 +10,8 @@ use crate::{
     identity::Names,
 };
 
-/// Sets what a permission names. Links are followed, once: owner and mode are those of the same
-/// file, whatever happens to its name.
+/// Applies a permission. Links are followed once, so owner and mode go to the same file even if its
+/// name changes meanwhile.
 pub(super) fn apply(path: &Path, wanted: &Permission, names: &Names) -> ApiResult<()> {
     let change = Change::new(wanted, names)?;
     change.apply_at(path, OFlags::empty()).map_err(|error| {
@@ -23,7 +23,7 @@ pub(super) fn apply(path: &Path, wanted: &Permission, names: &Names) -> ApiResul
     })
 }
 
-/// What to change about a file. The default is nothing.
+/// Changes to a file's mode and owner. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
     /// Mode, with its special bits.
@@ -33,7 +33,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Resolves what a permission names.
+    /// Resolves the names in a permission.
     pub(super) fn new(wanted: &Permission, names: &Names) -> ApiResult<Self> {
         let bits = mode_from_wire(wanted.mode).ok_or_else(|| {
             ApiError::runtime(format!("invalid mode {}: digits are octal", wanted.mode))
@@ -53,7 +53,7 @@ impl Change {
         })
     }
 
-    /// Changes an open file. The owner first: a change of owner may clear bits of the mode.
+    /// Changes an open file. The owner comes first, because a change of owner may clear mode bits.
     pub(super) fn apply_to(&self, file: &File) -> io::Result<()> {
         if self.changes_owner() {
             fchown(file, self.uid, self.gid).map_err(|errno| failed("owner", errno.into()))?;
@@ -65,8 +65,8 @@ impl Change {
         Ok(())
     }
 
-    /// The same for an entry that need not be readable, nor a file: it is not opened, only held.
-    /// `flags` may say not to follow a link.
+    /// Changes an entry that may be unreadable or not a file, through an `O_PATH` descriptor.
+    /// `flags` may forbid following a link.
     pub(super) fn apply_at(&self, path: &Path, flags: OFlags) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
         let held = openat(CWD, path, flags, Mode::empty())?;

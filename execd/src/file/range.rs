@@ -1,19 +1,19 @@
-//! The `Range` header (contract: execd §10.11).
+//! Parser of the `Range` header (contract: execd §10.11).
 
 use std::ops::Range;
 
-/// What a `Range` header asks of a file.
+/// Result of a `Range` header for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RequestedRange {
-    /// These bytes.
+    /// Bytes to send.
     Part(Range<u64>),
-    /// Every range begins behind the end.
+    /// Every range begins past the end.
     Unsatisfiable,
-    /// The header breaks the grammar.
+    /// The header is malformed.
     Malformed,
 }
 
-/// Reads a header for a file of `size` bytes. Of several ranges the first satisfiable one counts.
+/// Parses a header for a file of `size` bytes. The first satisfiable range applies.
 pub(super) fn parse_range(header: &str, size: u64) -> RequestedRange {
     let Some(ranges) = header.trim().strip_prefix("bytes=") else {
         return RequestedRange::Malformed;
@@ -29,11 +29,11 @@ pub(super) fn parse_range(header: &str, size: u64) -> RequestedRange {
     first.map_or(RequestedRange::Unsatisfiable, RequestedRange::Part)
 }
 
-/// `None`: malformed. An empty range is behind the end.
+/// Parses one range. `None` if malformed. An empty result lies past the end.
 fn one(range: &str, size: u64) -> Option<Range<u64>> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // More digits than fit are behind every end.
+        // A number that overflows is past every end.
         digits.then(|| text.parse().unwrap_or(u64::MAX))
     };
     match range.split_once('-')? {

@@ -1,4 +1,4 @@
-//! Moving and deleting (contract: execd §10.2, §10.3, §10.8).
+//! Moves and deletions (contract: execd §10.2, §10.3, §10.8).
 
 use std::{
     ffi::OsStr,
@@ -21,7 +21,7 @@ use crate::{
     kernel_path,
 };
 
-/// Deletes a file or a link; what is absent is fine.
+/// Deletes a file or a link; an absent one is no error.
 pub(super) fn delete_file(path: &Path) -> ApiResult<()> {
     match path.symlink_metadata() {
         Ok(meta) if meta.is_dir() => Err(ApiError::runtime(format!(
@@ -33,8 +33,8 @@ pub(super) fn delete_file(path: &Path) -> ApiResult<()> {
     }
 }
 
-/// Refuses `.` and `..` at the end of a path, as `rm` does: what they mean depends on where execd
-/// runs, and few clients mean that.
+/// Rejects paths that end in `.` or `..`, as `rm` does: their meaning depends on execd's working
+/// directory, and few clients intend that.
 pub(super) fn must_be_deletable_by_name(given: &OsStr) -> ApiResult<()> {
     let mut names = given.as_bytes().rsplit(|byte| *byte == b'/');
     if matches!(names.find(|name| !name.is_empty()), Some(b"." | b"..")) {
@@ -45,10 +45,10 @@ pub(super) fn must_be_deletable_by_name(given: &OsStr) -> ApiResult<()> {
     Ok(())
 }
 
-/// Deletes a directory with all that is in it; what is absent is fine.
+/// Deletes a directory with its contents; an absent one is no error.
 ///
-/// The root and the directory that execd works in, with those above it, stay: relative paths would
-/// mean nothing afterwards.
+/// Rejects the root, execd's working directory and its parents: relative paths would have no
+/// meaning afterwards.
 pub(super) fn delete_tree(path: &Path) -> ApiResult<()> {
     let refuse = |why| {
         let message = format!("error deleting directory: {} {why}", path.display());
@@ -67,7 +67,7 @@ pub(super) fn delete_tree(path: &Path) -> ApiResult<()> {
     }
 }
 
-/// Whether deleting an entry would take the working directory along. A link to it would not.
+/// Whether deleting an entry would delete the working directory. Deleting a link to it would not.
 fn holds_working_directory(path: &Path) -> bool {
     let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     let real = path.canonicalize().ok().filter(|_| is_directory);
@@ -87,7 +87,7 @@ fn gone(path: &Path, deleted: io::Result<()>) -> ApiResult<()> {
     }
 }
 
-/// Moves an entry to a path that must not exist. Between filesystems it is copied, then deleted.
+/// Moves an entry to a path that must not exist. Between file systems it copies, then deletes.
 pub(super) fn rename(from: &Path, to: &Path) -> ApiResult<()> {
     from.symlink_metadata()
         .map_err(|error| ApiError::file(from, &error))?;
@@ -118,14 +118,14 @@ pub(super) fn rename(from: &Path, to: &Path) -> ApiResult<()> {
 /// Renames to a path that must not exist.
 fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Filesystems that cannot refuse to replace.
+        // File systems without `RENAME_NOREPLACE`.
         Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::rename(from, to),
         moved => moved,
     }
 }
 
-/// Moves to another filesystem. The copy is made beside its place and appears there when it is
-/// whole; the source goes last.
+/// Moves to another file system. The copy is made next to the target and renamed once it is
+/// complete; the source is deleted last.
 fn across(from: &Path, to: &Path) -> io::Result<()> {
     let into = to.parent().unwrap_or(to).canonicalize()?;
     if from.symlink_metadata()?.is_dir() && into.starts_with(from.canonicalize()?) {
@@ -136,7 +136,7 @@ fn across(from: &Path, to: &Path) -> io::Result<()> {
     let temporary = into.join(name);
     let copied = copy(from, &temporary).and_then(|()| Ok(rename_new(&temporary, to)?));
     if copied.is_err() {
-        // Half a copy is worth nothing, and the source is still whole.
+        // A partial copy is useless, and the source is still complete.
         let _partial = remove(&temporary);
         return copied;
     }
@@ -151,13 +151,13 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Copies files, directories and links with mode, owner and times as far as allowed.
+/// Copies files, directories and links; keeps mode, owner and times as far as permitted.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut directories = Vec::new();
     for entry in walkdir::WalkDir::new(from).follow_root_links(false) {
         let entry = entry?;
         let below = entry.path().strip_prefix(from).expect("walked below it");
-        // Joining an empty path would add a slash, which a file does not take.
+        // Joining an empty path would add a slash, which is invalid for a file.
         let target = if below.as_os_str().is_empty() {
             to.to_owned()
         } else {
@@ -182,20 +182,20 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         }
         keep(&target, &meta)?;
     }
-    // Filling a directory needs its permission and changes its time.
+    // Creating entries needs the directory's permission and changes its time.
     let mut inmost_first = directories.iter().rev();
     inmost_first.try_for_each(|(path, meta)| keep(path, meta))
 }
 
 fn keep(path: &Path, meta: &fs::Metadata) -> io::Result<()> {
-    // Not everybody may give files away; then they stay ours.
+    // Unprivileged users cannot change owners; the copy then belongs to execd's user.
     let _refused = std::os::unix::fs::lchown(path, Some(meta.uid()), Some(meta.gid()));
     if !meta.is_symlink() {
         let mode = Change {
             mode: Some(meta.mode() & 0o7777),
             ..Change::default()
         };
-        // Somebody may have put a link in its place.
+        // Another process may have put a link in its place.
         mode.apply_at(path, OFlags::NOFOLLOW)?;
     }
     let times = Timestamps {
@@ -208,7 +208,7 @@ fn keep(path: &Path, meta: &fs::Metadata) -> io::Result<()> {
             tv_nsec: meta.mtime_nsec(),
         },
     };
-    // Some filesystems keep their own.
+    // Some file systems keep their own times.
     let _refused = utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `POST /files/replace` (contract: execd §10.5): literal, every occurrence, in constant memory.
+//! `POST /files/replace` (contract: execd §10.5): literal text, every occurrence, in constant
+//! memory.
 
 use std::{
     fs::File,
@@ -15,7 +16,7 @@ use crate::{
     limits, scratch,
 };
 
-/// Replaces and counts. A file without the text is not touched.
+/// Replaces and counts occurrences. A file without any is left untouched.
 pub(super) fn replace(path: &Path, wanted: &Replacement) -> ApiResult<usize> {
     let accessed = |error: io::Error| ApiError::file(path, &error);
     let meta = path.metadata().map_err(accessed)?;
@@ -75,7 +76,7 @@ fn copy(mut from: impl Read, to: &mut impl Write, old: &[u8], new: &[u8]) -> io:
             to.write_all(&held[done..])?;
             return Ok(count);
         }
-        // The end may hold the beginning of an occurrence.
+        // The end of the buffer may hold the beginning of an occurrence.
         let safe = held.len().saturating_sub(old.len() - 1).max(done);
         to.write_all(&held[done..safe])?;
         held.drain(..safe);
@@ -90,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives a byte at a time.
+    /// Reader that returns one byte at a time.
     struct Slowly<'a>(&'a [u8]);
     impl Read for Slowly<'_> {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {

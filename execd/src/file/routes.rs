@@ -1,4 +1,4 @@
-//! The routes of files and directories.
+//! Routes of files and directories.
 
 use std::ffi::{OsStr, OsString};
 
@@ -20,7 +20,7 @@ use crate::{
     json, kernel_path, path,
 };
 
-/// All of them, relative to nothing.
+/// All routes, relative to the prefix.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -42,12 +42,12 @@ where
         .route("/directories/list", get(list))
 }
 
-/// The paths of a query, as they were sent.
+/// Paths of a query, byte for byte.
 fn paths(query: &Query) -> Vec<OsString> {
     query.all_bytes("path").map(OsStr::to_owned).collect()
 }
 
-/// The one path of a query.
+/// The single path of a query.
 pub(super) fn path_of(query: &Query) -> ApiResult<OsString> {
     let path = query.all_bytes("path").next();
     path.filter(|path| !path.is_empty())
@@ -161,7 +161,7 @@ async fn make_directories(State(base): State<Base>, request: Request) -> ApiResu
         let names = base.accounts.names();
         for (given, permission) in &wanted {
             let path = path::resolve(given, &base.environment)?;
-            // A directory that exists keeps mode and owner (contract: execd A3.2).
+            // An existing directory keeps mode and owner (contract: execd A3.2).
             if !path.is_dir() {
                 kernel_path::create_directories(&path).map_err(|error| {
                     ApiError::runtime(format!(

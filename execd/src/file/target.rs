@@ -1,14 +1,14 @@
-//! Where new content of a file goes until it is whole.
+//! Destination of new file content until it is complete.
 //!
-//! A target that is absent or a plain file with one name is replaced at once by a temporary file
-//! beside it, so that nobody sees half of it. Anything else (a link, a file with several names, a
-//! mount point, a directory that takes no new files) is written in place.
+//! An absent target, or a regular file with one name, is replaced atomically by a temporary file
+//! next to it, so that no reader sees half of it. Any other target (a link, a file with several
+//! names, a mount point, a directory that accepts no new files) is written in place.
 //!
-//! What is written is sealed first and placed then, so that several can be placed when all of them
-//! are whole.
+//! Writing seals the content first and places it later, so that several files can be placed once
+//! all are complete.
 //!
-//! Until it is sealed only the daemon may read what is new, and owner and mode are set on what was
-//! opened, never by name: the directory may belong to somebody who exchanges names meanwhile.
+//! Only the daemon may read the content until it is sealed. Owner and mode are set on the open
+//! file, never by name: the owner of the directory may replace names meanwhile.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -23,22 +23,22 @@ use rustix::fs::OFlags;
 use super::permission::Change;
 use crate::kernel_path;
 
-/// Mode of what is not finished.
+/// Mode of an incomplete file.
 const PRIVATE: u32 = 0o600;
 
-/// A file that is being written.
+/// File that is being written.
 #[derive(Debug)]
 pub(super) struct Target {
     path: PathBuf,
     file: File,
-    /// Mode at the end, unless another is wanted. Absent: the one it has.
+    /// Final mode unless the client requests another. `None` keeps the current one.
     mode: Option<u32>,
-    /// Absent when it is written in place.
+    /// `None` when the target is written in place.
     temporary: Option<Temporary>,
 }
 
 impl Target {
-    /// Opens a target; missing parents are made.
+    /// Opens a target and creates missing parents.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         if let Some(parent) = path.parent() {
             kernel_path::create_directories(parent)?;
@@ -63,7 +63,8 @@ impl Target {
         })
     }
 
-    /// `None` when the directory takes no new file, or the file could not keep its owner.
+    /// Creates a temporary file next to the target. `None` if the directory accepts no new file, or
+    /// the file could not keep its owner.
     fn beside(path: &Path, existing: Option<&fs::Metadata>) -> Option<Self> {
         let name = format!(".execd-upload-{}", uuid::Uuid::new_v4().simple());
         let temporary = path.with_file_name(name);
@@ -87,8 +88,8 @@ impl Target {
         })
     }
 
-    /// Gives the content the owner and mode that are wanted and closes it. `durable` waits until it
-    /// is on the disk.
+    /// Sets owner and mode, and closes the file. With `durable` it waits until the content is on
+    /// disk.
     pub(super) fn seal(self, wanted: Change, durable: bool) -> io::Result<Sealed> {
         wanted.apply_to(&self.file)?;
         if let Some(mode) = self.mode.filter(|_| wanted.mode.is_none()) {
@@ -107,31 +108,31 @@ impl Target {
         })
     }
 
-    /// Seals and places.
+    /// Seals and places the content.
     pub(super) fn finish(self, wanted: Change, durable: bool) -> io::Result<()> {
         self.seal(wanted, durable)?.place()
     }
 }
 
-/// Content that is whole and, unless it was written in place, not in its place yet. It holds no
+/// Complete content that is not in its place yet, unless it was written in place. It holds no
 /// descriptor, so there may be many.
 #[derive(Debug)]
 pub(super) struct Sealed {
     path: PathBuf,
     temporary: Option<Temporary>,
-    /// Device and number of the file that was written.
+    /// Device and inode of the written file.
     inode: (u64, u64),
     wanted: Change,
     durable: bool,
 }
 
 impl Sealed {
-    /// Puts the content in its place.
+    /// Moves the content to its place.
     pub(super) fn place(mut self) -> io::Result<()> {
         if let Some(temporary) = self.temporary.take() {
             match fs::rename(&temporary.0, &self.path) {
                 Ok(()) => std::mem::forget(temporary),
-                // A mount point cannot be replaced, only filled.
+                // A mount point cannot be replaced, only overwritten.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                     self.fill(&temporary)?;
                 }
@@ -176,10 +177,10 @@ impl Write for Target {
     }
 }
 
-/// Opens and empties what is at a path, or what a link there means. Says whether it is new.
+/// Opens and truncates the file at a path, following a link. Returns whether it is new.
 fn in_place(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
-    // Opening a pipe must not wait for its reader.
+    // Opening a FIFO must not wait for its reader.
     options
         .write(true)
         .mode(PRIVATE)
@@ -203,8 +204,8 @@ fn flag(flag: OFlags) -> i32 {
     i32::try_from(flag.bits()).expect("a flag fits")
 }
 
-/// Mode of a new file (contract: execd §10.10): everything that the daemon's mask leaves. The mask
-/// can only be asked for by changing it, for all threads at once, so it is read from `/proc`.
+/// Mode of a new file (contract: execd §10.10): all bits that the daemon's umask allows. `umask(2)`
+/// can only read the mask by changing it for all threads, so the value comes from `/proc`.
 static DEFAULT_MODE: LazyLock<u32> = LazyLock::new(|| {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
@@ -214,13 +215,13 @@ static DEFAULT_MODE: LazyLock<u32> = LazyLock::new(|| {
     0o777 & !mask.unwrap_or(0o022)
 });
 
-/// A file that vanishes unless it got its place.
+/// Temporary file, deleted on drop unless it was placed.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It may be gone with its directory.
+        // The file may have vanished with its directory.
         let _gone = fs::remove_file(&self.0);
     }
 }
@@ -246,7 +247,11 @@ mod tests {
         let before = fs::metadata(&path).unwrap().ino();
         let mut held = Target::open(&path).unwrap();
         held.write_all(b"half").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"one", "nobody sees half of it");
+        assert_eq!(
+            fs::read(&path).unwrap(),
+            b"one",
+            "no reader sees half of it"
+        );
         drop(held);
         write(&path, "two").unwrap();
         let meta = fs::metadata(&path).unwrap();
@@ -273,7 +278,7 @@ mod tests {
         let target = Target::open(&path).unwrap();
         target.finish(wanted, false).unwrap();
         assert_eq!(mode(&path), 0o4750);
-        // The name may be exchanged meanwhile: what is set is never set there.
+        // Another process may replace the name; owner and mode must not be set on the replacement.
         let other = place.path().join("other");
         fs::write(&other, "").unwrap();
         let before = mode(&other);

@@ -28,10 +28,10 @@ use crate::{
     json, limits, path, scratch,
 };
 
-/// Asks for the content to be on the disk before the answer.
+/// Header that requests the content on disk before the response.
 const DURABLE: &str = "x-durable";
 
-/// The route.
+/// Handles an upload.
 pub(super) async fn upload(State(base): State<Base>, request: Request) -> ApiResult<()> {
     let (head, body) = request.into_parts();
     let mut body = body.into_data_stream();
@@ -42,8 +42,8 @@ pub(super) async fn upload(State(base): State<Base>, request: Request) -> ApiRes
     received
 }
 
-/// Reads the rest of a body, within a bound: of a refused upload, or the end after the last part,
-/// which must be read before the connection can carry another request.
+/// Reads and drops the rest of a body, up to a limit: of a rejected upload, or after the last part.
+/// The connection cannot carry another request before that.
 async fn discard(mut body: BodyDataStream) {
     let mut left = limits::REFUSED_BODY;
     while let Some(Ok(bytes)) = body.next().await {
@@ -58,15 +58,15 @@ fn no_form(error: &MultipartError) -> ApiError {
     ApiError::UploadForm(format!("multipart form is empty: {error}"))
 }
 
-/// The pairs of one request. The i-th metadata belongs to the i-th file, whichever comes first; a
-/// file that comes first waits on the disk. None is placed before the whole form was read, so that a
-/// refused one changes no file; what can only be written in place is the exception.
+/// Pairs of metadata and file in one request. The i-th metadata belongs to the i-th file in either
+/// order; a file that comes first waits on disk. Files are placed only after the whole form was
+/// read, so that a rejected form changes no file, except files that can only be written in place.
 struct Upload {
     base: Base,
     durable: bool,
     metadata: VecDeque<UploadMetadata>,
     waiting: VecDeque<File>,
-    /// Path as it was sent, and its content.
+    /// Path from the request, and its content.
     sealed: Vec<(String, Sealed)>,
     metadata_count: usize,
     file_count: usize,
@@ -214,8 +214,8 @@ fn not_written(path: &str, error: &io::Error) -> ApiError {
     ))
 }
 
-/// Writes the rest of a part in large pieces, each while the next arrives. No thread is held while
-/// the client is slow.
+/// Writes the rest of a part in large pieces, each while the next one arrives. A slow client
+/// occupies no thread.
 async fn write_all<W: Write + Send + 'static>(
     form: &mut Multipart<&mut BodyDataStream>,
     to: W,
@@ -236,7 +236,7 @@ async fn write_all<W: Write + Send + 'static>(
         .await
 }
 
-/// A write on its way.
+/// State of a write.
 enum Writing<W> {
     Nothing(W),
     Pieces(JoinHandle<io::Result<W>>),

@@ -1,22 +1,22 @@
-//! The first byte on the socket: 0 when the worker has become whom it should, else why not.
+//! First byte on the socket: 0 once the worker has assumed its identity, else an error number.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What a worker says about its attempt.
+/// Encodes the result of the worker's attempt.
 pub(super) fn to_wire(assumed: rustix::io::Result<()>) -> u8 {
     match assumed {
         Ok(()) => 0,
-        // Error numbers of Linux end at 133.
+        // Linux error numbers end at 133.
         Err(errno) => u8::try_from(errno.raw_os_error()).unwrap_or(u8::MAX),
     }
 }
 
-/// Waits for what the worker says.
+/// Waits for the worker's result.
 ///
 /// # Errors
-/// Why it could not become whom it should; or `UnexpectedEof` when it ended before.
+/// The error of the worker's attempt, or `UnexpectedEof` if the worker ended before it.
 pub(super) async fn ready(socket: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     match socket.read_u8().await? {
         0 => Ok(()),
@@ -41,8 +41,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_told_arrives() {
-        let arrives = async |told: &[u8]| ready(&mut &*told).await.map_err(|error| error.kind());
+    async fn ready_is_received() {
+        let arrives = async |sent: &[u8]| ready(&mut &*sent).await.map_err(|error| error.kind());
         assert_eq!(arrives(&[to_wire(Ok(()))]).await, Ok(()));
         assert_eq!(
             arrives(&[to_wire(Err(Errno::PERM))]).await,

@@ -1,4 +1,4 @@
-//! Whom a worker becomes.
+//! Identity of a worker.
 
 use rustix::{
     io::Errno,
@@ -11,7 +11,7 @@ use rustix::{
 
 use crate::error::{ApiError, ApiResult};
 
-/// A user and a group, of whom the account files need not know.
+/// User and group ids, which need not exist in the account files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     uid: u32,
@@ -19,10 +19,10 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Reads both as decimal numbers up to 4294967294.
+    /// Parses both ids as decimal numbers up to 4294967294.
     ///
     /// # Errors
-    /// 400 naming the first that is none.
+    /// 400 naming the first invalid id.
     pub fn parse(uid: &str, gid: &str) -> ApiResult<Self> {
         Ok(Self {
             uid: number("uid", uid)?,
@@ -30,19 +30,19 @@ impl FileIdentity {
         })
     }
 
-    /// The numbers in decimal: user, group.
+    /// Both ids in decimal: user, group.
     pub(super) fn arguments(self) -> [String; 2] {
         [self.uid.to_string(), self.gid.to_string()]
     }
 
-    /// Becomes exactly this user and group, without supplementary groups and, unless it is root,
-    /// without capabilities. There is no way back.
+    /// Assumes exactly this user and group, without supplementary groups and, unless it is root,
+    /// without capabilities. The change is permanent.
     ///
-    /// Identities belong to threads, so the process must not have started a second one yet.
+    /// Identities belong to threads, so the process must still be single-threaded.
     pub(super) fn assume(self) -> rustix::io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         match set_thread_groups(&[]) {
-            // It takes a privilege even where there is nothing to give up.
+            // `setgroups` needs a privilege even when it changes nothing.
             Err(Errno::PERM) if getgroups()?.iter().all(|group| *group == gid) => {}
             cleared => cleared?,
         }
@@ -67,7 +67,7 @@ impl std::fmt::Display for FileIdentity {
     }
 }
 
-/// The highest number means "leave it as it is" to the kernel.
+/// Parses an id. The kernel reads the highest number as "leave unchanged".
 fn number(name: &str, text: &str) -> ApiResult<u32> {
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_decimal_and_below_the_one_that_means_nobody() {
+    fn numbers_are_decimal_and_below_the_reserved_one() {
         let read = |uid, gid| FileIdentity::parse(uid, gid).map_err(|error| error.to_string());
         let both = FileIdentity {
             uid: 4_294_967_294,

@@ -1,7 +1,7 @@
-//! Files as somebody else: `/v1/filesystem/{uid}/{gid}/…` (contract: execd A3.3).
+//! Files with another identity: `/v1/filesystem/{uid}/{gid}/…` (contract: execd A3.3).
 //!
-//! The kernel shall decide what an identity may do, so nothing here checks anything: the request is
-//! served by a process that has this identity and nothing else.
+//! The kernel decides what an identity may do, so the daemon checks nothing: a process with exactly
+//! this identity serves the request.
 //!
 //! ```text
 //!   client ──HTTP──▶ guard ─▶ request ══relay══▶ worker: `execd file-worker UID GID`
@@ -10,9 +10,9 @@
 //!                                                3. ends with the socket, whatever still blocks
 //! ```
 //!
-//! Why a process per request: work that blocks in the kernel, such as opening a pipe, can only be
-//! ended together with its process, and two identities never share one. The files of isolated
-//! sessions are served in the same way, by processes inside of them.
+//! Each request has its own process, because work that blocks in the kernel, such as opening a
+//! FIFO, ends only with its process, and two identities must never share one. Processes inside
+//! isolated sessions serve the sessions' files in the same way.
 
 mod exchange;
 mod identity;
@@ -24,5 +24,5 @@ pub use identity::FileIdentity;
 pub(crate) use request::routes;
 pub use worker::run;
 
-/// First argument of the program when it is a worker; user and group follow.
+/// First argument of a worker process; user and group follow.
 pub const SUBCOMMAND: &str = "file-worker";

@@ -1,12 +1,11 @@
-//! A request for files that another process serves: how it gets there, over one end of a pair of
-//! sockets, and how it is served at the other.
+//! Relay of file requests to another process over a socket pair, and the server at its other end.
 //!
 //! ```text
 //!   client ──HTTP──▶ daemon: `relay` ══socket══▶ worker: `serve` ─▶ the routes of `file`
 //!                                └─ closes the socket when the client leaves
 //! ```
 //!
-//! Both ends stream, so a file of any size passes in constant memory.
+//! Both ends stream, so a file of any size takes constant memory.
 
 use std::{io, os::unix::net::UnixStream as Pair};
 
@@ -35,8 +34,8 @@ use tower::Service;
 
 use crate::{base::Base, env::Environment, file, http::not_found, limits};
 
-/// What concerns the connection to the client or proves who the client is; neither is a worker's
-/// business.
+/// Headers that concern the connection to the client, or authenticate the client. Workers do not
+/// need them.
 static NOT_PASSED_ON: [HeaderName; 9] = [
     HeaderName::from_static(EXECD_ACCESS_TOKEN),
     HeaderName::from_static(API_KEY),
@@ -49,13 +48,13 @@ static NOT_PASSED_ON: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// Hands on a request, whose address is the worker's already, and hands back the answer.
+/// Relays a request, whose URI is already the worker's, and returns the response.
 ///
-/// Then `end` follows, in a task of this name: once the answer was given whole, the client left, or
-/// the worker did.
+/// `end` runs afterwards in a task of this name: once the response is complete, the client
+/// disconnects, or the worker ends.
 ///
 /// # Errors
-/// When the worker ended without an answer.
+/// When the worker ends without a response.
 pub(crate) async fn relay(
     tasks: &Supervisor,
     socket: UnixStream,
@@ -68,11 +67,11 @@ pub(crate) async fn relay(
     }
     let (mut sender, connection) = client::handshake(TokioIo::new(socket)).await?;
     let wanted = CancellationToken::new();
-    // Dropped with this function when the client leaves, else with the body of the answer.
+    // Dropped with this function when the client disconnects, else with the response body.
     let until_then = wanted.clone().drop_guard();
     tasks.spawn(task, async move {
         tokio::select! {
-            // What went wrong shows in the answer.
+            // Errors show in the response.
             _ended = connection => {}
             () = wanted.cancelled() => {}
         }
@@ -82,7 +81,7 @@ pub(crate) async fn relay(
     Ok(answer(response, until_then))
 }
 
-/// The worker's answer; the worker is wanted until its end.
+/// Response of the worker; the worker is needed until its end.
 fn answer(response: http::Response<Incoming>, wanted: impl Send + 'static) -> Response {
     let mut response = response.map(|body| {
         Body::new(body.map_frame(move |frame| {
@@ -96,20 +95,20 @@ fn answer(response: http::Response<Incoming>, wanted: impl Send + 'static) -> Re
     response.into_response()
 }
 
-/// Serves the one request of a connection, and returns when it is answered or nobody waits for the
-/// answer. The process must end afterwards, because some of its work may still block.
+/// Serves the single request of a connection. Returns when the response is complete or the client
+/// has disconnected. The process must exit afterwards, because some of its work may still block.
 ///
-/// To be called in a process without other threads.
+/// Must be called in a process without other threads.
 ///
 /// # Errors
-/// When there is no thread to be had, or the answer did not get to its end.
+/// When no thread can start, or the response was cut short.
 pub(crate) fn serve(socket: Pair, environment: Environment) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(limits::FILE_WORKER_THREADS)
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve_one(socket, environment));
-    // What is being written is still cleaned up after; what blocks for ever ends with the process.
+    // Pending writes are cleaned up; work that blocks for ever ends with the process.
     runtime.shutdown_timeout(limits::FILE_WORKER_CLEANUP);
     served
 }
@@ -131,7 +130,7 @@ async fn serve_one(socket: Pair, environment: Environment) -> io::Result<()> {
     let ended = connection.without_shutdown().await;
     let mut socket = ended.map_err(io::Error::other)?.io.into_inner();
     socket.shutdown().await?;
-    // A socket closed with something unread takes the answer back that the daemon may not have read.
+    // Closing a socket with unread data discards a response that the daemon has not read yet.
     let mut rest = socket.take(limits::REFUSED_BODY);
     tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
     Ok(())

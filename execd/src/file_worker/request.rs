@@ -1,4 +1,4 @@
-//! The daemon's side: starting a worker, handing it the request, ending it.
+//! The daemon's side: starts a worker, relays the request to it, and ends it.
 
 use std::{
     io,
@@ -32,13 +32,13 @@ use crate::{
     process::Process,
 };
 
-/// The program itself, also when its file was replaced or deleted meanwhile.
+/// The running executable, even if its file was replaced or deleted.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// Workers at once.
+/// Limit of concurrent workers.
 static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
 
-/// The file routes of every identity.
+/// File routes of every identity.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -85,7 +85,7 @@ fn start(base: &Base, identity: FileIdentity) -> io::Result<(Process, UnixStream
         .arg0("execd")
         .arg(SUBCOMMAND)
         .args(identity.arguments())
-        // They are what paths may refer to. The token is not among them.
+        // Paths may refer to these variables. The token is not among them.
         .env_clear()
         .envs(own.iter())
         .stdin(OwnedFd::from(theirs))
@@ -96,7 +96,7 @@ fn start(base: &Base, identity: FileIdentity) -> io::Result<(Process, UnixStream
     Ok((process, UnixStream::from_std(ours)?))
 }
 
-/// Without its socket a worker ends by itself, unless somebody stopped it.
+/// Ends a worker. A worker exits when its socket closes, unless it was stopped.
 async fn end(process: Process, _slot: SemaphorePermit<'static>) {
     if timeout(limits::FILE_WORKER_END, process.exited())
         .await

@@ -1,4 +1,4 @@
-//! The worker's side: one request, as somebody else.
+//! The worker's side: serves one request with another identity.
 
 use std::{
     io::{self, Write},
@@ -10,17 +10,17 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use super::{FileIdentity, exchange, relay};
 use crate::env::Environment;
 
-/// Becomes `identity`, serves the request that comes from standard input, and returns when it is
-/// answered or nobody waits for the answer.
+/// Assumes `identity` and serves the request on standard input. Returns when the response is
+/// complete or the client has disconnected.
 ///
-/// To be called before the process has a second thread; the process must end afterwards, because
+/// Must be called while the process is single-threaded. The process must exit afterwards, because
 /// some of its work may still block.
 ///
 /// # Errors
-/// When standard input is no socket, or there is no thread to be had.
+/// When standard input is not a socket, or no thread can start.
 pub fn run(identity: FileIdentity) -> io::Result<()> {
-    // Who runs as this user may look into its processes, and this one holds the daemon's variables.
-    // A change of identity may undo that, so it is said before and after.
+    // Other processes of this user could inspect the worker, which holds the daemon's variables. A
+    // change of identity may reset the attribute, so it is set before and after.
     let hide = || set_dumpable_behavior(DumpableBehavior::NotDumpable);
     hide()?;
     let mut socket = Pair::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -30,7 +30,7 @@ pub fn run(identity: FileIdentity) -> io::Result<()> {
         return Ok(());
     }
     let environment = Environment::new(std::env::vars_os().collect());
-    // A client that left says nothing about errors, and an answer that broke off has nobody else.
+    // A disconnected client is no error, and a response that was cut short has no other recipient.
     let _left = relay::serve(socket, environment);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Giving capabilities up.
+//! Reduction of capabilities.
 
 use rustix::{
     io::Errno,
@@ -12,12 +12,12 @@ fn each() -> impl Iterator<Item = CapabilitySet> {
     (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit))
 }
 
-/// Makes sure that starting a program brings none but these back. Takes `CAP_SETPCAP`. Allocates
-/// nothing.
+/// Removes everything but `keep` from the bounding set, so that no program regains it by `execve`.
+/// Needs `CAP_SETPCAP`. Allocates nothing.
 pub(super) fn cut_bounding(keep: CapabilitySet) -> rustix::io::Result<()> {
     for capability in each().filter(|one| !keep.contains(*one)) {
         match remove_capability_from_bounding_set(capability) {
-            // Beyond the last one that this kernel knows.
+            // Past the last capability that this kernel knows.
             Err(Errno::INVAL) => break,
             cut => cut?,
         }
@@ -25,11 +25,11 @@ pub(super) fn cut_bounding(keep: CapabilitySet) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Gives up all but these, which the program that is started next gets too. They must be there.
-/// There is no way back. Allocates nothing.
+/// Drops all capabilities but `keep`, which the next program inherits as ambient ones. The process
+/// must hold them. The change is permanent. Allocates nothing.
 pub(super) fn reduce_to(keep: CapabilitySet) -> rustix::io::Result<()> {
     match clear_ambient_capability_set() {
-        // A kernel that knows no such set has nothing in it.
+        // A kernel without ambient capabilities has none to clear.
         Err(Errno::INVAL) => {}
         cleared => cleared?,
     }
@@ -41,7 +41,7 @@ pub(super) fn reduce_to(keep: CapabilitySet) -> rustix::io::Result<()> {
     set_capabilities(None, kept)?;
     for capability in each().filter(|one| keep.contains(*one)) {
         match configure_capability_in_ambient_set(capability, true) {
-            // Without such a set root keeps them all the same, and others cannot.
+            // Without ambient capabilities root keeps `keep` anyway, and other users cannot.
             Err(Errno::INVAL) => {}
             raised => raised?,
         }

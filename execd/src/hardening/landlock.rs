@@ -1,12 +1,12 @@
 //! Landlock: which files the user's processes may read and write (Linux, "Landlock: unprivileged
 //! access control"; contract: execd A8).
 //!
-//! Everything is denied that no rule allows. Rules belong to files and directories, not to paths, so
-//! they are made anew for every process that is started: a workspace may be made, or removed and
-//! made again, at any time. What a path leads to is settled at the start of the daemon, and for the
-//! variables that name one when they first do; from then on symbolic links in it are not followed,
-//! since the user's processes may have put them there. Nor are they followed at the start where such
-//! processes may write: what they left behind is still there when a sandbox starts again.
+//! Access is denied unless a rule allows it. Rules refer to inodes, not to paths, so execd builds
+//! them for every process that it starts: a workspace may be created, or replaced, at any time.
+//! Paths are resolved when the daemon starts, and paths in variables on first use. Later symbolic
+//! links in them are not followed, because the user's processes may have created them. Links in
+//! places that such processes may write are not followed at the start either: they survive a
+//! restart of the sandbox.
 #![expect(
     unsafe_code,
     reason = "the C library has no functions for these system calls"
@@ -34,13 +34,13 @@ use crate::{
     links::{self, Links, settled},
 };
 
-/// What every program may need to read. Reading the memory and the variables of others by way of
-/// `/proc` is not a question of files: the kernel refuses it to whoever is confined.
+/// Paths that every program may need to read. Landlock rules do not cover the memory and variables
+/// of other processes in `/proc`: the kernel denies them to every confined process.
 const READABLE: [&str; 11] = [
     "/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/sbin", "/sys", "/usr",
 ];
 
-/// What every program may need to write.
+/// Paths that every program may need to write.
 const WRITABLE: [&str; 15] = [
     "/dev/dri",
     "/dev/dxg",
@@ -59,27 +59,27 @@ const WRITABLE: [&str; 15] = [
     "/var/tmp",
 ];
 
-/// How the names of other devices for computing begin; the engine adds as many as were asked for.
+/// Prefix of the names of GPU devices. The engine adds as many as the client requested.
 const DEVICES: &str = "nvidia";
 
-/// Names a directory for temporary files besides the usual ones.
+/// Variable that names a directory for temporary files.
 const ENV_TEMPORARY: &str = "TMPDIR";
 
-// What may be done with a file or in a directory.
+// Access rights to files and directories.
 const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
-/// Removing and making entries of every kind.
+/// Rights to remove and create entries of every type.
 const CHANGE_DIR: u64 = 0x1ff << 4;
-/// Moving from one directory to another.
+/// Right to move entries between directories.
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE;
 
-/// From this version on, files cannot be cut short without the right to.
+/// First ABI version that restricts truncation.
 pub(super) const COMPLETE: u32 = 3;
 
 #[repr(C)]
@@ -96,12 +96,12 @@ struct PathBeneath {
 const OF_KERNEL_VERSION: u32 = 1;
 const PATH_BENEATH: u32 = 1;
 
-/// Which version of Landlock the kernel has.
+/// Landlock ABI version of the kernel.
 ///
 /// # Errors
-/// `ENOSYS` when it has none, `EOPNOTSUPP` when it is switched off.
+/// `ENOSYS` if the kernel lacks Landlock, `EOPNOTSUPP` if it is disabled.
 pub(super) fn version() -> io::Result<u32> {
-    // SAFETY: with this flag the kernel reads nothing and answers with a number.
+    // SAFETY: with this flag the kernel reads no memory and returns a number.
     let version = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -113,8 +113,7 @@ pub(super) fn version() -> io::Result<u32> {
     u32::try_from(version).map_err(|_| io::Error::last_os_error())
 }
 
-/// Confines this process, and all that descend from it, to what the rules allow. `no_new_privs` must
-/// be set. Allocates nothing.
+/// Confines this process and its descendants to the rules. Needs `no_new_privs`. Allocates nothing.
 pub(super) fn restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open; no memory is passed.
     let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) };
@@ -129,21 +128,21 @@ fn checked(done: c_long) -> io::Result<c_long> {
     }
 }
 
-/// What may be accessed.
+/// Places that the user's processes may access.
 #[derive(Debug)]
 pub(super) struct Policy {
     handled: u64,
     places: Vec<(PathBuf, u64)>,
-    /// Places that were told to be in a bad state.
+    /// Places already reported as unusable.
     reported: Mutex<BTreeSet<PathBuf>>,
     links: Arc<Links>,
-    /// This program, which shells start to report their state.
+    /// The execd executable, which shells start to report their state.
     program: OwnedFd,
     environment: Arc<Environment>,
 }
 
 impl Policy {
-    /// Settles what the paths lead to, for a kernel of this version.
+    /// Resolves the paths, for a kernel with this ABI version.
     pub(super) fn new(
         version: u32,
         extra_readable: &[PathBuf],
@@ -163,7 +162,7 @@ impl Policy {
             .chain(writable)
             .chain(temporary.map(|(path, _)| path))
             .collect();
-        // Whatever they lead to can be written as well, and links in there are not followed either.
+        // User processes can write wherever these lead, so links in there are not followed either.
         let mut writable = wanted.clone();
         let mut outer_first: Vec<&PathBuf> = wanted.iter().collect();
         outer_first.sort_by_key(|path| path.components().count());
@@ -197,14 +196,14 @@ impl Policy {
         })
     }
 
-    /// The rules as the paths are now.
+    /// Ruleset for the current state of the paths.
     ///
     /// # Errors
-    /// When the kernel has no room. What does not exist needs no rule, and what is in a bad state
-    /// gets none, which only closes it.
+    /// When the kernel is out of resources. A missing place needs no rule. An unusable place gets
+    /// none, which denies access to it.
     pub(super) fn rules(&self) -> io::Result<OwnedFd> {
         let ruleset = self.rules_of_places()?;
-        // Where `set_env` of the official clients writes, from a command.
+        // `set_env` of the official clients writes here, from a command.
         let file = env::file_path(&self.environment.own());
         if let Some(path) = file.and_then(|path| self.links.settle(&path)) {
             self.allow_place(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
@@ -212,8 +211,8 @@ impl Policy {
         Ok(ruleset)
     }
 
-    /// The rules without that for the environment file, which may not be there yet: what leads to it is
-    /// settled for good when it is first looked at.
+    /// Ruleset without the environment file, which may not exist yet: its path is resolved
+    /// permanently on first use.
     ///
     /// # Errors
     /// As for [`Policy::rules`].
@@ -229,14 +228,15 @@ impl Policy {
         Ok(ruleset)
     }
 
-    /// The directory for temporary files as it is now, which a start script may have changed.
+    /// Current directory for temporary files, which a start script may have changed.
     fn temporary(&self, own: &Variables) -> Option<PathBuf> {
         let (path, settled) = temporary(own, |path| self.links.settle(path))?;
         self.links.note_writable([path, settled.clone()]);
         Some(settled)
     }
 
-    /// What leads where, for whoever else looks at what the user's processes may have changed.
+    /// Resolved paths, shared with other code that handles files which the user's processes may
+    /// have changed.
     pub(super) fn links(&self) -> &Arc<Links> {
         &self.links
     }
@@ -247,7 +247,7 @@ impl Policy {
 
     fn allow_place(&self, ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
         match allow_path(ruleset, path, access) {
-            Err(error) if is_of_the_place(&error) => {
+            Err(error) if is_place_error(&error) => {
                 if self.reported().insert(path.to_owned()) {
                     warn!(path = %path.display(), %error, "closed to commands");
                 }
@@ -258,8 +258,8 @@ impl Policy {
     }
 }
 
-/// The directory for temporary files that a variable names, and what it leads to. The root is nobody's,
-/// whatever name it goes by.
+/// Directory for temporary files that a variable names, with its resolved path. `/` is rejected
+/// under every spelling.
 fn temporary(
     own: &Variables,
     settle: impl FnOnce(&Path) -> Option<PathBuf>,
@@ -272,7 +272,7 @@ fn temporary(
     Some((path.to_owned(), settled))
 }
 
-/// Devices for computing in a directory of devices.
+/// GPU devices in a directory of devices.
 fn devices(dev: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(dev).into_iter().flatten().flatten();
     let wanted = entries.filter(|entry| {
@@ -286,7 +286,7 @@ fn create(handled: u64) -> io::Result<OwnedFd> {
     let attributes = RulesetAttributes {
         handled_access_fs: handled,
     };
-    // SAFETY: the kernel reads as many bytes as it is told, all of which are there.
+    // SAFETY: the kernel reads exactly the given number of bytes, all of which are initialised.
     let number = checked(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -296,7 +296,7 @@ fn create(handled: u64) -> io::Result<OwnedFd> {
         )
     })?;
     let fd = i32::try_from(number).expect("descriptors are small");
-    // SAFETY: the kernel has just opened it, with the flag to close it on exec, for nobody else.
+    // SAFETY: the kernel has just opened this descriptor, close-on-exec, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -309,9 +309,9 @@ fn allow_path(ruleset: &OwnedFd, path: &Path, access: u64) -> io::Result<()> {
     }
 }
 
-/// Whether one place is to blame, such as a lost network mount. Otherwise there is no room, or the
-/// calls are refused as such.
-fn is_of_the_place(error: &io::Error) -> bool {
+/// Whether the error concerns a single place, such as a lost network mount. Other errors mean that
+/// the kernel is out of resources or refuses the calls.
+fn is_place_error(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
         !matches!(
@@ -323,7 +323,7 @@ fn is_of_the_place(error: &io::Error) -> bool {
 
 fn allow(ruleset: &OwnedFd, to: BorrowedFd<'_>, access: u64) -> io::Result<()> {
     match rule(ruleset, to, access) {
-        // Some rights have a meaning for directories only.
+        // Some rights apply to directories only.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             rule(ruleset, to, access & OF_A_FILE)
         }
@@ -336,7 +336,7 @@ fn rule(ruleset: &OwnedFd, to: BorrowedFd<'_>, access: u64) -> io::Result<()> {
         allowed_access: access,
         parent_fd: to.as_raw_fd(),
     };
-    // SAFETY: the kernel reads the rule, which has the form that its kind demands.
+    // SAFETY: the kernel reads the rule, which has the layout that its type requires.
     let done = unsafe {
         libc::syscall(
             libc::SYS_landlock_add_rule,
@@ -371,7 +371,7 @@ mod tests {
             program: open("/proc/self/exe", flags, Mode::empty()).unwrap(),
             environment: Arc::new(environment),
         };
-        // It is opened before the rules are looked at.
+        // `/dev/null` is opened before the ruleset is validated.
         let ruleset = open("/dev/null", OFlags::CLOEXEC, Mode::empty()).unwrap();
         let long = PathBuf::from(format!("/{}", "x".repeat(256)));
         assert!(allow_path(&ruleset, &long, READ).is_err());
@@ -386,7 +386,7 @@ mod tests {
             (Errno::MFILE, false),
             (Errno::NOSYS, false),
         ] {
-            assert_eq!(is_of_the_place(&errno.into()), of_the_place, "{errno}");
+            assert_eq!(is_place_error(&errno.into()), of_the_place, "{errno}");
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
             .filter(|path| path.starts_with(&real))
             .collect();
         assert_eq!(ours, [&at("volume"), &at("temporary")]);
-        // Variables are settled when they are first looked at.
+        // Variables are resolved on first use.
         let own = policy.environment.own();
         assert_eq!(policy.temporary(&own), Some(at("temporary")));
         symlink(at("closed"), at("temporary/.env")).unwrap();
@@ -456,7 +456,7 @@ mod tests {
             calls: None,
         };
         probe(&steps).unwrap();
-        // As a start script may make it.
+        // A start script may create such a link.
         symlink("file", at(".env")).unwrap();
         let policy = steps.files.take().unwrap();
         assert_eq!(policy.links.settle(&at(".env")), Some(at("file")));

@@ -1,18 +1,18 @@
-//! What every process of the user has to do without (contract: execd A9.4;
-//! docs/adr/0006-hardening-between-fork-and-exec.md says why it is built like this).
+//! Restrictions on every process of the user (contract: execd A9.4;
+//! docs/adr/0006-hardening-between-fork-and-exec.md gives the reasons for this design).
 //!
 //! ```text
 //!  fork ─▶ bounding set ─▶ no_new_privs ─▶ identity ─▶ other sets ─▶ files ─▶ system calls ─▶ exec
 //!          └──────────────── in the child, with what was prepared before ─────────────┘
 //! ```
 //!
-//! Commands, shell sessions, terminals and the entry point stand on this floor. What the daemon does
-//! itself on behalf of clients does not, nor do the hooks of whoever made the sandbox; isolated
-//! sessions have their own.
+//! Commands, shell sessions, terminals and the entry point run under these restrictions. The
+//! daemon's own work for clients does not, nor do the hooks of the sandbox's creator. Isolated
+//! sessions have restrictions of their own.
 //!
-//! Every layer is tried once, at the start, in a child that does nothing else. One that cannot be had
-//! is told in the log and in the capabilities, and left out. One that can be had is never left out:
-//! if it fails later, the process is not started.
+//! The daemon tries every layer once at its start, in a dedicated child. An unavailable layer is
+//! reported in the log and in the capabilities, and skipped. An available layer is never skipped:
+//! if it fails later, the process does not start.
 
 mod capability;
 mod landlock;
@@ -45,21 +45,21 @@ use crate::{
     identity::{Credentials, Identity, run_as},
 };
 
-/// What is in force for the user's processes.
+/// Restrictions in force for the user's processes.
 #[derive(Debug, Default)]
 pub struct ProcessHardening {
     layers: Layers,
     steps: Option<Steps>,
-    /// What isolated sessions may be given to write, under every name. They stand on no floor, and have
-    /// fewer rights than the daemon all the same.
-    of_sessions: Vec<PathBuf>,
+    /// Places that isolated sessions may be allowed to write, under every name. Sessions do not use
+    /// this hardening, but still have fewer rights than the daemon.
+    session_writable: Vec<PathBuf>,
 }
 
-/// The state of each layer.
+/// State of each layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layers {
     pub(crate) cap_drop: Layer,
-    /// `None` without a floor: then only isolated sessions have a filter.
+    /// `None` without hardening: then only isolated sessions have a filter.
     pub(crate) seccomp: Option<Layer>,
     pub(crate) landlock: Layer,
     pub(crate) ebpf: Layer,
@@ -77,14 +77,14 @@ impl Default for Layers {
     }
 }
 
-/// What a child does before it becomes the user's program.
+/// Steps of a child before it executes the user's program.
 #[derive(Debug)]
 struct Steps {
     keep: CapabilitySet,
-    /// Whether what programs may bring back can be given up, too.
+    /// Whether to reduce the bounding set too.
     cut_bounding: bool,
     no_new_privs: bool,
-    /// Whether capabilities can be given up.
+    /// Whether the process can drop capabilities.
     drop: bool,
     files: Option<Policy>,
     calls: Option<Arc<Filter>>,
@@ -103,8 +103,8 @@ fn layer(state: LayerState, message: impl Into<String>) -> Layer {
 }
 
 impl ProcessHardening {
-    /// Finds out what of the configuration can be had, and says in the log what cannot. With
-    /// hardening it starts a child and waits for it, so nobody else may wait for children yet.
+    /// Determines which configured layers are available, and logs those that are not. With
+    /// hardening it starts a child and waits for it, so no other code may reap children yet.
     #[must_use]
     pub fn new(config: &IsolationConfig, environment: &Arc<Environment>) -> Self {
         for name in seccomp::unknown(&config.seccomp.deny) {
@@ -122,17 +122,17 @@ impl ProcessHardening {
             warn!("landlock.enabled does nothing, because hardening.enabled is off");
         }
         if config.ebpf.enabled {
-            // It audits and protects nothing, so its absence endangers nobody.
+            // Auditing protects nothing, so its absence is harmless.
             let why = "this build cannot audit";
             hardening.layers.ebpf = layer(LayerState::Degraded, why);
         }
         hardening.layers.warn();
         let led_to = |path: &PathBuf| path.canonicalize().ok();
         let mut places = config.allowed_writable.clone();
-        // A balanced session shares it with the sandbox.
+        // A balanced session shares `/tmp` with the sandbox.
         places.push("/tmp".into());
-        hardening.of_sessions = places.iter().filter_map(led_to).collect();
-        hardening.of_sessions.extend(places);
+        hardening.session_writable = places.iter().filter_map(led_to).collect();
+        hardening.session_writable.extend(places);
         hardening
     }
 
@@ -160,7 +160,7 @@ impl ProcessHardening {
             calls: Some(Arc::new(calls)),
         };
         let mut tried = probe::probe(&steps);
-        // Perhaps they can be given up as long as nothing is kept.
+        // Dropping may work if no capability has to be kept.
         if let Ok(Tried {
             drop: Err(error), ..
         }) = &tried
@@ -175,7 +175,7 @@ impl ProcessHardening {
         if let Some(files) = steps.as_ref().and_then(|steps| steps.files.as_ref()) {
             environment.distrust(Arc::clone(files.links()));
         }
-        layers.tell_unknown(&seccomp::unknown(&config.seccomp.deny));
+        layers.report_unknown_calls(&seccomp::unknown(&config.seccomp.deny));
         info!(?layers, "hardening is on");
         Self {
             layers,
@@ -189,7 +189,7 @@ impl ProcessHardening {
         self.steps.is_some()
     }
 
-    /// What of it may be why a process was not started: of the layers only what is in force.
+    /// Active layers that may explain why a process did not start.
     pub(crate) fn hint(&self, error: &io::Error) -> Option<&'static str> {
         let steps = self.steps.as_ref()?;
         let rights_hold = steps.drop && !steps.keep.contains(CapabilitySet::DAC_OVERRIDE);
@@ -228,10 +228,10 @@ impl ProcessHardening {
         }
     }
 
-    /// Where processes of the user that have fewer rights than the daemon may write what belongs to
-    /// its user: isolated sessions, and on a floor all others.
+    /// Places where processes with fewer rights than the daemon may write files of its user:
+    /// isolated sessions, and with hardening all others.
     fn within_reach(&self) -> Vec<PathBuf> {
-        let mut places = self.of_sessions.clone();
+        let mut places = self.session_writable.clone();
         match self.steps.as_ref().map(|steps| &steps.files) {
             Some(Some(files)) => places.extend(files.links().writable()),
             Some(None) => places.push("/".into()),
@@ -240,15 +240,15 @@ impl ProcessHardening {
         places
     }
 
-    /// The state of each layer.
+    /// State of each layer.
     pub(crate) fn layers(&self) -> &Layers {
         &self.layers
     }
 
-    /// Makes a command of the user start on this floor, and as somebody else if so wanted.
+    /// Applies the restrictions to a command of the user, and its identity if one is given.
     ///
     /// # Errors
-    /// When there is no room for the rules.
+    /// When the kernel has no room for the Landlock rules.
     pub(crate) fn prepare(
         &self,
         command: &mut Command,
@@ -265,7 +265,7 @@ impl ProcessHardening {
     }
 }
 
-/// The rules for files, if the kernel has such a thing.
+/// Landlock policy, if the kernel supports Landlock.
 fn files(config: &IsolationConfig, environment: &Arc<Environment>) -> (Option<Policy>, Layer) {
     let writable: Vec<PathBuf> = config
         .allowed_writable
@@ -303,7 +303,7 @@ fn files(config: &IsolationConfig, environment: &Arc<Environment>) -> (Option<Po
 }
 
 impl Steps {
-    /// What is left of them once they were tried, and the report of each layer.
+    /// Keeps the steps that worked in the trial, and reports the state of each layer.
     fn reduced(mut self, tried: io::Result<Tried>, landlock: Layer) -> (Option<Self>, Layers) {
         let degraded = |why: String| layer(LayerState::Degraded, why);
         let report = |cap_drop, seccomp, landlock| Layers {
@@ -361,7 +361,7 @@ impl Steps {
         let (keep, cut_bounding) = (self.keep, self.cut_bounding);
         let (no_new_privs, drop) = (self.no_new_privs, self.drop);
         let stand = move || -> io::Result<()> {
-            // Takes a right that the other steps take away.
+            // Needs a capability that the next steps drop.
             if cut_bounding {
                 capability::cut_bounding(keep)?;
             }
@@ -369,7 +369,7 @@ impl Steps {
                 set_no_new_privs(true)?;
             }
             if let Some(identity) = &identity {
-                // Otherwise the capabilities would go with root's identity.
+                // Without this, leaving root's identity clears the capabilities.
                 if !keep.is_empty() {
                     set_keep_capabilities(true)?;
                 }
@@ -381,7 +381,7 @@ impl Steps {
             if let Some(rules) = &rules {
                 landlock::restrict(rules.as_fd())?;
             }
-            // Last: it may refuse what was needed until here.
+            // Last: the filter may refuse calls that the earlier steps need.
             calls.as_ref().map_or(Ok(()), |calls| calls.install())
         };
         #[expect(
@@ -389,8 +389,8 @@ impl Steps {
             reason = "rights can only be given up between fork and exec"
         )]
         // SAFETY: the closure makes raw system calls on memory prepared before the fork; it neither
-        // allocates nor takes a lock. After the fork there is one thread, so what is a thread's is
-        // the process's.
+        // allocates nor takes a lock. The child has a single thread after the fork, so per-thread
+        // attributes apply to the whole process.
         unsafe {
             command.pre_exec(stand);
         }
@@ -399,8 +399,9 @@ impl Steps {
 }
 
 impl Layers {
-    /// A filter that leaves out what somebody wanted to be refused is not all that was asked for.
-    fn tell_unknown(&mut self, names: &[&str]) {
+    /// Reports denied calls that this kernel does not know, because the filter then refuses less
+    /// than the operator asked for.
+    fn report_unknown_calls(&mut self, names: &[&str]) {
         if let Some(seccomp) = &mut self.seccomp
             && seccomp.state == LayerState::Active
             && !names.is_empty()

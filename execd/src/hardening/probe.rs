@@ -1,4 +1,4 @@
-//! Trying each layer once, in a child that ends without starting a program.
+//! Trial of each layer, in a child that exits without starting a program.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use rustix::{
 
 use super::{Steps, capability, landlock, landlock::Policy};
 
-/// What came of the layers that one can do without.
+/// Results of the optional layers.
 #[derive(Debug)]
 pub(super) struct Tried {
     pub(super) cut_bounding: io::Result<()>,
@@ -25,15 +25,15 @@ pub(super) struct Tried {
     pub(super) calls: io::Result<()>,
 }
 
-/// The child tells an error number for each, or 0.
+/// The child reports one error number for each layer, 0 for success.
 const NUMBERS: usize = 5;
 const BYTES: usize = NUMBERS * size_of::<i32>();
 
-/// Tries the steps. A failed one keeps none of the others from being tried. The child is waited for
-/// here, so nobody else may wait for children yet.
+/// Tries each step, independently of the others. Waits for the child, so no other code may reap
+/// children yet.
 ///
 /// # Errors
-/// When nothing could be tried.
+/// When the trial itself failed.
 pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
     let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
     let rules = steps
@@ -61,12 +61,12 @@ pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
             files,
             calls,
         ];
-        let mut told = [0; BYTES];
-        for (place, number) in told.chunks_exact_mut(size_of::<i32>()).zip(numbers) {
+        let mut report = [0; BYTES];
+        for (place, number) in report.chunks_exact_mut(size_of::<i32>()).zip(numbers) {
             place.copy_from_slice(&number.to_ne_bytes());
         }
-        rustix::io::write(&to, &told)?;
-        // There is no program that should be started.
+        rustix::io::write(&to, &report)?;
+        // The child must not execute a program.
         Err(Errno::CANCELED.into())
     };
     let mut command = Command::new("/proc/self/exe");
@@ -82,13 +82,13 @@ pub(super) fn probe(steps: &Steps) -> io::Result<Tried> {
     let Err(ended) = command.spawn() else {
         return Err(io::Error::other("the child did not end"));
     };
-    // It holds the other end of the pipe.
+    // The command holds the write end of the pipe.
     drop(command);
-    let mut told = [0; BYTES];
-    if File::from(from).read_exact(&mut told).is_err() {
+    let mut report = [0; BYTES];
+    if File::from(from).read_exact(&mut report).is_err() {
         return Err(ended);
     }
-    let mut results = told.chunks_exact(size_of::<i32>()).map(|bytes| {
+    let mut results = report.chunks_exact(size_of::<i32>()).map(|bytes| {
         match i32::from_ne_bytes(bytes.try_into().expect("as many as a number has")) {
             0 => Ok(()),
             number => Err(io::Error::from_raw_os_error(number)),

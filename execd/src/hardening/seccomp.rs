@@ -1,5 +1,5 @@
-//! The filter of system calls (contract: execd A6.5, A9.4). It is written as the kernel wants it: a
-//! handful of instructions are no reason for a compiler of filters.
+//! Filter of system calls (contract: execd A6.5, A9.4). The BPF program is assembled by hand: a few
+//! instructions do not justify a compiler.
 #![expect(
     unsafe_code,
     reason = "the kernel takes the filter through a raw pointer"
@@ -26,10 +26,10 @@ const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// Numbers from here on mean the same calls once more, in another form of arguments.
+/// Flag of the x32 ABI, which repeats the same calls with other argument layouts.
 const X32: u32 = 0x4000_0000;
 
-/// Places in what the filter looks at.
+/// Offsets into `seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 /// The lower half of the first argument; both architectures are little-endian.
@@ -50,7 +50,7 @@ fn refuse(errno: i32) -> sock_filter {
     instruction(RETURN, libc::SECCOMP_RET_ERRNO | errno, 0, 0)
 }
 
-/// A filter, ready for the kernel.
+/// BPF program in the kernel's format.
 #[derive(Clone)]
 pub(crate) struct Filter(Vec<sock_filter>);
 
@@ -61,15 +61,15 @@ impl std::fmt::Debug for Filter {
 }
 
 impl Filter {
-    /// Refuses these calls, and with them new namespaces by way of any call. Names that this
-    /// architecture does not know are passed over, see [`unknown`].
+    /// Builds a filter that refuses these calls, and new namespaces through any call. Names that
+    /// this architecture lacks are skipped, see [`unknown`].
     #[must_use]
     pub(crate) fn new(deny: &[String]) -> Self {
         Self(program(deny))
     }
 
-    /// Puts the filter in force, for this process and all that descend from it. `no_new_privs` must
-    /// be set. Allocates nothing, so it may be called between fork and exec.
+    /// Installs the filter for this process and its descendants. Needs `no_new_privs`. Allocates
+    /// nothing, so it may run between fork and exec.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -94,15 +94,15 @@ impl Filter {
     }
 }
 
-/// Which of these names no system call here has. Those of the default list are not told: they belong
-/// to other architectures.
+/// Names that no system call has. Names on the default list are left out: they belong to other
+/// architectures.
 pub(super) fn unknown(deny: &[String]) -> Vec<&str> {
     let odd = |name: &&str| number(name).is_none() && !DENIED.contains(name);
     deny.iter().map(String::as_str).filter(odd).collect()
 }
 
 fn program(deny: &[String]) -> Vec<sock_filter> {
-    // Two instructions each: unless the condition holds, the answer is jumped over.
+    // Two instructions each: the jump skips the return unless the condition holds.
     let mut program = vec![
         instruction(LOAD, ARCH, 0, 0),
         instruction(EQUAL, ARCHITECTURE, 1, 0),
@@ -111,19 +111,19 @@ fn program(deny: &[String]) -> Vec<sock_filter> {
         instruction(AT_LEAST, X32, 0, 1),
         refuse(libc::ENOSYS),
     ];
-    // The kernel takes 4096 instructions, so nothing is said twice.
+    // The kernel accepts 4096 instructions, so duplicates are dropped.
     let mut said = BTreeSet::new();
     let mut when = |name: &str, answer: sock_filter| {
         if let Some(number) = number(name).filter(|number| said.insert(*number)) {
             program.extend([instruction(EQUAL, number, 0, 1), answer]);
         }
     };
-    // Its flags are out of a filter's reach; the C libraries fall back to `clone`.
+    // A filter cannot read the flags of `clone3`; C libraries fall back to `clone`.
     when("clone3", refuse(libc::ENOSYS));
     for name in deny {
         when(name, refuse(libc::EPERM));
     }
-    // As `clone` with such flags, whatever the list says.
+    // Refused with namespace flags like `clone`, whatever the list contains.
     for name in ["unshare", "setns"] {
         when(name, refuse(libc::EPERM));
     }
@@ -142,7 +142,7 @@ fn program(deny: &[String]) -> Vec<sock_filter> {
 mod tests {
     use super::*;
 
-    /// What the kernel would do with a call.
+    /// Verdict of the kernel for a call.
     fn answer(program: &[sock_filter], arch: u32, number: u32, argument: u32) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {

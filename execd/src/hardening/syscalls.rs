@@ -1,4 +1,5 @@
-//! Names of system calls. The kernel knows numbers only, and others on each architecture.
+//! Names and numbers of system calls. The kernel knows only numbers, which differ between
+//! architectures.
 
 use nix::libc::{self, c_long};
 
@@ -11,7 +12,7 @@ pub(super) fn number(name: &str) -> Option<u32> {
     found.and_then(|(_, number)| u32::try_from(*number).ok())
 }
 
-/// Those of every architecture.
+/// Calls of every architecture.
 #[rustfmt::skip]
 const EVERYWHERE: &[(&str, c_long)] = &[
     ("accept", libc::SYS_accept), ("accept4", libc::SYS_accept4), ("acct", libc::SYS_acct),
@@ -158,7 +159,7 @@ const EVERYWHERE: &[(&str, c_long)] = &[
     ("write", libc::SYS_write), ("writev", libc::SYS_writev),
 ];
 
-/// Those that newer architectures do not have.
+/// Calls that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const HERE: &[(&str, c_long)] = &[

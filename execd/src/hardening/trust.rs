@@ -1,5 +1,5 @@
-//! Which files are used with all rights of the daemon: only what nobody may have written, or put there,
-//! who has fewer.
+//! Trust in files that the daemon uses with all its rights. A file is trusted only if no process
+//! with fewer rights may have written or placed it.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -21,7 +21,7 @@ use crate::links::followed;
 
 const ROOT: u32 = 0;
 
-/// Why a file is not trusted.
+/// Reason to distrust a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Doubt {
     #[error("on the way is a link that commands, isolated sessions or another user may have made")]
@@ -45,16 +45,18 @@ pub(crate) enum Doubt {
     WithinReach,
 }
 
-/// What tells who may have written a file, or changed what is in a directory, or made a link.
+/// Facts that decide who may have written a file, changed the entries of a directory, or made a
+/// link.
 #[derive(Clone, Copy, Debug)]
 struct Writers {
     owner: u32,
     /// The daemon's user.
     own: u32,
     mode: u32,
-    /// Nobody in the sandbox can write it, whoever it belongs to.
+    /// No process in the sandbox can write the file, whatever its owner.
     read_only: bool,
-    /// Commands or isolated sessions may write what is the daemon's user's there, and have fewer rights.
+    /// Commands or isolated sessions, which have fewer rights, may write files of the daemon's user
+    /// there.
     within_reach: bool,
 }
 
@@ -75,12 +77,12 @@ impl Writers {
     }
 }
 
-/// Who is asked about.
+/// Reach of processes with fewer rights than the daemon.
 #[derive(Debug)]
 struct Reach {
     /// The daemon's user.
     own: u32,
-    /// Where processes that have fewer rights may write what belongs to that user.
+    /// Places where processes with fewer rights may write files of that user.
     places: Vec<PathBuf>,
 }
 
@@ -95,8 +97,8 @@ impl Reach {
         }
     }
 
-    /// What is in doubt about something, and else about the directories that it is in: whoever may
-    /// change one of them may have put something else there. The path has no symbolic links on the way.
+    /// First doubt about a file or its parent directories: a process that may change a directory
+    /// may have replaced the file. The path must not contain symbolic links.
     fn doubt(&self, path: &Path, writers: Writers) -> io::Result<Option<Doubt>> {
         if let Some(doubt) = writers.doubt() {
             return Ok(Some(doubt));
@@ -106,7 +108,7 @@ impl Reach {
             let mount = statvfs(directory)?;
             let found = self.writers(directory, &meta, of_entries(meta.mode()), &mount);
             let way = Writers {
-                // Nothing can be moved to where it cannot be written.
+                // Entries of an unwritable place cannot be replaced by a rename.
                 within_reach: found.within_reach && !writers.read_only,
                 ..found
             };
@@ -117,15 +119,15 @@ impl Reach {
         Ok(None)
     }
 
-    /// What a path leads to. `None` when a link on the way is in doubt.
+    /// Resolves a path. `None` if a link on the way is in doubt.
     fn settled(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let path = std::path::absolute(path)?;
         let is_trusted = |link: &Path| {
             let judged = || {
                 let meta = fs::symlink_metadata(link)?;
-                // A mount's, so that of the directory.
+                // The flags belong to the mount, so the parent directory has the same.
                 let mount = statvfs(link.parent().unwrap_or(link))?;
-                // The mode of a link means nothing.
+                // The mode of a symbolic link is meaningless.
                 self.doubt(link, self.writers(link, &meta, 0, &mount))
             };
             judged().is_ok_and(|doubt| doubt.is_none())
@@ -134,15 +136,15 @@ impl Reach {
     }
 }
 
-/// What the mode of a directory says about what is in there: in a sticky one only its owner removes
-/// or moves what belongs to others.
+/// Write bits that apply to entries of a directory: in a sticky directory only its owner and the
+/// owner of an entry may remove or rename it.
 fn of_entries(mode: u32) -> u32 {
     const STICKY: u32 = 0o1000;
     if mode & STICKY == 0 { mode } else { 0 }
 }
 
 impl ProcessHardening {
-    /// Opens a file of whoever made the sandbox.
+    /// Opens a file provided by the sandbox's creator.
     ///
     /// # Errors
     /// When it cannot be opened, or there is a [`Doubt`].
@@ -155,13 +157,13 @@ impl ProcessHardening {
         let Some(settled) = reach.settled(path)? else {
             return doubtful(Doubt::Link);
         };
-        // A pipe in its place has nobody at the other end.
+        // Without it, opening a FIFO without a writer would block.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(flags)
             .open(&settled)?;
-        // About what was opened, since a path may mean something else by then.
+        // Checks the opened file, since the path may lead elsewhere by now.
         let meta = file.metadata()?;
         let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
         if !meta.is_file() {
@@ -193,12 +195,12 @@ mod tests {
         env::{Environment, Variables},
     };
 
-    /// Away from `/tmp`, which isolated sessions may write.
+    /// Outside `/tmp`, which isolated sessions may write.
     fn outside() -> tempfile::TempDir {
         tempfile::tempdir_in("/var/lib").unwrap()
     }
 
-    /// No floor, but a directory that isolated sessions may write.
+    /// Disabled hardening, with a directory that isolated sessions may write.
     fn shared(place: PathBuf) -> ProcessHardening {
         let config = IsolationConfig {
             allowed_writable: vec![place],
@@ -239,7 +241,7 @@ mod tests {
                 },
                 Some(Doubt::WithinReach),
             ),
-            // Commands of another user than root write nothing of root's.
+            // Commands of a user other than root cannot write root's files.
             (
                 Writers {
                     within_reach,
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_may_have_moved_the_file_or_a_link_to_its_place() {
+    fn files_that_other_users_may_have_replaced_are_doubtful() {
         const OTHER: Option<u32> = Some(12345);
         let directory = outside();
         let place = directory.path().canonicalize().unwrap();
@@ -332,7 +334,7 @@ mod tests {
         fs::write(at("way/in/file"), "").unwrap();
         symlink("../way/in/file", at("links/link")).unwrap();
         let hardening = ProcessHardening::default();
-        let told = |path: &str| {
+        let doubt_of = |path: &str| {
             let opened = hardening.open_trusted(&at(path));
             opened.err().map(|error| error.to_string())
         };
@@ -351,9 +353,9 @@ mod tests {
         ] {
             for name in ["way", "way/in"] {
                 set(name, mode, owner);
-                let told = told("way/in/file");
+                let doubt = doubt_of("way/in/file");
                 assert_eq!(
-                    told,
+                    doubt,
                     doubted.then(|| way.clone()),
                     "{name} {mode:o} {owner:?}"
                 );
@@ -361,18 +363,18 @@ mod tests {
             }
             set("links", mode, owner);
             assert_eq!(
-                told("links/link"),
+                doubt_of("links/link"),
                 doubted.then(|| link.clone()),
                 "{mode:o}"
             );
             set("links", 0o755, Some(ROOT));
         }
         lchown(at("links/link"), OTHER, None).unwrap();
-        assert_eq!(told("links/link"), Some(link));
+        assert_eq!(doubt_of("links/link"), Some(link));
     }
 
     #[test]
-    fn a_link_of_roots_is_followed_where_the_daemon_is_somebody_else() {
+    fn a_link_of_roots_is_followed_by_a_daemon_of_another_user() {
         let directory = outside();
         let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
@@ -402,7 +404,7 @@ mod tests {
         let place = directory.path().canonicalize().unwrap();
         fs::write(place.join("file"), "").unwrap();
         symlink("file", place.join("link")).unwrap();
-        // What a thread mounts in a namespace of its own is nobody else's.
+        // Mounts in the thread's own namespace are invisible elsewhere.
         let judged = std::thread::spawn(move || {
             let settled = || {
                 let places = vec!["/".into()];
@@ -422,7 +424,7 @@ mod tests {
     /// Makes a directory read-only for this thread.
     fn mounted_read_only(place: &Path) -> io::Result<()> {
         #[expect(unsafe_code, reason = "the rest of the process keeps what it has")]
-        // SAFETY: no descriptors are unshared, which could be in use elsewhere.
+        // SAFETY: the call unshares no descriptors that other threads could use.
         unsafe {
             unshare_unsafe(UnshareFlags::NEWNS)?;
         }

@@ -1,52 +1,52 @@
-//! What hooks there are, and the rules they keep.
+//! Configuration of lifecycle hooks and its rules.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::schedule::{Schedule, ScheduleError};
 
-/// How long a hook may take unless it says otherwise, in seconds.
+/// Default time limit of a hook, in seconds.
 const DEFAULT_TIMEOUT: u32 = 60;
 
-/// Why hooks were refused.
+/// Reason to reject a hook configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Not in the form of hooks, in JSON.
+    /// Invalid JSON.
     #[error("not the JSON of lifecycle hooks")]
     Json(#[source] serde_json::Error),
-    /// Not in the form of hooks, in TOML. The error itself would show the text.
+    /// Invalid TOML. The original error would show the text, which may contain secrets.
     #[error("not the TOML of lifecycle hooks: {0}")]
     Toml(String),
-    /// A hook without a program.
+    /// Hook without a program.
     #[error("{hook}: command must name a program and hold no NUL")]
     Command {
-        /// Which hook.
+        /// Name of the hook.
         hook: String,
     },
-    /// A hook without any time.
+    /// Hook with a time limit of zero.
     #[error("{hook}: timeoutSeconds must be at least 1")]
     Timeout {
-        /// Which hook.
+        /// Name of the hook.
         hook: String,
     },
-    /// A hook whose times cannot be understood.
+    /// Hook with an invalid schedule.
     #[error("{hook}: schedule")]
     Schedule {
-        /// Which hook.
+        /// Name of the hook.
         hook: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: ScheduleError,
     },
 }
 
-/// All hooks.
+/// All hooks of a sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Lifecycle {
-    /// Runs before the entry point.
+    /// Hook that runs before the entry point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pre_start: Option<Hook>,
-    /// Run at times.
+    /// Hooks that run on a schedule.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -55,7 +55,7 @@ pub(crate) struct Lifecycle {
     pub(super) periodic: Vec<Periodic>,
 }
 
-/// A program and how long it may take.
+/// Program and its time limit.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Hook {
@@ -64,7 +64,7 @@ pub(super) struct Hook {
     pub(super) timeout_seconds: u32,
 }
 
-/// A program that runs at times.
+/// Program that runs on a schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Periodic {
@@ -90,7 +90,7 @@ fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(
 }
 
 impl Lifecycle {
-    /// Reads JSON, which begins with a brace, or TOML.
+    /// Parses JSON, which begins with a brace, or TOML.
     pub(crate) fn read(text: &str) -> Result<Self, ConfigError> {
         let read: Self = match text.trim_start().starts_with('{') {
             true => serde_json::from_str(text).map_err(ConfigError::Json)?,
@@ -166,7 +166,7 @@ mod tests {
             assert!(Lifecycle::read(bad).is_err(), "{bad}");
         }
         let broken = "[preStart]\ncommand = [\"login\", \"hunter2\"";
-        let told = Lifecycle::read(broken).unwrap_err().to_string();
-        assert!(!told.contains("hunter2"), "{told}");
+        let message = Lifecycle::read(broken).unwrap_err().to_string();
+        assert!(!message.contains("hunter2"), "{message}");
     }
 }

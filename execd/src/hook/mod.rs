@@ -1,5 +1,5 @@
-//! Lifecycle hooks: a program before the user's entry point, and programs at times (contract: execd
-//! A9.3).
+//! Lifecycle hooks: a program that runs before the user's entry point, and programs that run on a
+//! schedule (contract: execd A9.3).
 //!
 //! ```text
 //!  OPENSANDBOX_LIFECYCLE ─▶ check ─▶ keep (0600) ─▶ port open ─▶ preStart ─▶ entry point
@@ -30,47 +30,48 @@ use crate::{
     process::{Process, Program},
 };
 
-/// What helps where kept hooks are not believed.
+/// Advice for the case that execd does not trust the stored hooks.
 const REMEDY: &str = "name another place in EXECD_LIFECYCLE_CONFIG, or leave this place out of \
                       allowed_writable in the isolation file";
 
-/// Why the hooks cannot be used.
+/// Reason why the hooks cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// What the environment says breaks a rule.
+    /// The hooks in the environment break a rule.
     #[error("invalid {}", names::HOOKS)]
     Environment(#[source] ConfigError),
-    /// What was kept breaks a rule.
+    /// The stored hooks break a rule.
     #[error("invalid lifecycle hooks in {path}")]
     Kept {
-        /// Where.
+        /// File of the stored hooks.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: ConfigError,
     },
-    /// What was kept cannot be read, or is not to be believed.
+    /// The stored hooks are unreadable or untrusted.
     #[error("cannot use the lifecycle hooks in {path}")]
     Unreadable {
-        /// Where.
+        /// File of the stored hooks.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
-    /// The first hook cannot be started.
+    /// The preStart hook cannot be started.
     #[error("cannot start the preStart hook {name:?}")]
     NotStarted {
-        /// Its program.
+        /// Name of the program.
         name: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: io::Error,
     },
 }
 
 impl HookError {
-    /// Exit status of the daemon; of a program that cannot be started, as a shell has it.
+    /// Exit status of the daemon. For a program that cannot be started it follows the shell's
+    /// convention.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -81,7 +82,7 @@ impl HookError {
     }
 }
 
-/// The hooks of this sandbox.
+/// Hooks of this sandbox.
 #[derive(Debug, Default)]
 pub struct Hooks {
     lifecycle: Lifecycle,
@@ -89,11 +90,12 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Those in the environment, which are kept for the next start, else those that were kept, unless
-    /// somebody may have written them who has fewer rights than hooks.
+    /// Loads the hooks from the environment and stores them for the next start. Without any, loads
+    /// the stored hooks, unless a process with fewer rights than hooks may have written them.
     ///
     /// # Errors
-    /// When they break a rule, or were kept where the environment says and cannot be used.
+    /// When the hooks break a rule, or the environment names a file of stored hooks that is
+    /// unusable.
     pub fn load(
         own: &Variables,
         status: Option<StatusFile>,
@@ -106,7 +108,7 @@ impl Hooks {
         let lifecycle = match (given, kept_at) {
             (Some(text), kept_at) => {
                 let lifecycle = Lifecycle::read(&text).map_err(HookError::Environment)?;
-                // They work until the next start in any case.
+                // The hooks of this start work in any case.
                 if let Some(path) = kept_at {
                     match store::keep(&path, &lifecycle, hardening) {
                         Ok(None) => {}
@@ -131,8 +133,8 @@ impl Hooks {
                 Err(source) if store::is_named(own) => {
                     return Err(HookError::Unreadable { path, source });
                 }
-                // Nobody said that there are any: images may name a home that is another user's, and
-                // commands may leave there what they like.
+                // The environment does not name this file: an image may set another user's home
+                // directory, and commands may write anything there.
                 Err(error) => {
                     warn!(path = %path.display(), %error, "no lifecycle hooks are looked for");
                     Lifecycle::default()
@@ -143,7 +145,7 @@ impl Hooks {
         Ok(Self { lifecycle, status })
     }
 
-    /// Others in place of these.
+    /// Replaces the hooks.
     pub(crate) fn replaced(self, lifecycle: Lifecycle) -> Self {
         Self { lifecycle, ..self }
     }
@@ -159,9 +161,9 @@ impl Hooks {
     }
 }
 
-/// Starts the program of a hook, in a group of its own. Its output goes where the daemon's goes.
-/// Hooks set the sandbox up, so they are not hardened. They get the user's variables, unless the
-/// user's processes have fewer rights than they.
+/// Starts the program of a hook in its own process group. Its output goes to the daemon's output.
+/// Hooks set up the sandbox, so they are not hardened. They get the user's variables, unless the
+/// user's processes have fewer rights than hooks.
 fn start(base: &Base, argv: &[String]) -> io::Result<Process> {
     use std::{os::unix::process::CommandExt, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! Hooks that run at times.
+//! Periodic hooks.
 
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{base::Base, limits, process::Exit};
 
-/// Runs a hook whenever it is time, one run after the other: times that come during a run are
-/// passed over.
+/// Runs a hook on its schedule, one run at a time. Times that pass during a run are skipped.
 pub(super) async fn run_to_end(base: Base, hook: Periodic) {
     let name = hook.name.as_str();
     match hook.schedule.times() {
@@ -35,7 +34,7 @@ pub(super) async fn run_to_end(base: Base, hook: Periodic) {
                 if !run(&base, &hook).await {
                     break;
                 }
-                // A clock that was set back makes nothing run twice.
+                // A clock that was set back must not repeat a run.
                 last = next.max(Timestamp::now());
             }
         }
@@ -44,7 +43,7 @@ pub(super) async fn run_to_end(base: Base, hook: Periodic) {
     warn!(name, "periodic hook does not run again");
 }
 
-/// Waits until a time. The clock may be set meanwhile, so it is looked at now and then.
+/// Waits until a time. Rechecks the clock at intervals, because it may be set meanwhile.
 async fn until(time: Timestamp) {
     loop {
         let left = Duration::try_from(time.duration_since(Timestamp::now())).unwrap_or_default();
@@ -55,7 +54,7 @@ async fn until(time: Timestamp) {
     }
 }
 
-/// Runs a hook once. `false` when it cannot be ended.
+/// Runs a hook once. Returns `false` if its process cannot be ended.
 async fn run(base: &Base, hook: &Periodic) -> bool {
     let name = hook.name.as_str();
     let limit = Duration::from_secs(hook.hook.timeout_seconds.into());

@@ -1,4 +1,4 @@
-//! The hook before the entry point.
+//! The preStart hook, which runs before the entry point.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::{
     signals::{Signals, Stood, stand_in_front},
 };
 
-/// How the hook before the entry point went.
+/// Outcome of the preStart hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreStart {
-    /// Well, or there is none.
+    /// Success, or no hook.
     Done,
-    /// It failed or took too long, and ended like this.
+    /// Failure or timeout, with the exit status.
     Failed(Exit),
-    /// The daemon was told to end meanwhile; the hook ended like this.
-    ToldToEnd(Exit),
+    /// The daemon received a stop signal meanwhile; the hook's exit status.
+    StopRequested(Exit),
 }
 
 impl Hooks {
-    /// Runs the hook to its end. Signals reach it.
+    /// Runs the hook to completion and forwards signals to it.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -66,8 +66,8 @@ impl Hooks {
         let outcome = match stood {
             Ok(Stood {
                 exit,
-                told_to_end: true,
-            }) => PreStart::ToldToEnd(exit),
+                stop_requested: true,
+            }) => PreStart::StopRequested(exit),
             Ok(Stood {
                 exit: Exit::Code(0),
                 ..
@@ -80,13 +80,13 @@ impl Hooks {
         };
         match outcome {
             PreStart::Failed(exit) => error!(%exit, "preStart hook failed"),
-            PreStart::Done | PreStart::ToldToEnd(_) => info!(?outcome, "preStart hook ended"),
+            PreStart::Done | PreStart::StopRequested(_) => info!(?outcome, "preStart hook ended"),
         }
         Ok(outcome)
     }
 }
 
-/// Kills a process and tells how it ended. One that cannot be killed counts as killed.
+/// Kills a process and returns its exit status. A process that cannot be killed counts as killed.
 async fn killed(process: &Process) -> Exit {
     process.kill_tree();
     let exited = timeout(limits::HOOK_KILL, process.exited()).await;

@@ -1,4 +1,4 @@
-//! When a periodic hook runs: five fields of cron, a descriptor, or `@every`; all but the last may
+//! Schedule of a periodic hook: five cron fields, a descriptor, or `@every`. The first two may
 //! begin with `TZ=` or `CRON_TZ=` and the name of a time zone.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration;
 
-/// Why times cannot be understood.
+/// Reason to reject a schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
     /// Not five fields.
@@ -17,20 +17,20 @@ pub enum ScheduleError {
         "expected five fields, @every and a duration, or one of @yearly, @monthly, @weekly, @daily, @hourly"
     )]
     Form,
-    /// The duration is none, or not in whole seconds.
+    /// The interval is zero, or not in whole seconds.
     #[error("@every takes whole seconds, at least one, such as 90s or 1h30m")]
     Interval,
-    /// The fields or the time zone say nothing.
+    /// Invalid fields or time zone.
     #[error("cannot be understood")]
     Cron(#[source] cronexpr::Error),
 }
 
-/// Times, as they were written.
+/// Schedule as the configuration spells it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(super) struct Schedule(String);
 
-/// Times that were understood.
+/// Parsed schedule.
 #[derive(Debug)]
 pub(super) enum Times {
     Every(Duration),
@@ -38,12 +38,12 @@ pub(super) enum Times {
 }
 
 impl Schedule {
-    /// Whether it can be understood.
+    /// Checks that the schedule is valid.
     pub(super) fn check(&self) -> Result<(), ScheduleError> {
         self.times().map(|_| ())
     }
 
-    /// The times it means. Those without a time zone are the system's.
+    /// Parses the schedule. The default time zone is the system's.
     pub(super) fn times(&self) -> Result<Times, ScheduleError> {
         let text = self.0.trim();
         if let Some(interval) = text.strip_prefix("@every") {
@@ -82,7 +82,7 @@ impl Schedule {
     }
 }
 
-/// The first time of `cron` after another, if there is one.
+/// First time of `cron` after the given one, if any.
 pub(super) fn next(cron: &Crontab, after: Timestamp) -> Option<Timestamp> {
     cron.find_next(after).ok().map(|next| next.timestamp())
 }
@@ -116,10 +116,10 @@ mod tests {
         ] {
             assert_eq!(after(monday, schedule), want, "{schedule}");
         }
-        // A time itself does not come after itself.
+        // The result is strictly later than the given time.
         let at = "2025-01-06T10:10:00Z";
         assert_eq!(after(at, "TZ=UTC */5 * * * *"), "2025-01-06T10:15:00Z");
-        // Without a zone it is the system's, whichever that is.
+        // Without a zone the system's applies, whichever it is.
         assert!(after(monday, "*/5 * * * *").ends_with(":10:00Z"));
     }
 

@@ -1,4 +1,4 @@
-//! Where hooks are kept from one start to the next.
+//! Storage of hooks between starts.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -14,10 +14,10 @@ use crate::{
     limits,
 };
 
-/// Where, unless the environment says otherwise, below the home directory.
+/// Default file, relative to the home directory.
 const DEFAULT: &str = ".execd/lifecycle.toml";
 
-/// Where they are kept. `None` without a home directory.
+/// File of the stored hooks. `None` without a home directory.
 pub(super) fn path(own: &Variables) -> Option<PathBuf> {
     let set = |name| {
         own.get(name)
@@ -29,17 +29,17 @@ pub(super) fn path(own: &Variables) -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|home| home.join(DEFAULT)))
 }
 
-/// Whether the environment says where.
+/// Whether the environment names the file.
 pub(super) fn is_named(own: &Variables) -> bool {
     own.get(names::HOOKS_FILE)
         .is_some_and(|value| !value.is_empty())
 }
 
-/// Keeps hooks, readable by the daemon's user alone: their commands may hold secrets. Tells why the
-/// next start will not believe them, if so.
+/// Stores hooks, readable by the daemon's user only: their commands may contain secrets. Returns
+/// why the next start will distrust the file, if it will.
 ///
 /// # Errors
-/// When they cannot be written.
+/// When the file cannot be written.
 pub(super) fn keep(
     path: &Path,
     hooks: &Lifecycle,
@@ -47,7 +47,7 @@ pub(super) fn keep(
 ) -> io::Result<Option<io::Error>> {
     let text = toml::to_string(hooks).map_err(io::Error::other)?;
     if let Some(parent) = path.parent() {
-        // Whatever the mask is, nobody else puts other hooks there.
+        // With any umask, other users must not be able to replace the hooks.
         DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -64,16 +64,16 @@ pub(super) fn keep(
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // It may not even have been made.
+        // The file may not even exist.
         let _gone = fs::remove_file(&temporary);
     }
     written.map(|()| kept(path, hardening).err())
 }
 
-/// What was kept, if anything was.
+/// Loads the stored hooks, if any.
 ///
 /// # Errors
-/// When it cannot be read, or somebody may have written it who has fewer rights than hooks.
+/// When the file is unreadable, or a process with fewer rights than hooks may have written it.
 pub(super) fn kept(path: &Path, hardening: &ProcessHardening) -> io::Result<Option<String>> {
     let mut text = String::new();
     let read = hardening
@@ -118,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_next_start_will_not_believe_is_told_when_it_is_kept() {
+    fn hooks_that_the_next_start_will_reject_are_reported() {
         let place = tempfile::tempdir_in("/var/lib").unwrap();
         let path = place.path().join("own/hooks.toml");
         let hooks = Lifecycle::default();
-        for (writable, told) in [
+        for (writable, expected) in [
             (vec![], None),
             (vec![place.path()], Some(Doubt::WithinReach.to_string())),
         ] {
@@ -133,7 +133,11 @@ mod tests {
             };
             let hardening = ProcessHardening::new(&config, &Arc::new(environment));
             let doubt = keep(&path, &hooks, &hardening).unwrap();
-            assert_eq!(doubt.map(|doubt| doubt.to_string()), told, "{writable:?}");
+            assert_eq!(
+                doubt.map(|doubt| doubt.to_string()),
+                expected,
+                "{writable:?}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a client is answered when its request fails. Every body has `code` and `message`, because
-//! some official clients parse nothing less (contract: execd §2.2).
+//! Error responses. Every body has `code` and `message`, because some official clients cannot parse
+//! less (contract: execd §2.2).
 
 use axum::{
     Json,
@@ -17,7 +17,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The status of the answer and its stable code.
+/// Status and stable code of an error.
 pub(crate) fn status_and_code(error: &ApiError) -> (StatusCode, &'static str) {
     match error {
         ApiError::Invalid(_) => (StatusCode::BAD_REQUEST, code::INVALID_REQUEST_BODY),

@@ -1,4 +1,4 @@
-//! What the handlers of several modules need of HTTP.
+//! HTTP helpers shared by several modules.
 
 mod error;
 mod query;
@@ -13,17 +13,17 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 pub(crate) use error::status_and_code;
 pub use query::Query;
 
-/// In the extensions of an answer: no route wanted the request.
+/// Response extension: no route matched the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unrouted;
 
-/// The contract knows no 405: a wrong method is an unknown route.
+/// Answers requests without a route. The contract has no 405: a wrong method is an unknown route.
 pub(crate) async fn not_found() -> Response {
     let answer = (StatusCode::NOT_FOUND, "404 page not found");
     (Extension(Unrouted), answer).into_response()
 }
 
-/// Headers of every stream of events (contract: execd §4.1).
+/// Headers of every event stream (contract: execd §4.1).
 pub(crate) fn stream_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(4);
     let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));

@@ -9,21 +9,21 @@ use std::{
 use http::{Uri, request::Parts};
 use percent_encoding::percent_decode_str;
 
-/// The parameters in their order.
+/// Parameters in order of appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<Parameter>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parameter {
     name: String,
-    /// With U+FFFD for what is no UTF-8.
+    /// Text, with U+FFFD for invalid UTF-8.
     text: String,
-    /// The same as bytes: a path may be any.
+    /// Bytes of the value: a path may contain any.
     bytes: OsString,
 }
 
 impl Query {
-    /// The parameters of an address.
+    /// Parses the parameters of a URI.
     #[must_use]
     pub fn of(uri: &Uri) -> Self {
         let pairs = uri.query().unwrap_or_default().split('&');
@@ -31,14 +31,14 @@ impl Query {
         Self(given.map(Parameter::decode).collect())
     }
 
-    /// The first value of a parameter.
+    /// First value of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|given| given.name == name);
         found.map(|given| given.text.as_str())
     }
 
-    /// Every value of a parameter, byte for byte.
+    /// All values of a parameter, byte for byte.
     pub fn all_bytes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a OsStr> {
         self.0
             .iter()

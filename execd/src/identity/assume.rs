@@ -1,4 +1,4 @@
-//! Running a child as somebody else.
+//! Change of identity of a child process.
 
 use std::{io, os::unix::process::CommandExt, process::Command};
 
@@ -6,7 +6,7 @@ use rustix::process::{Gid, Uid};
 
 use super::Credentials;
 
-/// Credentials in the form in which a child takes them on between fork and exec.
+/// Credentials in the form that a child uses between fork and exec.
 #[derive(Debug)]
 pub(crate) struct Identity {
     uid: Uid,
@@ -15,7 +15,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Of these credentials.
+    /// Converts credentials.
     pub(crate) fn of(credentials: &Credentials) -> Self {
         let groups = credentials.groups.iter();
         Self {
@@ -25,10 +25,10 @@ impl Identity {
         }
     }
 
-    /// Takes it on. Makes three system calls and allocates nothing.
+    /// Assumes the identity. Makes three system calls and allocates nothing.
     ///
     /// # Errors
-    /// When the rights for that are missing.
+    /// When the process lacks the privileges.
     pub(crate) fn assume(&self) -> io::Result<()> {
         rustix::thread::set_thread_groups(&self.groups)?;
         rustix::thread::set_thread_gid(self.gid)?;
@@ -37,8 +37,8 @@ impl Identity {
     }
 }
 
-/// Makes a command run with these credentials. It then starts by fork instead of vfork, so commands
-/// that keep the daemon's own identity never come here (contract: execd A2.2).
+/// Runs a command with these credentials. The command then starts by fork instead of vfork, so
+/// commands with the daemon's own identity do not use this (contract: execd A2.2).
 pub(crate) fn run_as(command: &mut Command, credentials: &Credentials) {
     let identity = Identity::of(credentials);
     #[expect(
@@ -46,8 +46,8 @@ pub(crate) fn run_as(command: &mut Command, credentials: &Credentials) {
         reason = "supplementary groups can only be set between fork and exec"
     )]
     // SAFETY: the closure makes raw system calls on memory prepared before the fork; it neither
-    // allocates nor takes a lock. After the fork there is one thread, so the identity of the thread
-    // is that of the process.
+    // allocates nor takes a lock. The child has a single thread after the fork, so per-thread ids
+    // apply to the whole process.
     unsafe {
         command.pre_exec(move || identity.assume());
     }

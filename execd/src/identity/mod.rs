@@ -1,5 +1,5 @@
-//! Users and groups. The files are read directly: a static binary has no name service, and the
-//! images it runs in may have neither.
+//! Users and groups. The account files are read directly: a static binary has no name service, and
+//! the image may lack one, or the files.
 
 mod assume;
 
@@ -13,26 +13,26 @@ use std::{
 
 pub(crate) use assume::{Identity, run_as};
 
-/// Whom a process runs as.
+/// Identity of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// User.
+    /// User id.
     pub uid: u32,
-    /// Primary group.
+    /// Primary group id.
     pub gid: u32,
-    /// Supplementary groups.
+    /// Supplementary group ids.
     pub groups: Vec<u32>,
 }
 
 impl Credentials {
-    /// The supplementary groups that say more than the primary one.
+    /// Supplementary groups without the primary one.
     #[must_use]
     pub fn supplementary(&self) -> BTreeSet<u32> {
         let groups = self.groups.iter().copied();
         groups.filter(|group| *group != self.gid).collect()
     }
 
-    /// Those of the daemon.
+    /// Credentials of the daemon.
     #[must_use]
     pub fn own() -> Self {
         let mut groups: Vec<u32> = rustix::process::getgroups()
@@ -49,7 +49,7 @@ impl Credentials {
     }
 }
 
-/// One line of passwd.
+/// Line of passwd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct User {
     name: String,
@@ -57,7 +57,7 @@ struct User {
     gid: u32,
 }
 
-/// One line of group.
+/// Line of group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     name: String,
@@ -65,7 +65,7 @@ struct Group {
     members: Vec<String>,
 }
 
-/// What the two files said when they were read.
+/// Contents of the two files.
 #[derive(Debug, Default)]
 pub struct Names {
     users: Vec<User>,
@@ -101,7 +101,7 @@ impl Names {
             })
             .collect();
         let mut names = Self::default();
-        // The first line of an id names it, as in the C library.
+        // The first line with an id provides its name, as in the C library.
         for user in &users {
             let name = || user.name.clone();
             names.user_names.entry(user.uid).or_insert_with(name);
@@ -117,21 +117,21 @@ impl Names {
         }
     }
 
-    /// Name of a user, or its number in decimal.
+    /// Name of a user, or its id in decimal.
     #[must_use]
     pub fn user(&self, uid: u32) -> String {
         let name = self.user_names.get(&uid).cloned();
         name.unwrap_or_else(|| uid.to_string())
     }
 
-    /// Name of a group, or its number in decimal.
+    /// Name of a group, or its id in decimal.
     #[must_use]
     pub fn group(&self, gid: u32) -> String {
         let name = self.group_names.get(&gid).cloned();
         name.unwrap_or_else(|| gid.to_string())
     }
 
-    /// Number of a user given by name or number.
+    /// Id of a user given by name or id.
     #[must_use]
     pub fn uid(&self, name: &str) -> Option<u32> {
         let known = self.users.iter().find(|user| user.name == name);
@@ -141,7 +141,7 @@ impl Names {
             .filter(|uid| *uid != u32::MAX)
     }
 
-    /// Number of a group given by name or number.
+    /// Id of a group given by name or id.
     #[must_use]
     pub fn gid(&self, name: &str) -> Option<u32> {
         let known = self.groups.iter().find(|group| group.name == name);
@@ -151,8 +151,8 @@ impl Names {
             .filter(|gid| *gid != u32::MAX)
     }
 
-    /// The credentials of a user (contract: execd §5.4). A user without a line in passwd gets a
-    /// group of the same number, never root's.
+    /// Credentials of a user (contract: execd §5.4). A user without a line in passwd gets a group
+    /// of the same id, never root's.
     #[must_use]
     pub fn credentials(&self, uid: u32, gid: Option<u32>) -> Credentials {
         let Some(user) = self.users.iter().find(|user| user.uid == uid) else {
@@ -179,7 +179,7 @@ impl Names {
     }
 }
 
-/// The two files, read again when they change.
+/// The two account files, re-read when they change.
 #[derive(Debug)]
 pub struct Accounts {
     passwd: PathBuf,
@@ -187,7 +187,7 @@ pub struct Accounts {
     cached: std::sync::Mutex<Option<(Stamps, Arc<Names>)>>,
 }
 
-/// Inode, size and time of change of both files: what changes when they are edited or replaced.
+/// Inode, size and modification time of both files, which change on every edit or replacement.
 type Stamps = [Option<(u64, u64, i64, i64)>; 2];
 
 impl Default for Accounts {
@@ -197,7 +197,7 @@ impl Default for Accounts {
 }
 
 impl Accounts {
-    /// The files at these paths.
+    /// Account files at these paths.
     pub fn at(passwd: impl Into<PathBuf>, group: impl Into<PathBuf>) -> Self {
         Self {
             passwd: passwd.into(),
@@ -206,7 +206,7 @@ impl Accounts {
         }
     }
 
-    /// What the files say now. Absent files say nothing.
+    /// Current contents of the files. Missing files count as empty.
     #[must_use]
     pub fn names(&self) -> Arc<Names> {
         let stamps = [&self.passwd, &self.group].map(|path| {
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(names.group(999), "docker");
         assert_eq!(names.uid("ann"), Some(1000));
         assert_eq!(names.uid("1234"), Some(1234));
-        assert_eq!(names.uid("nobody-here"), None);
+        assert_eq!(names.uid("missing-user"), None);
         assert_eq!(names.gid("empty"), Some(5));
         assert_eq!(names.gid("4294967295"), None, "means \"leave it\" to chown");
     }

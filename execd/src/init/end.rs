@@ -1,4 +1,4 @@
-//! Ending what still runs.
+//! Shutdown of the remaining processes.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tracing::warn;
 
 use crate::{base::Base, limits, process::tree, pty::Sessions as Ptys};
 
-/// When the whole stop must be over: who told us to end may kill us soon after.
+/// Deadline of the whole shutdown: the container engine may kill execd soon after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     deadline: Instant,
 }
 
 impl Stop {
-    /// The stop that was asked for at that time; without it one that begins now.
+    /// Shutdown requested at that time, or now if no time is given.
     #[must_use]
     pub fn asked_for(at: Option<Instant>) -> Self {
         let began = at.unwrap_or_else(Instant::now);
@@ -24,13 +24,13 @@ impl Stop {
         }
     }
 
-    /// The part in which processes end: without what is kept for the two after it.
+    /// Phase in which processes end. Leaves the time reserved for the two later phases.
     #[must_use]
     pub fn of_processes(self) -> Self {
         self.of_streams().but_for(limits::DRAIN_LEAST)
     }
 
-    /// The part until streams and connections have ended: without what is kept for the last metrics.
+    /// Phase in which streams and connections end. Leaves the time reserved for the last metrics.
     #[must_use]
     pub fn of_streams(self) -> Self {
         self.but_for(limits::TELEMETRY_FLUSH_LEAST)
@@ -42,31 +42,32 @@ impl Stop {
         }
     }
 
-    /// When it must be over.
+    /// Deadline of this phase.
     #[must_use]
     pub fn deadline(self) -> Instant {
         self.deadline
     }
 
-    /// When a part of it must be over that may take so long.
+    /// Deadline of a step that may take up to `limit`.
     #[must_use]
     pub fn part(self, limit: Duration) -> Instant {
         self.deadline.min(Instant::now() + limit)
     }
 
-    /// What is left of it for a part that may take so long.
+    /// Remaining time of a step that may take up to `limit`.
     #[must_use]
     pub fn left(self, limit: Duration) -> Duration {
         self.part(limit).saturating_duration_since(Instant::now())
     }
 }
 
-/// Ends every process below the daemon: SIGTERM, a grace, SIGKILL. Bounded, whatever they do, and by
-/// the stop; but all are killed at least once.
+/// Ends every process below the daemon: SIGTERM, a grace period, SIGKILL. Ends by the deadline
+/// whatever the processes do, but kills all of them at least once.
 pub async fn end_children(base: &Base, ptys: &Ptys, stop: Stop) {
     let none_left = || base.processes.none_left();
     signal_all(Signal::TERM);
-    // Interactive shells ignore SIGTERM. Others may flush on SIGTERM and would die of SIGHUP.
+    // Interactive shells ignore SIGTERM. Other programs may flush on SIGTERM and would die of
+    // SIGHUP.
     ptys.hang_up();
     let grace = stop.part(limits::LEFTOVER_GRACE);
     if timeout_at(grace, none_left()).await.is_ok() {
@@ -74,7 +75,7 @@ pub async fn end_children(base: &Base, ptys: &Ptys, stop: Stop) {
     }
     let deadline = stop.part(limits::LEFTOVER_GRACE);
     loop {
-        // Again and again, because some may be forking.
+        // Repeated, because some processes may be forking.
         signal_all(Signal::KILL);
         if timeout(limits::GROUP_POLL, none_left()).await.is_ok() {
             return;
@@ -98,19 +99,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_parts_together_stay_within_the_stop() {
-        let told = Instant::now();
-        let stop = Stop::asked_for(Some(told));
-        assert_eq!(stop.part(limits::DRAIN), told + limits::DRAIN);
-        // The entry point takes all of its time, and what it leaves behind too.
+        let requested = Instant::now();
+        let stop = Stop::asked_for(Some(requested));
+        assert_eq!(stop.part(limits::DRAIN), requested + limits::DRAIN);
+        // The entry point and the processes that it leaves behind use all of their time.
         tokio::time::advance(limits::ENTRYPOINT_GRACE + limits::LEFTOVER_GRACE).await;
-        assert_eq!(stop.part(limits::TELEMETRY_FLUSH), told + limits::STOP);
+        assert_eq!(stop.part(limits::TELEMETRY_FLUSH), requested + limits::STOP);
         let left = limits::STOP - limits::ENTRYPOINT_GRACE - limits::LEFTOVER_GRACE;
         assert!(!left.is_zero());
         assert_eq!(stop.left(limits::TELEMETRY_FLUSH), left);
         tokio::time::advance(limits::STOP).await;
         assert_eq!(stop.left(limits::TELEMETRY_FLUSH), Duration::ZERO);
         assert_eq!(stop.part(limits::DRAIN), stop.deadline());
-        // One that nobody asked for begins when it begins.
+        // A shutdown without a request begins now.
         let stop = Stop::asked_for(None);
         assert_eq!(stop.left(limits::TELEMETRY_FLUSH), limits::TELEMETRY_FLUSH);
     }
@@ -119,7 +120,7 @@ mod tests {
     async fn whatever_takes_long_leaves_time_to_the_parts_after_it() {
         let stop = Stop::asked_for(Some(Instant::now()));
         tokio::time::advance(limits::ENTRYPOINT_GRACE).await;
-        // Isolated sessions that do not end, while the rest has all of its grace.
+        // Isolated sessions do not end, and the rest keeps its full grace period.
         let processes = stop.of_processes();
         let grace = processes.part(limits::LEFTOVER_GRACE);
         assert_eq!(grace, Instant::now() + limits::LEFTOVER_GRACE);

@@ -1,4 +1,4 @@
-//! Which program the entry point is, and starting it.
+//! Choice and start of the entry point.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,7 +12,7 @@ use crate::{
     process::{Process, Program},
 };
 
-/// Why the entry point cannot run.
+/// Reason why the entry point cannot run.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the entry point {name:?}")]
 pub struct EntrypointError {
@@ -21,7 +21,8 @@ pub struct EntrypointError {
 }
 
 impl EntrypointError {
-    /// As a shell has it: 127 when there is no such program, 126 when it cannot be executed.
+    /// Exit status by the shell's convention: 127 if the program does not exist, 126 if it is not
+    /// executable.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.source.kind() == io::ErrorKind::NotFound {
@@ -41,8 +42,8 @@ pub(super) fn start(base: &Base, argv: Vec<OsString>) -> Result<Process, Entrypo
     );
     let started = program(argv, &variables).and_then(|program| {
         let mut command = program.command(&variables);
-        // On a terminal it stays in the daemon's group, which is the one in the foreground;
-        // otherwise a group of its own keeps its signals apart from ours.
+        // On a terminal the entry point stays in the daemon's process group, which is the
+        // foreground group. Otherwise its own group keeps its signals apart from the daemon's.
         if !io::stdin().is_terminal() {
             command.process_group(0);
         }
@@ -51,7 +52,8 @@ pub(super) fn start(base: &Base, argv: Vec<OsString>) -> Result<Process, Entrypo
     started.map_err(|source| EntrypointError { name, source })
 }
 
-/// `BOOTSTRAP_CMD`, else `-c` and a text, else the arguments, else a shell (contract: execd §15).
+/// Selects `BOOTSTRAP_CMD`, else `-c` and a command text, else the arguments, else a shell
+/// (contract: execd §15).
 fn program(argv: Vec<OsString>, variables: &Variables) -> io::Result<Program> {
     let cwd = std::env::current_dir().ok();
     let set = |name| variables.get(name).filter(|value| !value.is_empty());

@@ -1,7 +1,8 @@
-//! Init duty: the daemon stands in front of the user's entry point (contract: execd §15, A9.2, A9.4).
+//! Init process: the daemon supervises the user's entry point (contract: execd §15, A9.2, A9.4).
 //!
-//! It starts the entry point after its port is open and every route answers, passes signals on to it,
-//! reaps orphans, and ends with its status. Nothing here needs a shell unless the user asked for one.
+//! It starts the entry point once its port is open and every route answers, forwards signals to it,
+//! reaps orphans, and exits with its status. Nothing here needs a shell unless the user asked for
+//! one.
 
 mod end;
 mod entrypoint;
@@ -21,20 +22,20 @@ use crate::{
     env::{self, Environment, Variables, names},
     hook::{HookError, Hooks, PreStart},
     process::{Exit, Process},
-    runtime_init::{EntrypointPolicy, Orders, told_to_end},
+    runtime_init::{EntrypointPolicy, Orders, wait_for_stop},
     signals::{Signals, Stood, stand_in_front},
 };
 
-/// Where the environment file is unless the environment says otherwise.
+/// Default path of the environment file.
 const DEFAULT_ENV_FILE: &str = "/opt/opensandbox/.env";
 
-/// Why the entry point does not run.
+/// Reason why the entry point does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum InitError {
-    /// It cannot be started.
+    /// The entry point cannot be started.
     #[error(transparent)]
     Entrypoint(#[from] EntrypointError),
-    /// The hook before it cannot be started.
+    /// The preStart hook cannot be started.
     #[error(transparent)]
     Hook(#[from] HookError),
 }
@@ -50,12 +51,12 @@ impl InitError {
     }
 }
 
-/// Starts the entry point, after the hook before it, and stays in front of it until it ended. If the
-/// hook fails, its end is the end. With `orders` everything waits for the one order, which may keep
-/// the entry point from being started.
+/// Runs the preStart hook, starts the entry point, and supervises it until it ends. A failed hook
+/// ends the daemon with the hook's status. With `orders`, startup waits for the order of the
+/// control plane, which may keep the entry point from starting.
 ///
 /// # Errors
-/// When one of them cannot be started.
+/// When the hook or the entry point cannot be started.
 pub async fn run(
     base: &Base,
     argv: Vec<OsString>,
@@ -70,7 +71,7 @@ pub async fn run(
     }
     base.environment.replace(with_env_file(&base.environment));
     let Some(orders) = orders else {
-        // Nobody has to be waited for, so all routes answer already.
+        // Without orders all routes answer already.
         let started = start(base, Some(argv), &hooks, signals, || ()).await?;
         return Ok(stay(started, signals).await);
     };
@@ -90,21 +91,21 @@ pub async fn run(
     Ok(stay(started?, signals).await)
 }
 
-/// What whoever kept the entry point from being started should know.
+/// Warning for the control plane whose order kept the entry point from starting.
 const NOT_STARTED: &str =
     "entrypointPolicy is keep, so the entry point of the container was not started";
 
-/// What the start came to.
+/// Result of the startup.
 enum Started {
     Entrypoint(Process),
-    /// There is no entry point.
+    /// No entry point runs.
     Nothing,
-    /// The end, before there was an entry point.
+    /// The daemon ended before the entry point started.
     Ended(Exit),
 }
 
-/// Runs what goes before the entry point, opens the routes that it may need, and starts it, if there
-/// is one.
+/// Runs the steps before the entry point, opens the routes that it may need, and starts it, if
+/// there is one.
 async fn start(
     base: &Base,
     argv: Option<Vec<OsString>>,
@@ -113,12 +114,12 @@ async fn start(
     open: impl FnOnce(),
 ) -> Result<Started, InitError> {
     if let Some(exit) = script::source(base, signals).await {
-        info!(%exit, "told to end before the entry point was started");
+        info!(%exit, "stopped before the entry point was started");
         return Ok(Started::Ended(exit));
     }
     match hooks.pre_start(base, signals).await? {
         PreStart::Done => {}
-        PreStart::Failed(exit) | PreStart::ToldToEnd(exit) => return Ok(Started::Ended(exit)),
+        PreStart::Failed(exit) | PreStart::StopRequested(exit) => return Ok(Started::Ended(exit)),
     }
     open();
     hooks.start_periodic(base);
@@ -130,7 +131,7 @@ async fn start(
     Ok(Started::Entrypoint(process))
 }
 
-/// Stays until the end.
+/// Supervises the entry point until it ends.
 async fn stay(started: Started, signals: &mut Signals) -> Exit {
     match started {
         Started::Entrypoint(process) => {
@@ -139,14 +140,14 @@ async fn stay(started: Started, signals: &mut Signals) -> Exit {
             exit
         }
         Started::Nothing => {
-            told_to_end(signals).await;
+            wait_for_stop(signals).await;
             Exit::Code(0)
         }
         Started::Ended(exit) => exit,
     }
 }
 
-/// Names the environment file for everything that is started, and makes sure that it exists.
+/// Sets the variable that names the environment file, and ensures that the file exists.
 fn with_env_file(environment: &Environment) -> Variables {
     let mut variables = (*environment.own()).clone();
     if variables
@@ -180,7 +181,7 @@ mod tests {
         let opened = Cell::new(false);
         let argv = Some(vec!["/nonexistent/program".into()]);
         let hooks = Hooks::default();
-        // One that cannot start: nothing after its start has happened.
+        // An entry point that cannot start: no later step runs.
         let started = start(&base, argv, &hooks, &mut signals, || opened.set(true)).await;
         assert!(started.is_err());
         assert!(opened.get());

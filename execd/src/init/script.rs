@@ -1,5 +1,5 @@
-//! The start script that is sourced before the entry point, so that its exports reach everything
-//! (contract: execd §15, step 3).
+//! Start script, sourced before the entry point so that every process gets its exports (contract:
+//! execd §15, step 3).
 
 use std::{
     ffi::OsString,
@@ -23,8 +23,9 @@ use crate::{
 
 const ENV_SCRIPT: &str = "EXECD_BOOTSTRAP_PRE_SCRIPT";
 
-/// Sources the script, if the environment names one. A script that fails leaves the environment as
-/// it was. Signals reach it; when the daemon was told to end meanwhile, this is how the script ended.
+/// Sources the script, if the environment names one. A failing script leaves the environment
+/// unchanged. Signals are forwarded to it; if one of them stops the daemon, the result is the
+/// script's exit status.
 pub(super) async fn source(base: &Base, signals: &mut Signals) -> Option<Exit> {
     let own = base.environment.own();
     let script = own
@@ -32,9 +33,9 @@ pub(super) async fn source(base: &Base, signals: &mut Signals) -> Option<Exit> {
         .filter(|path| !path.is_empty())?
         .to_owned();
     let exports = match run(base, &own, Path::new(&script), signals).await {
-        Ok((stood, _)) if stood.told_to_end => return Some(stood.exit),
+        Ok((stood, _)) if stood.stop_requested => return Some(stood.exit),
         Ok((stood, reported)) => match stood.exit {
-            Exit::Code(0) => reported.ok_or_else(|| NOT_TOLD.to_owned()),
+            Exit::Code(0) => reported.ok_or_else(|| NO_EXPORTS.to_owned()),
             exit => Err(exit.to_string()),
         },
         Err(reason) => Err(reason),
@@ -46,16 +47,19 @@ pub(super) async fn source(base: &Base, signals: &mut Signals) -> Option<Exit> {
     None
 }
 
-/// What is wrong with a script that calls `exit`.
-const NOT_TOLD: &str = "it ended the shell before its exports could be told";
+/// Error for a script that calls `exit`.
+const NO_EXPORTS: &str = "it ended the shell before its exports could be reported";
 
-/// Whether the script can be read, for a reason that the shell would tell less clearly.
+/// Checks that the script is readable, since the shell's own message would be less clear.
 fn check(script: &Path) -> Result<(), String> {
-    let told = |error: std::io::Error| error.to_string();
-    // A pipe in its place has nobody at the other end.
+    let error_text = |error: std::io::Error| error.to_string();
+    // Without it, opening a FIFO without a writer would block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let opened = File::options().read(true).custom_flags(flags).open(script);
-    match opened.and_then(|file| file.metadata()).map_err(told)? {
+    match opened
+        .and_then(|file| file.metadata())
+        .map_err(error_text)?
+    {
         meta if meta.is_file() => Ok(()),
         _ => Err("it is no file".to_owned()),
     }
@@ -67,28 +71,28 @@ async fn run(
     script: &Path,
     signals: &mut Signals,
 ) -> Result<(Stood, Option<Reported>), String> {
-    let told = |error: std::io::Error| error.to_string();
-    // A bare name means the current directory, not the search path.
-    let script = std::path::absolute(script).map_err(told)?;
+    let error_text = |error: std::io::Error| error.to_string();
+    // A bare name refers to the current directory, not to the search path.
+    let script = std::path::absolute(script).map_err(error_text)?;
     check(&script)?;
     let hardening = base.processes.hardening();
     if hardening.is_in_force()
         && let Err(doubt) = hardening.open_trusted(&script)
     {
-        // Whoever made the sandbox named it, so it is sourced all the same (contract: execd §15).
+        // The sandbox's creator named the script, so it is sourced anyway (contract: execd §15).
         let script = script.display();
-        warn!(%script, %doubt, "the start script has rights that whoever may have written it lacks");
+        warn!(%script, %doubt, "the start script has rights that its possible writers lack");
     }
-    // What the script itself prints goes to standard error, and the report to standard output.
-    let (mut report, channel) = Reader::new(1).map_err(told)?;
-    let report_to = channel.command().map_err(told)?;
+    // Output of the script goes to standard error, and the report to standard output.
+    let (mut report, channel) = Reader::new(1).map_err(error_text)?;
+    let report_to = channel.command().map_err(error_text)?;
     let text = format!(r#". "$1" >&2; exec {report_to}"#);
-    let program = Program::shell(text, own).map_err(told)?;
+    let program = Program::shell(text, own).map_err(error_text)?;
     let mut command = program.command(own);
     command.args([OsString::from("sh"), script.into()]);
     command.stdout(channel.sender).process_group(0);
-    let process = base.processes.spawn_own(&mut command).map_err(told)?;
-    // Our copy of the pipe's other end would keep it open for ever.
+    let process = base.processes.spawn_own(&mut command).map_err(error_text)?;
+    // A copy of the write end in this process would keep the pipe open.
     drop(command);
     let stood = tokio::select! {
         stood = stand_in_front(&process, signals) => stood,

@@ -1,4 +1,4 @@
-//! The routes of isolated sessions.
+//! Routes of isolated sessions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ use crate::{
     request::no_nul,
 };
 
-/// All of them.
+/// All routes.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -50,7 +50,7 @@ where
         .route("/v1/isolated/session/{id}/run", post(run_in))
         .route("/v1/isolated/session/{id}/runs/{run}", get(run_status))
         .route("/v1/isolated/session/{id}/runs/{run}/logs", get(run_logs))
-        .route("/v1/isolated/session/{id}/diff", get(changes::tell))
+        .route("/v1/isolated/session/{id}/diff", get(changes::get_diff))
         .route("/v1/isolated/session/{id}/commit", post(changes::commit))
         .route("/v1/isolated/session/{id}/discard", post(changes::discard))
         .route("/v1/isolated/session/{id}/files", delete(files::serve))
@@ -104,7 +104,7 @@ async fn create(State(isolation): State<Isolation>, request: Request) -> ApiResu
         outside,
     };
     let wanted = blocking(move || wanted.make_directories().map(|()| wanted)).await?;
-    // Whether or not the client waits for it, a session that was started is listed.
+    // A session that was started is listed, whether or not the client waits for it.
     let task = isolation.clone();
     let started = isolation
         .base
@@ -141,7 +141,7 @@ fn not_supported(message: impl Into<String>) -> ApiError {
     ApiError::NotSupported(message.into())
 }
 
-/// The answer for a session that did not start (contract: execd A4.2).
+/// Response for a session that did not start (contract: execd A4.2).
 fn refused(error: &StartError) -> ApiError {
     let message = error.to_string();
     match capabilities::refusal(error) {

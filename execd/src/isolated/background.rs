@@ -1,5 +1,4 @@
-//! Runs in the background (contract: execd A4.5). Their output is kept outside of what the
-//! session can see.
+//! Background runs (contract: execd A4.5). Their output is stored outside the session's view.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +23,7 @@ use crate::{
     telemetry::Operation,
 };
 
-/// One of them.
+/// Background run.
 #[derive(Debug)]
 pub(super) struct Background {
     session: String,
@@ -37,7 +36,7 @@ pub(super) struct Background {
 #[derive(Clone, Debug)]
 struct Ended {
     at: Timestamp,
-    /// Or why there is none.
+    /// Exit code, or the reason why there is none.
     code: Result<i32, String>,
 }
 
@@ -57,7 +56,7 @@ impl Background {
         self.ended().is_none()
     }
 
-    /// As clients are told of it.
+    /// Status in its wire format.
     pub(super) fn status(&self) -> IsolatedRun {
         let ended = self.ended();
         IsolatedRun {
@@ -79,8 +78,8 @@ impl Background {
         }
     }
 
-    /// Output from an offset on, as much as one answer takes, and the offset after it. An offset
-    /// beyond the end means the end.
+    /// Reads output from an offset, up to the limit of one response, and returns the next offset.
+    /// An offset past the end means the end.
     pub(super) async fn read(&self, cursor: u64) -> std::io::Result<(Bytes, u64)> {
         let len = self.log.len();
         let from = cursor.min(len);
@@ -99,10 +98,10 @@ impl Background {
     }
 }
 
-/// Starts one.
+/// Starts a background run.
 ///
 /// # Errors
-/// 400 when there is nowhere to write, 503 when the session is over.
+/// 400 when the working directory is not writable, 503 when the session has ended.
 pub(super) async fn start(
     isolation: &Isolation,
     session: Arc<Session>,
@@ -160,7 +159,7 @@ pub(super) async fn start(
     Ok(started)
 }
 
-/// Notes a run, if there may be one more.
+/// Registers a run, within the session's limits.
 fn admit(session: &Session, run: &Arc<Background>) -> ApiResult<()> {
     let mut runs = session.runs.lock().expect("no holder of this lock panics");
     let active = runs.values().filter(|run| run.is_running()).count();

@@ -1,4 +1,4 @@
-//! What this sandbox can do (contract: execd A4.6), found out by doing it once.
+//! Capabilities of this sandbox (contract: execd A4.6), determined by a trial.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{identity::Credentials, limits};
 
-/// Directories of which most images have one. Not `/etc`: engines mount files in it, and over a
-/// directory with mounts in it user namespaces may lay nothing.
+/// Directories of which most images have one. `/etc` is excluded: engines mount files in it, and a
+/// user namespace cannot mount an overlay over a directory that contains mounts.
 const PLACES: [&str; 4] = ["/usr", "/opt", "/home", "/srv"];
 
-/// Whether sessions of either kind can be made, or why not.
+/// Availability of each session type, with the reason if it is unavailable.
 #[derive(Clone, Debug)]
 pub(super) struct Probed {
     pub(super) setpriv: Result<(), String>,
@@ -26,12 +26,12 @@ pub(super) struct Probed {
 }
 
 impl Probed {
-    /// Whether any can.
+    /// Whether any session type is available.
     pub(super) fn any(&self) -> bool {
         self.setpriv.is_ok() || self.userns.is_ok()
     }
 
-    /// Why none can.
+    /// Reason why no session type is available.
     pub(super) fn why(&self) -> Option<String> {
         match (&self.setpriv, &self.userns) {
             (Err(setpriv), Err(userns)) if setpriv == userns => Some(setpriv.clone()),
@@ -41,7 +41,7 @@ impl Probed {
     }
 }
 
-/// Tries both, once.
+/// Tries both session types, once.
 pub(super) async fn probe(isolation: &Isolation) -> &Probed {
     isolation
         .sessions
@@ -88,7 +88,7 @@ async fn attempt(isolation: &Isolation, userns: bool) -> Result<(), String> {
     }
 }
 
-/// The capabilities as clients see them.
+/// Capabilities in their wire format.
 pub(super) async fn report(isolation: &Isolation) -> IsolationCapabilities {
     let probed = probe(isolation).await;
     let layer = |state, message: Option<&str>| Layer {
@@ -96,7 +96,7 @@ pub(super) async fn report(isolation: &Isolation) -> IsolationCapabilities {
         message: message.map(str::to_owned),
     };
     let layers = isolation.base.processes.hardening().layers().clone();
-    // Without a floor for commands it is the sessions whose filter is meant.
+    // Without hardening of commands, the sessions' filter is reported.
     let of_sessions = || {
         if probed.any() {
             layer(LayerState::Active, None)
@@ -125,7 +125,7 @@ pub(super) async fn report(isolation: &Isolation) -> IsolationCapabilities {
     }
 }
 
-/// How orphans come to us, if they do.
+/// How orphans reach execd, if they do.
 fn init_mode() -> &'static str {
     match rustix::process::child_subreaper() {
         _ if getpid().is_init() => "pid1",
@@ -134,7 +134,7 @@ fn init_mode() -> &'static str {
     }
 }
 
-/// What kind of failure it is to clients.
+/// Refusal category of an error.
 pub(super) fn refusal(error: &StartError) -> Option<Refusal> {
     match error {
         StartError::Refused { why, .. } => Some(*why),

@@ -1,4 +1,4 @@
-//! Telling, applying and throwing away what a session changed.
+//! Listing, committing and discarding a session's changes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     error::{ApiError, ApiResult},
 };
 
-/// What to do with changes.
+/// Operation on changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Commit,
@@ -23,7 +23,7 @@ enum What {
 }
 
 /// `GET /v1/isolated/session/{id}/diff`.
-pub(super) async fn tell(
+pub(super) async fn get_diff(
     State(isolation): State<Isolation>,
     Path(id): Path<String>,
 ) -> ApiResult<Json<IsolatedDiff>> {
@@ -67,7 +67,8 @@ pub(super) async fn discard(
     settle(isolation, id, What::Discard).await
 }
 
-/// Waits for the run under way, and goes on when the client leaves: half of it is nothing.
+/// Waits for the current run. Continues when the client disconnects, because a partial operation is
+/// useless.
 async fn settle(
     State(isolation): State<Isolation>,
     Path(id): Path<String>,
@@ -93,7 +94,7 @@ async fn settled(isolation: &Isolation, session: &Arc<Session>, what: What) -> A
     if session.background_active() {
         return Err(ApiError::RunsActive);
     }
-    // Nothing that it misses may be lost.
+    // The result must not miss changes of a running process.
     let found = of(session).await?;
     let max = isolation.sessions.config().diff_max_bytes;
     if what == What::Commit && max > 0 && diff::bytes(&found) > max {
@@ -115,7 +116,7 @@ async fn settled(isolation: &Isolation, session: &Arc<Session>, what: What) -> A
                     .try_for_each(|(path, slot)| commit::apply(&slot.upper, path))
                     .map_err(failed)?;
             }
-            // Only after everything was applied, so that it can be tried again.
+            // Cleared only after everything was applied, so that the commit can be retried.
             slots
                 .iter()
                 .try_for_each(|(_, slot)| slot.clear())

@@ -1,9 +1,9 @@
-//! Applying what a session changed to what lies below (docs/adr/0005-isolated-execution.md).
+//! Commit of a session's changes to the lower directory (docs/adr/0005-isolated-execution.md).
 //!
-//! While this goes on nobody has the overlay mounted. The daemon has more rights than the session,
-//! and others may change the tree meanwhile, so no name is followed: every directory is opened
-//! below the one before, and links are never directories. It can be repeated from the beginning
-//! when it was interrupted: everything is replaced by what it should be.
+//! The overlay is not mounted meanwhile. The daemon has more rights than the session, and other
+//! processes may change the tree, so no path is followed: every directory is opened relative to its
+//! parent, and links are never treated as directories. An interrupted commit can be repeated from
+//! the beginning, because every entry is replaced by its final state.
 
 use std::{
     ffi::CStr,
@@ -22,8 +22,8 @@ use rustix::{
     io::Errno,
 };
 
-/// Applies an upper directory to the directory below it. Owner and mode of the two themselves are
-/// not part of it: the kernel took them from the session.
+/// Applies an upper directory to the lower one. Owner and mode of the two directories themselves
+/// are excluded: the kernel took them from the session.
 pub(super) fn apply(upper: &Path, lower: &Path) -> io::Result<()> {
     let open = |path: &Path| openat(CWD, path, DIRECTORY, Mode::empty());
     directory(&open(upper)?, &open(lower)?, false)
@@ -34,7 +34,7 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::RDONLY)
     .union(OFlags::CLOEXEC);
 
-/// One directory; in a new one there is nothing to be hidden.
+/// Applies one directory; a new one has no entries to hide.
 fn directory(upper: &OwnedFd, lower: &OwnedFd, new: bool) -> io::Result<()> {
     if !new && is_opaque(upper) {
         for name in names(lower)? {
@@ -45,10 +45,10 @@ fn directory(upper: &OwnedFd, lower: &OwnedFd, new: bool) -> io::Result<()> {
     }
     for name in names(upper)? {
         let now = statat(upper, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let told = |error: io::Error| {
+        let failure = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", name.to_string_lossy()))
         };
-        entry(upper, lower, &name, &now).map_err(told)?;
+        entry(upper, lower, &name, &now).map_err(failure)?;
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ fn entry(upper: &OwnedFd, lower: &OwnedFd, name: &CStr, now: &Stat) -> io::Resul
                 .map_err(io::Error::from)
                 .and_then(|()| own(lower, &temporary, now))
         }
-        // Sockets are of no use to anybody who did not make them.
+        // Sockets are useless to any process but their creator.
         _ => return Ok(()),
     };
     let placed = made.and_then(|()| match renameat(lower, &temporary, lower, name) {
@@ -116,7 +116,7 @@ fn copy(
     look_like(&to, now)
 }
 
-/// Owner, mode and times. The owner first: a change of owner clears bits of the mode.
+/// Copies owner, mode and times. The owner comes first, because a change of owner clears mode bits.
 fn look_like(fd: &impl AsFd, now: &Stat) -> io::Result<()> {
     fchown(
         fd,
@@ -147,7 +147,7 @@ fn times(now: &Stat) -> Timestamps {
     }
 }
 
-/// Removes an entry with all that is in it; what is absent is fine.
+/// Removes an entry with its contents; an absent one is no error.
 fn remove(directory: &OwnedFd, name: &CStr) -> io::Result<()> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),

@@ -1,5 +1,5 @@
-//! What a session changed: the difference between an upper directory and what lies below it, in
-//! the form in which the kernel keeps it.
+//! Changes of a session: the difference between an upper directory and the lower one, in the
+//! kernel's overlay format.
 
 use std::{
     fs, io,
@@ -15,13 +15,13 @@ use osb_protocol::execd::{
 use super::overlay::{is_opaque, is_whiteout};
 use crate::limits;
 
-/// Adds the changes of one overlay, by path.
+/// Adds the changes of one overlay, sorted by path.
 pub(super) fn diff(upper: &Path, lower: &Path, to: &mut IsolatedDiff) -> io::Result<()> {
     directory(upper, Some(lower), lower, to)
 }
 
-/// One directory. `lower` is what shines through it, if anything does; `shown` is its path in the
-/// session.
+/// Compares one directory. `lower` is the directory visible through it, if any; `shown` is its path
+/// in the session.
 fn directory(
     upper: &Path,
     lower: Option<&Path>,
@@ -31,7 +31,7 @@ fn directory(
     let mut names: Vec<_> = fs::read_dir(upper)?
         .map(|entry| entry.map(|entry| (entry.file_name(), true)))
         .collect::<io::Result<_>>()?;
-    // Under a directory that hides everything below, what was there and is not any more is gone.
+    // An opaque directory hides everything below it, so entries that it lacks are deleted.
     if let Some(lower) = lower.filter(|_| is_opaque(upper)) {
         for entry in fs::read_dir(lower)? {
             let name = entry?.file_name();
@@ -47,7 +47,7 @@ fn directory(
         let before = below
             .as_ref()
             .and_then(|below| below.symlink_metadata().ok());
-        // The session may change it at this moment.
+        // The session may change the entry at any time.
         let now = above
             .symlink_metadata()
             .ok()
@@ -68,7 +68,7 @@ fn directory(
                 }
                 match directory(&above, below.as_deref().filter(|_| shines), &path, to) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    told => told?,
+                    result => result?,
                 }
             }
             (Some(_), Some(now)) => push(&path, ChangeKind::Modified, Some(&now), to),
@@ -100,7 +100,7 @@ fn push(path: &Path, change: ChangeKind, now: Option<&fs::Metadata>, to: &mut Is
     });
 }
 
-/// Bytes of all files of a list of changes.
+/// Total size of all files in a list of changes.
 pub(super) fn bytes(diff: &IsolatedDiff) -> u64 {
     diff.changes.iter().filter_map(|change| change.size).sum()
 }

@@ -1,4 +1,4 @@
-//! Which variables a session begins with (contract: execd A6.4).
+//! Initial variables of a session (contract: execd A6.4).
 
 use crate::{
     env::{Variables, names::ENVIRONMENT_FILE},
@@ -6,18 +6,18 @@ use crate::{
 };
 use osb_protocol::execd::isolated::EnvPassthrough;
 
-/// Names of what is usually secret: a prefix, or a suffix.
+/// Prefixes and suffixes of variables that usually hold secrets.
 const SECRET_PREFIXES: [&str; 5] = ["AWS_", "ALI_", "ALIYUN_", "K8S_", "KUBE_"];
 const SECRET_SUFFIXES: [&str; 4] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
 
 /// Fills in the defaults.
 ///
 /// # Errors
-/// 400 for a mode that there is not.
+/// 400 for an unknown mode.
 pub(super) fn rule(wanted: Option<EnvPassthrough>) -> ApiResult<EnvPassthrough> {
     let wanted = wanted.unwrap_or_default();
     let filled = match wanted.mode.as_deref() {
-        // Keys without a mode mean nothing.
+        // Keys without a mode are ignored.
         None | Some("") => EnvPassthrough {
             mode: Some("deny".to_owned()),
             keys: Vec::new(),
@@ -32,8 +32,8 @@ pub(super) fn rule(wanted: Option<EnvPassthrough>) -> ApiResult<EnvPassthrough> 
     Ok(filled)
 }
 
-/// Applies a rule to what the user's processes get elsewhere, which has no configuration of the
-/// daemon any more.
+/// Applies a rule to the variables of the user's other processes, which exclude the daemon's
+/// configuration.
 pub(super) fn passed(user: &Variables, rule: &EnvPassthrough) -> Variables {
     let named = |name: &str| rule.keys.iter().any(|key| key == name);
     let passes = |name: &str| match (rule.mode.as_deref(), rule.keys.is_empty()) {

@@ -1,5 +1,5 @@
-//! Files of a session (contract: execd A5): requests are handed to a process inside, which serves
-//! them with the routes that serve the sandbox's own files.
+//! Files of a session (contract: execd A5): the daemon relays requests to a process inside, which
+//! serves them with the routes for the sandbox's own files.
 
 use axum::{
     body::Body,
@@ -20,13 +20,13 @@ use crate::{
     view::View,
 };
 
-/// Workers at once, of all sessions.
+/// Limit of concurrent workers in all sessions.
 static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
 
-/// Segments in front of the route: `v1`, `isolated`, `session` and the id.
+/// Segments before the route: `v1`, `isolated`, `session` and the id.
 const SEGMENTS: usize = 4;
 
-/// Every route of files and directories.
+/// Handles every route of files and directories.
 pub(super) async fn serve(
     State(isolation): State<Isolation>,
     Path(parameters): Path<Vec<(String, String)>>,
@@ -49,14 +49,14 @@ pub(super) async fn serve(
         _ => request,
     };
     *request.uri_mut() = match target.path() {
-        // One of the official calls needs the counts and does not ask for them.
+        // One official client needs the counts but does not request them.
         "/files/replace" => Uri::from_static("/files/replace?verbose=true"),
         _ => target,
     };
     forward(&isolation, &session, view, request).await
 }
 
-/// Nothing is moved from one overlay to another.
+/// Rejects moves between overlays.
 async fn within_one_overlay(request: Request, view: &View) -> ApiResult<Request> {
     let (head, body) = request.into_parts();
     let body = json::bytes(body).await?;

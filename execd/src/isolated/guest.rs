@@ -1,4 +1,4 @@
-//! One run in a session, as the daemon sees it: what its keeper tells, and how it is ended.
+//! The daemon's side of a run in a session: events from its keeper, and its termination.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     link::{Link, line},
-    plan::{Order, Told},
+    plan::{KeeperEvent, Order},
     wire,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     process::Exit,
 };
 
-/// A run. Clones are the same one.
+/// Run in a session. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Guest {
     end: watch::Receiver<Option<How>>,
@@ -39,13 +39,13 @@ pub(super) struct Guest {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// Its shell did.
+    /// The shell ended.
     Exited(Exit),
-    /// Its session did.
+    /// The session ended.
     Lost,
 }
 
-/// Why a run did not start.
+/// Reason why a run did not start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunError {
     #[error("the workspace is not writable by the session uid")]
@@ -61,14 +61,14 @@ pub(super) enum RunError {
 /// Files for the state of the shell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct States<'a> {
-    /// To begin with.
+    /// State to restore.
     pub(super) before: Option<&'a File>,
-    /// For what is left.
+    /// File for the state after the run.
     pub(super) after: Option<&'a File>,
 }
 
 impl Guest {
-    /// Starts a run and waits until its shell does.
+    /// Starts a run and waits until its shell runs.
     pub(super) async fn start(
         base: &Base,
         link: &Link,
@@ -98,9 +98,9 @@ impl Guest {
         let (reader, writer) = UnixStream::from_std(ours)?.into_split();
         let mut reader = BufReader::new(reader);
         match line(&mut reader).await {
-            Some(Told::Started) => {}
-            Some(Told::NotWritable) => return Err(RunError::NotWritable),
-            Some(Told::NotStarted(why)) => return Err(RunError::NotStarted(why)),
+            Some(KeeperEvent::Started) => {}
+            Some(KeeperEvent::NotWritable) => return Err(RunError::NotWritable),
+            Some(KeeperEvent::NotStarted(why)) => return Err(RunError::NotStarted(why)),
             _ => return Err(RunError::Lost),
         }
         let (sender, end) = watch::channel(None);
@@ -113,7 +113,7 @@ impl Guest {
         Ok((guest, pipes))
     }
 
-    /// How it ended; waits for that.
+    /// Waits for the end of the run and returns how it ended.
     pub(super) async fn how(&self) -> How {
         let mut seen = self.end.clone();
         let end = seen.wait_for(Option::is_some).await;
@@ -137,8 +137,8 @@ impl Subject for Guest {
     }
 }
 
-/// Waits for the end, and brings it about when it is asked for: SIGINT, SIGTERM, SIGKILL to all
-/// that the run started.
+/// Waits for the end of the run. On request sends SIGINT, SIGTERM and SIGKILL to every process of
+/// the run.
 async fn run_to_end(
     guest: Guest,
     mut reader: BufReader<OwnedReadHalf>,
@@ -147,8 +147,10 @@ async fn run_to_end(
 ) {
     let wait = async {
         let how = match line(&mut reader).await {
-            Some(Told::Exited(code)) => How::Exited(Exit::Code(code)),
-            Some(Told::Signalled { number, core }) => How::Exited(Exit::Signal { number, core }),
+            Some(KeeperEvent::Exited(code)) => How::Exited(Exit::Code(code)),
+            Some(KeeperEvent::Signalled { number, core }) => {
+                How::Exited(Exit::Signal { number, core })
+            }
             _ => How::Lost,
         };
         sender.send_replace(Some(how));
@@ -160,13 +162,13 @@ async fn run_to_end(
             (wire::TERMINATE, limits::ISOLATED_TERMINATE),
         ];
         for (signal, grace) in steps {
-            // It may be gone.
+            // The keeper may have ended.
             let _gone = writer.write_all(&[signal]).await;
             if timeout(grace, guest.how()).await.is_ok() {
                 break;
             }
         }
-        // What ignored the others, and what the shell left behind.
+        // For processes that ignored the other signals, or outlived the shell.
         let _gone = writer.write_all(&[wire::KILL]).await;
         guest.how().await;
     };

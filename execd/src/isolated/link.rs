@@ -1,4 +1,4 @@
-//! The daemon's side of a session's init: starting it, and handing it work.
+//! The daemon's side of a session's init: starts it and sends it work.
 
 use std::{
     io,
@@ -24,32 +24,32 @@ use super::{
 };
 use crate::{base::Base, limits, process::Process, view::View};
 
-/// The program itself, also when its file was replaced or deleted meanwhile.
+/// The running executable, even if its file was replaced or deleted.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
-/// A session's init. The session ends with it.
+/// Connection to a session's init. The session ends with the init.
 #[derive(Debug)]
 pub(super) struct Link {
     socket: Pair,
     process: Process,
 }
 
-/// Why a session was not started.
+/// Reason why a session did not start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
-    /// Its init refused.
+    /// The init refused.
     #[error("{message}")]
     Refused { why: Refusal, message: String },
-    /// It ended, or said nothing in time.
+    /// The init ended, or did not reply in time.
     #[error("the session ended while it was set up")]
     Ended,
-    /// The system has no room.
+    /// The system is out of resources.
     #[error("cannot start the session: {0}")]
     System(#[from] io::Error),
 }
 
 impl Link {
-    /// Starts an init and waits until its session is there.
+    /// Starts an init and waits until its session is ready.
     pub(super) async fn start(base: &Base, plan: &Plan) -> Result<Self, StartError> {
         let (ours, theirs) = Pair::pair()?;
         let mut command = Command::new(THIS_PROGRAM);
@@ -62,7 +62,7 @@ impl Link {
             .stderr(Stdio::null())
             .process_group(0);
         let process = base.processes.spawn_own(&mut command)?;
-        // It holds their end.
+        // The command holds the child's end of the socket.
         drop(command);
         ours.set_nonblocking(true)?;
         let reader = UnixStream::from_std(ours.try_clone()?)?;
@@ -87,7 +87,7 @@ impl Link {
         wire::send(&self.socket, what, fds)
     }
 
-    /// A connection that carries one request for files.
+    /// Opens a connection that carries one file request.
     pub(super) fn files(&self, view: View) -> io::Result<UnixStream> {
         let (ours, theirs) = Pair::pair()?;
         let order = wire::packed(&super::plan::FileOrder { view })?;
@@ -96,22 +96,22 @@ impl Link {
         UnixStream::from_std(ours)
     }
 
-    /// Kills everything in the session but its init.
+    /// Kills every process of the session but its init.
     pub(super) fn clear(&self) {
         if let Err(error) = self.send(wire::CLEAR, &[]) {
             warn!(%error, "a session's processes were not killed");
         }
     }
 
-    /// Waits until nothing of the session is left.
+    /// Waits until no process of the session is left.
     pub(super) async fn ended(&self) {
         self.process.exited().await;
     }
 
-    /// Kills everything in the session. Says whether that is done.
+    /// Kills every process of the session. Returns whether all have ended.
     pub(super) async fn end(&self) -> bool {
-        // The outer process stays: it ends when nothing is left of the namespace, and would not
-        // wait for that if it were killed too.
+        // The outer process stays: it exits once the namespace is empty. If killed too, it would
+        // not wait for that.
         self.process.kill_descendants();
         let ended = timeout(limits::ISOLATED_END, self.ended()).await.is_ok();
         if !ended {
@@ -127,8 +127,8 @@ impl Drop for Link {
     }
 }
 
-/// The next line, if it comes and says what it should. What runs in a session may have written it,
-/// so it is not believed to be short.
+/// Reads the next message line, if it is valid. Code in the session may have written it, so its
+/// length is limited.
 pub(super) async fn line<T: DeserializeOwned>(
     reader: &mut BufReader<impl AsyncRead + Unpin>,
 ) -> Option<T> {

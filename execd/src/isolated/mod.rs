@@ -1,5 +1,5 @@
-//! Isolated execution: sessions with namespaces, an identity and files of their own (contract:
-//! execd A4 to A8; docs/adr/0005-isolated-execution.md says why it is built like this).
+//! Isolated execution: sessions with their own namespaces, identity and files (contract: execd A4
+//! to A8; docs/adr/0005-isolated-execution.md gives the reasons for this design).
 //!
 //! ```text
 //!   client ─▶ api ─▶ session ══ link ══▶ init ─▶ keeper ─▶ shell        a run
@@ -48,21 +48,20 @@ pub use store::IsolatedSessions;
 
 use crate::base::Base;
 
-/// What isolated sessions work with. Clones share it.
+/// State of isolated execution. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Isolation {
-    /// What all features share.
+    /// State shared by all features.
     pub base: Base,
     /// All isolated sessions.
     pub sessions: IsolatedSessions,
 }
 
-/// What goes on beside the sessions: what earlier daemons left is removed, and what sessions write
-/// is measured.
+/// Background tasks: removes what earlier daemons left, and measures what sessions write.
 pub async fn upkeep(isolation: Isolation) {
     let stale = isolation.sessions.take_stale();
     if !stale.is_empty() {
-        // It waits for nobody; a panic has been logged.
+        // Not awaited elsewhere; a panic has been logged.
         let _swept = tokio::task::spawn_blocking(move || upper::sweep(&stale)).await;
     }
     quota::watch(isolation).await;

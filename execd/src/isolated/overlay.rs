@@ -1,4 +1,5 @@
-//! How the kernel writes down what is gone (Documentation/filesystems/overlayfs).
+//! Whiteouts and opaque directories, the kernel's format of deletions
+//! (Documentation/filesystems/overlayfs).
 
 use std::{
     fs::Metadata,
@@ -6,15 +7,15 @@ use std::{
     path::Path,
 };
 
-/// Says that nothing below shines through a directory; the second in user namespaces.
+/// Attributes of an opaque directory; user namespaces use the second.
 const OPAQUE: [&str; 2] = ["trusted.overlay.opaque", "user.overlay.opaque"];
 
-/// Whether an entry stands for one that was deleted.
+/// Whether an entry marks a deletion.
 pub(super) fn is_whiteout(meta: &Metadata) -> bool {
     meta.file_type().is_char_device() && meta.rdev() == 0
 }
 
-/// Whether nothing below shines through a directory.
+/// Whether a directory hides the one below it.
 pub(super) fn is_opaque(directory: &Path) -> bool {
     OPAQUE.iter().any(|name| {
         let mut value = [0; 1];

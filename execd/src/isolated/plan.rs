@@ -1,34 +1,34 @@
-//! What the init of a session is told: the session as a whole once, then every run and every
-//! request for files. Both sides are the same program, so the form is nobody else's business.
+//! Messages from the daemon to a session's init: the session's plan once, then every run and every
+//! file request. Both sides are the same program, so the format is private.
 
 use std::{ffi::OsString, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// A session as its init sets it up.
+/// Setup of a session for its init.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Plan {
-    /// In the order in which they are mounted: a parent before what lies in it.
+    /// In mount order: a parent before its children.
     pub(super) overlays: Vec<Overlay>,
     pub(super) binds: Vec<Bound>,
-    /// Whether `/tmp` is the session's own.
+    /// Whether the session has its own `/tmp`.
     pub(super) own_tmp: bool,
     pub(super) share_net: bool,
-    /// Covered, so that sessions do not see what others wrote.
+    /// Hidden, so that sessions do not see the changes of other sessions.
     pub(super) upper_root: Option<PathBuf>,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Whether these are made by a user namespace.
+    /// Whether a user namespace provides the session's ids.
     pub(super) userns: bool,
-    /// User and group of the daemon, which they are outside then.
+    /// The daemon's user and group, which those ids map to outside the namespace.
     pub(super) outside: (u32, u32),
-    /// System calls that are refused.
+    /// System calls to refuse.
     pub(super) deny: Vec<String>,
-    /// Processes at once.
+    /// Limit of concurrent processes.
     pub(super) processes: u32,
 }
 
-/// One overlay.
+/// Overlay of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Overlay {
     pub(super) path: PathBuf,
@@ -40,80 +40,80 @@ pub(super) struct Overlay {
 pub(super) enum Mode {
     /// The directory itself.
     Writable,
-    /// The directory itself, which cannot be written.
+    /// The directory itself, read-only.
     ReadOnly,
-    /// The directory below, and what is written above it in these directories.
+    /// The directory as the lower layer, with changes in these directories.
     OnDisk { upper: PathBuf, work: PathBuf },
-    /// The same in memory.
+    /// The same, with changes in memory.
     InMemory,
 }
 
-/// A path shown inside, perhaps under another name.
+/// Bind mount, perhaps at another path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bound {
     pub(super) source: PathBuf,
     pub(super) dest: PathBuf,
     pub(super) readonly: bool,
-    /// The member of the request that it comes from, for messages.
+    /// Member of the request that it comes from, for messages.
     pub(super) member: String,
 }
 
-/// What the init says about its attempt.
+/// Result of the init's setup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ready {
-    /// The session is there. What could not be had and is not needed is told.
+    /// The session is ready. `without` names optional parts that are unavailable.
     Yes { without: Vec<String> },
-    /// It is not.
+    /// The setup failed.
     No { why: Refusal, message: String },
 }
 
-/// Why a session could not be set up.
+/// Reason why a session could not be set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Refusal {
-    /// The kernel or our rights do not allow namespaces or mounts.
+    /// The kernel or the daemon's rights do not allow namespaces or mounts.
     Namespaces,
     /// The identity cannot be assumed.
     Identity,
-    /// Something that the request names is not there.
+    /// A path in the request does not exist.
     Missing,
 }
 
-/// One run.
+/// Order for one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) code: String,
-    /// What the shell starts with; nothing when a state is restored.
+    /// Initial variables of the shell; empty when a state is restored.
     pub(super) variables: Vec<(OsString, OsString)>,
-    /// Where the shell is looked for.
+    /// Search path for the shell.
     pub(super) search: Option<OsString>,
     /// Variables of this run only.
     pub(super) envs: Vec<(String, String)>,
-    /// Where it starts, unless a state says otherwise.
+    /// Initial working directory, unless a state overrides it.
     pub(super) cwd: PathBuf,
-    /// Whether there is a state to restore.
+    /// Whether to restore a state.
     pub(super) restore: bool,
-    /// Where the state it leaves is written, unless it is nobody's business.
+    /// Whether to save the state after the run.
     pub(super) report: bool,
-    /// A directory that must be writable.
+    /// Directory that must be writable.
     pub(super) writable: Option<PathBuf>,
 }
 
-/// What the keeper of a run tells.
+/// Event from the keeper of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Told {
-    /// The shell runs.
+pub(super) enum KeeperEvent {
+    /// The shell started.
     Started,
-    /// It does not, because a directory cannot be written.
+    /// The shell did not start, because the directory is not writable.
     NotWritable,
-    /// It does not.
+    /// The shell did not start.
     NotStarted(String),
-    /// The shell ended by itself.
+    /// The shell exited.
     Exited(i32),
-    /// It was ended by a signal.
+    /// A signal terminated the shell.
     Signalled { number: i32, core: bool },
 }
 
-/// One connection that carries requests for files.
+/// Connection that carries a file request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileOrder {
     pub(super) view: crate::view::View,

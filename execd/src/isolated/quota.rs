@@ -1,6 +1,6 @@
-//! The limit of what all sessions together write (contract: execd A6.6, A7). The kernel has none
-//! for directories that works everywhere, so it is measured, and when there is too much, the
-//! session that has most of it is kept from writing more.
+//! Limit of what all sessions together write (contract: execd A6.6, A7). The kernel has no
+//! directory quota that works everywhere, so the daemon measures, and stops the largest session
+//! from writing when the total is above the limit.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     limits,
 };
 
-/// Measures as long as the daemon runs, the less often the longer it takes.
+/// Measures while the daemon runs, less often the longer a measurement takes.
 pub(super) async fn watch(isolation: Isolation) {
     loop {
         let began = tokio::time::Instant::now();
@@ -27,13 +27,13 @@ pub(super) async fn watch(isolation: Isolation) {
     }
 }
 
-/// Refuses what would write more than there may be.
+/// Rejects requests that would write above the limit.
 ///
 /// # Errors
 /// 500 with the numbers (contract: execd A4.2).
 pub(super) async fn check(isolation: &Isolation) -> ApiResult<()> {
     if isolation.sessions.excess().is_some() {
-        // Something may have been deleted since.
+        // The session may have deleted files since.
         measure(isolation).await;
     }
     isolation
@@ -42,7 +42,7 @@ pub(super) async fn check(isolation: &Isolation) -> ApiResult<()> {
         .map_or(Ok(()), |excess| Err(ApiError::runtime(excess)))
 }
 
-/// Measures now, and says whether it is too much.
+/// Measures now, and returns whether the total is above the limit.
 pub(super) async fn measure(isolation: &Isolation) -> bool {
     let max = isolation.sessions.config().upper_max_bytes;
     let total: u64 = measured(isolation)
@@ -60,7 +60,7 @@ pub(super) async fn measure(isolation: &Isolation) -> bool {
 async fn measured(isolation: &Isolation) -> Vec<(Arc<Session>, u64)> {
     let sessions = isolation.sessions.list();
     if sessions.is_empty() {
-        // A daemon at rest needs no thread for this.
+        // An idle daemon should not start a thread for this.
         return Vec::new();
     }
     let walked = tokio::task::spawn_blocking(move || {

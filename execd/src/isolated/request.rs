@@ -1,4 +1,4 @@
-//! From a request to a session that passed every rule (contract: execd A4.2).
+//! Validation of a request for a session (contract: execd A4.2).
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use crate::{
     limits,
 };
 
-/// A session that can be made.
+/// Validated specification of a session.
 #[derive(Clone, Debug)]
 pub(super) struct SessionSpec {
-    /// The request with defaults filled in and paths resolved, as it is told to clients.
+    /// The request with defaults filled in and paths resolved, as returned to the client.
     pub(super) echo: NewIsolatedSession,
     /// In the order of the request.
     pub(super) overlays: Vec<Overlay>,
@@ -32,26 +32,26 @@ pub(super) struct SessionSpec {
     pub(super) idle: Option<Duration>,
 }
 
-/// One overlay.
+/// Validated overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlay {
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
 }
 
-/// Kinds of overlays.
+/// Types of overlays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Writable,
     ReadOnly,
-    /// What is written goes elsewhere: on the disk, or in memory.
+    /// Changes go to a separate layer: on disk, or in memory.
     Overlay {
         persist: bool,
     },
 }
 
 impl SessionSpec {
-    /// Checks a request. `own` is the daemon's user and group.
+    /// Validates a request. `own` is the daemon's user and group.
     ///
     /// # Errors
     /// 400 naming the member that breaks a rule.
@@ -81,7 +81,7 @@ impl SessionSpec {
         };
         for (member, id) in [("uid", request.uid), ("gid", request.gid)] {
             if id == Some(u32::MAX) {
-                let message = format!("{member}: {} means nobody to the kernel", u32::MAX);
+                let message = format!("{member}: {} is reserved by the kernel", u32::MAX);
                 return Err(ApiError::invalid(message));
             }
         }
@@ -102,7 +102,7 @@ impl SessionSpec {
                 let message = format!("overlays: path {:?} belongs to execd", overlay.path);
                 return Err(refused(message));
             }
-            // The kernel lays no directory over one that it is in.
+            // The kernel cannot mount an overlay over a directory that contains its layers.
             if matches!(overlay.kind, Kind::Overlay { .. })
                 && config.upper_root.starts_with(&overlay.path)
             {
@@ -144,10 +144,10 @@ impl SessionSpec {
         })
     }
 
-    /// Makes the directories of the overlays.
+    /// Creates the directories of the overlays.
     ///
     /// # Errors
-    /// 500 when one cannot be made.
+    /// 500 when one cannot be created.
     pub(super) fn make_directories(&self) -> ApiResult<()> {
         for overlay in &self.overlays {
             let path = &overlay.path;
@@ -167,7 +167,7 @@ fn refused(message: impl Into<String>) -> ApiError {
     ApiError::NotAllowed(message.into())
 }
 
-/// The overlays as clients are told of them, and as they are mounted.
+/// Overlays as returned to the client, and as mounted.
 fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>)> {
     let workspace = request
         .workspace
@@ -178,7 +178,7 @@ fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>
         .iter()
         .enumerate()
         .map(|(index, mount)| (format!("overlays[{index}]"), mount));
-    let (mut told, mut made) = (Vec::new(), Vec::<Overlay>::new());
+    let (mut listed, mut made) = (Vec::new(), Vec::<Overlay>::new());
     for (member, mount) in workspace.chain(overlays) {
         let text = &mount.path;
         if !text.starts_with('/') {
@@ -225,7 +225,7 @@ fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>
             }
             _ => None,
         };
-        told.push(Mount {
+        listed.push(Mount {
             path: text.clone(),
             mode: Some(mode.to_owned()),
             persist,
@@ -240,10 +240,10 @@ fn overlays(request: &NewIsolatedSession) -> ApiResult<(Vec<Mount>, Vec<Overlay>
         let message = format!("overlays: more than {} mounts", limits::ISOLATED_MOUNTS);
         return Err(ApiError::invalid(message));
     }
-    Ok((told, made))
+    Ok((listed, made))
 }
 
-/// An absolute path without `.`, `..`, empty components, a slash at its end or a NUL.
+/// Whether a path is absolute, without `.`, `..`, empty components, a trailing slash or a NUL.
 fn is_clean(text: &str) -> bool {
     let clean = Path::new(text)
         .components()
@@ -252,7 +252,7 @@ fn is_clean(text: &str) -> bool {
     clean && joined.as_os_str() == text && !text.contains('\0')
 }
 
-/// What can be said without looking at the files.
+/// Checks the paths without access to the file system.
 fn shapes(extra_writable: &[String], binds: &[Bind]) -> ApiResult<()> {
     for path in extra_writable {
         if !path.starts_with('/') || path.contains('\0') {
@@ -280,8 +280,8 @@ fn shapes(extra_writable: &[String], binds: &[Bind]) -> ApiResult<()> {
     Ok(())
 }
 
-/// Resolves what shall be shown, and checks that it may be: the binds and the writable paths as
-/// clients are told of them, and all of them as they are mounted.
+/// Resolves the paths to bind and checks that they are allowed. Returns binds and writable paths
+/// for the client, and all of them for mounting.
 fn bound(
     extra_writable: &[String],
     mut binds: Vec<Bind>,
@@ -329,7 +329,7 @@ fn bound(
     Ok((binds, writable, all))
 }
 
-/// A path with its links resolved, if that may be shown.
+/// Resolves the links in a path, and checks that it is allowed.
 fn allowed(member: &str, text: &str, config: &IsolationConfig) -> ApiResult<PathBuf> {
     let real = fs::canonicalize(text)
         .map_err(|_| refused(format!("{member}: {text:?} must be an existing path")))?;
@@ -337,7 +337,7 @@ fn allowed(member: &str, text: &str, config: &IsolationConfig) -> ApiResult<Path
         let entry = entry.canonicalize().unwrap_or_else(|_| entry.clone());
         real.starts_with(entry)
     });
-    // What others wrote is shown to nobody, under no name.
+    // No session may see the changes of other sessions, under any path.
     let root = config
         .upper_root
         .canonicalize()
@@ -475,9 +475,9 @@ mod tests {
                 "not in allowlist",
             ),
         ] {
-            let (status, found, told) = wanted(text, &IsolationConfig::default()).unwrap_err();
+            let (status, found, reported) = wanted(text, &IsolationConfig::default()).unwrap_err();
             assert_eq!((status, found.as_str()), (400, code), "{text}");
-            assert!(told.contains(message), "{text}: {told}");
+            assert!(reported.contains(message), "{text}: {reported}");
         }
     }
 

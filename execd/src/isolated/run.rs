@@ -1,4 +1,4 @@
-//! One foreground run (contract: execd A4.4).
+//! Foreground run (contract: execd A4.4).
 
 use std::{
     convert::Infallible,
@@ -23,14 +23,14 @@ use crate::{
     telemetry::Operation,
 };
 
-/// Class of the error that tells an exit code.
+/// Error class that carries an exit code.
 const EXIT_ERROR: &str = "ExitError";
-/// Class of the error of a run that took too long.
+/// Error class of a run that exceeded its time limit.
 const TIMEOUT_ERROR: &str = "TimeoutError";
-/// Class of every other error.
+/// Error class of every other error.
 const RUNTIME_ERROR: &str = "RuntimeError";
 
-/// What to run.
+/// Code of a run with its settings.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) text: String,
@@ -39,7 +39,7 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// As the init is told of it. `report` says whether the state that is left is wanted.
+    /// Order for the init. `report` requests the state after the run.
     pub(super) fn order(&self, session: &Session, restore: bool, report: bool) -> Order {
         let first = || session.variables.iter();
         let variables = if restore {
@@ -62,7 +62,8 @@ impl Code {
     }
 }
 
-/// Runs the code when its turn comes. The events are for the one reader: without it the run ends.
+/// Runs the code when its turn comes. A single client reads the events; when it disconnects, the
+/// run ends.
 pub(super) fn start(isolation: &Isolation, session: Arc<Session>, code: Code) -> EventReader {
     let id = uuid::Uuid::new_v4().to_string();
     let (writer, reader) = Writer::new(&id, Replay::Never, &isolation.base.outputs);
@@ -109,7 +110,7 @@ async fn run_to_end(
     let began = Instant::now();
     let (guest, pipes, state) = match begin(&isolation, &session, &code).await {
         Ok(started) => started,
-        // It ended before the run began, which is no other end than a moment later.
+        // The session ended before the run started; clients see the same end as a moment later.
         Err(RunError::Lost) => return not_run(writer, &terminated(&isolation)).await,
         Err(error) => return not_run(writer, &error.to_string()).await,
     };
@@ -155,20 +156,20 @@ async fn begin(
     Ok((guest, pipes, after))
 }
 
-/// Ends the run when nobody reads any more; the session stays.
+/// Ends the run when its client disconnects; the session stays.
 async fn end_when_left(left: &CancellationToken, guest: &Guest) -> Infallible {
     left.cancelled().await;
     guest.end();
     std::future::pending().await
 }
 
-/// Why everything in a session ended, unless it did so by itself.
+/// Reason why all processes of a session ended, unless they ended on their own.
 pub(super) fn terminated(isolation: &Isolation) -> String {
     let excess = isolation.sessions.excess();
     excess.unwrap_or_else(|| "session terminated".to_owned())
 }
 
-/// The end in the words of this interface.
+/// Converts the end of a run to this interface's error names.
 fn named(end: End, how: How, isolation: &Isolation) -> End {
     match (end, how) {
         (_, How::Lost) => failed(terminated(isolation)),

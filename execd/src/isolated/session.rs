@@ -1,4 +1,4 @@
-//! One session, from its start to its removal.
+//! Isolated session, from its start to its removal.
 //!
 //! ```text
 //!           ┌────────────── commit, discard ──────────────┐
@@ -7,8 +7,8 @@
 //!                └─ its init ended by itself ─────────▶ removed
 //! ```
 //!
-//! One task owns these transitions; whoever deletes asks it and waits. The state of the shell is
-//! here and not in the session's processes, so it survives whatever happens to them.
+//! A single task makes these transitions; a request to delete notifies it and waits. The shell's
+//! state is kept here and not in the session's processes, so it survives them.
 
 use std::{
     collections::HashMap,
@@ -44,19 +44,19 @@ use crate::{
     view::{Part, View},
 };
 
-/// A session.
+/// Isolated session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) created_at: Timestamp,
     pub(super) wanted: SessionSpec,
-    /// What its first run begins with.
+    /// Variables of its first run.
     pub(super) variables: Variables,
-    /// Held by the foreground run under way, and by whatever must not meet one.
+    /// Held by the current foreground run, and by operations that must not overlap one.
     pub(super) turn: tokio::sync::Mutex<()>,
-    /// Cancelled when the session shall end.
+    /// Cancelled to end the session.
     pub(super) deleted: CancellationToken,
-    /// Runs in the background, by their ids.
+    /// Background runs by id.
     pub(super) runs: Mutex<HashMap<String, Arc<Background>>>,
     upper: Option<Upper>,
     deny: Vec<String>,
@@ -64,30 +64,30 @@ pub(super) struct Session {
     outside: (u32, u32),
     link: watch::Sender<LinkState>,
     removed: watch::Sender<bool>,
-    /// What the shell was when the last run came to its end.
+    /// Shell state after the last completed run.
     state: Mutex<Option<Arc<File>>>,
     activity: Mutex<Activity>,
     changed: Notify,
 }
 
-/// Whether a session's processes are there.
+/// Whether the session's processes run.
 #[derive(Clone, Debug)]
 enum LinkState {
     Yes(Arc<Link>),
-    /// They are exchanged for new ones.
+    /// New processes are about to replace them.
     Soon,
     No,
 }
 
 #[derive(Debug)]
 struct Activity {
-    /// Runs under way or waiting, of both kinds.
+    /// Active and waiting runs of both types.
     busy: usize,
     since: Instant,
     last_run_at: Timestamp,
 }
 
-/// Keeps a session from expiring while it exists.
+/// Guard that keeps a session from expiring.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Session>);
 
@@ -102,7 +102,7 @@ impl Drop for Busy {
     }
 }
 
-/// What a session is made with, besides the request.
+/// Context for the start of a session, besides the request.
 #[derive(Debug)]
 pub(super) struct StartContext {
     pub(super) variables: Variables,
@@ -112,7 +112,7 @@ pub(super) struct StartContext {
 }
 
 impl Session {
-    /// Starts a session. Its directories are gone again when that fails.
+    /// Starts a session. Removes its directories if that fails.
     pub(super) async fn start(
         base: &Base,
         wanted: SessionSpec,
@@ -157,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Makes the namespaces and what runs in them.
+    /// Creates the namespaces and the processes in them.
     async fn connect(&self, base: &Base) -> Result<(), StartError> {
         let owner = Owner {
             uid: self.wanted.uid,
@@ -191,7 +191,7 @@ impl Session {
             },
         });
         let mut overlays: Vec<_> = overlays.collect();
-        // A nested one must come after the one that it lies in.
+        // A nested overlay must be mounted after its parent.
         overlays.sort_by_key(|overlay| overlay.path.components().count());
         Plan {
             overlays,
@@ -208,7 +208,7 @@ impl Session {
         }
     }
 
-    /// The persistent overlays with their directories, in the order of the request.
+    /// Persistent overlays with their directories, in the order of the request.
     pub(super) fn slots(&self) -> Vec<(PathBuf, Slot)> {
         let Some(upper) = &self.upper else {
             return Vec::new();
@@ -224,7 +224,7 @@ impl Session {
             .collect()
     }
 
-    /// Bytes of its directories on the disk.
+    /// Disk usage of its directories in bytes.
     pub(super) fn upper_bytes(&self) -> u64 {
         self.upper.as_ref().map_or(0, Upper::bytes)
     }
@@ -235,7 +235,7 @@ impl Session {
         }
     }
 
-    /// Its init; waits while it is exchanged. `None` when the session is over.
+    /// Connection to its init; waits during a replacement. `None` when the session has ended.
     pub(super) async fn link(&self) -> Option<Arc<Link>> {
         let mut link = self.link.subscribe();
         let up = link.wait_for(|up| !matches!(up, LinkState::Soon)).await;
@@ -245,11 +245,11 @@ impl Session {
         }
     }
 
-    /// Ends all processes, does something that must not meet them, and starts new ones. The state
-    /// of the shell stays. To be called with the turn held.
+    /// Ends all processes, runs an operation that must not overlap them, and starts new ones. Keeps
+    /// the shell's state. The caller must hold the turn.
     ///
     /// # Errors
-    /// When there are no new ones; then the session is over.
+    /// When no new processes start; the session has then ended.
     pub(super) async fn between<T>(
         &self,
         base: &Base,
@@ -272,7 +272,7 @@ impl Session {
         }
     }
 
-    /// What the next run begins with, unless it is the first.
+    /// State to restore for the next run, unless it is the first.
     pub(super) fn state(&self) -> Option<Arc<File>> {
         self.state
             .lock()
@@ -280,7 +280,7 @@ impl Session {
             .clone()
     }
 
-    /// Takes over what a run left, if it left all of it.
+    /// Saves the state that a run left, if it is complete.
     pub(super) fn adopt(&self, state: File) {
         match is_complete(&state) {
             Ok(true) => {
@@ -303,13 +303,13 @@ impl Session {
         Busy(Arc::clone(self))
     }
 
-    /// Whether nothing runs in it that was asked for.
+    /// Whether a background run is active.
     pub(super) fn background_active(&self) -> bool {
         let runs = self.runs.lock().expect("no holder of this lock panics");
         runs.values().any(|run| run.is_running())
     }
 
-    /// Time until it expires, if it does; all of it while it is busy.
+    /// Time until it expires, if it does; the full timeout while it is busy.
     fn idle_remaining(&self) -> Option<Duration> {
         let timeout = self.wanted.idle?;
         let activity = self.activity();
@@ -319,7 +319,7 @@ impl Session {
         })
     }
 
-    /// Waits until nobody has used it for too long; for ever when it does not expire.
+    /// Waits until the session has been unused for its timeout; for ever without a timeout.
     async fn idle(&self) {
         let Some(timeout) = self.wanted.idle else {
             return std::future::pending().await;
@@ -342,7 +342,7 @@ impl Session {
         }
     }
 
-    /// Waits until its processes ended by themselves.
+    /// Waits until its processes have ended on their own.
     async fn died(&self) {
         let mut link = self.link.subscribe();
         loop {
@@ -351,7 +351,7 @@ impl Session {
                 LinkState::No => return,
                 LinkState::Yes(link_now) => tokio::select! {
                     () = link_now.ended() => {
-                        // Unless they were ended to be exchanged.
+                        // A planned replacement does not count.
                         if matches!(&*self.link.borrow(), LinkState::Yes(same) if Arc::ptr_eq(same, &link_now)) {
                             return;
                         }
@@ -364,7 +364,7 @@ impl Session {
         }
     }
 
-    /// The life of a session, from its start on. `forget` takes it out of the list.
+    /// Supervises the session from its start. `forget` removes it from the list.
     pub(super) async fn run_to_end(
         self: Arc<Self>,
         stopping: CancellationToken,
@@ -383,7 +383,7 @@ impl Session {
             }
         };
         self.deleted.cancel();
-        // What is being exchanged is waited for: it must not appear after the end.
+        // Waits for a replacement in progress: its processes must not start after the end.
         let up = {
             let mut link = self.link.subscribe();
             let up = link.wait_for(|up| !matches!(up, LinkState::Soon)).await;
@@ -405,7 +405,7 @@ impl Session {
         self.removed.send_replace(true);
     }
 
-    /// Ends it, and waits until nothing of it is left. Says whether that was in time.
+    /// Ends the session and waits until no process is left. Returns whether that happened in time.
     pub(super) async fn end(&self) -> bool {
         self.deleted.cancel();
         let mut changes = self.removed.subscribe();
@@ -425,7 +425,7 @@ impl Session {
         }
     }
 
-    /// As clients are told of it.
+    /// Session in its wire format.
     pub(super) fn to_wire(&self) -> IsolatedSession {
         let IsolatedSessionEntry {
             status,
@@ -443,9 +443,9 @@ impl Session {
         }
     }
 
-    /// As a list tells of it.
+    /// Entry for the list of sessions.
     pub(super) fn entry(&self) -> IsolatedSessionEntry {
-        // In statements of their own: both take the same lock, and a literal would hold on to it.
+        // Separate statements: both take the same lock, and a struct literal would hold it.
         let last_run_at = self.activity().last_run_at;
         let left = self.idle_remaining();
         IsolatedSessionEntry {
@@ -457,7 +457,7 @@ impl Session {
         }
     }
 
-    /// What requests for files may name.
+    /// Paths that file requests may name.
     pub(super) fn view(&self, writes: bool, follows: bool) -> View {
         let part = |overlay: &super::request::Overlay| Part {
             path: overlay.path.clone(),
@@ -471,7 +471,7 @@ impl Session {
     }
 }
 
-/// Whether a shell told all of its state, and no more than anybody could use.
+/// Whether a shell reported its complete state, within the size limit.
 fn is_complete(state: &File) -> io::Result<bool> {
     let len = state.metadata()?.len();
     let mut end = [0; shell::COMPLETE.len()];

@@ -1,30 +1,30 @@
-//! How a shell's state outlives the shell (contract: execd A4.4). Every run is a fresh shell that
-//! first restores what the one before told, and at the end of its code tells what it has become:
-//! variables, functions, aliases, options, traps, mask and directory, in its own words. Code that
-//! does not come to its end (`exit`, a signal, a timeout) tells nothing, so the session keeps the
-//! state it had.
+//! Persistence of shell state between runs (contract: execd A4.4). Every run is a fresh shell that
+//! first restores the state from the previous run. After its code the shell prints its new state:
+//! variables, functions, aliases, options, traps, umask and directory, as shell code. Code that
+//! does not complete (`exit`, a signal, a timeout) prints nothing, so the session keeps its
+//! previous state.
 //!
-//! The text goes through nameless files that a keeper holds open for its shell, so that nothing
-//! the user's code does to descriptors gets in the way. `sh` has no words for its functions: they
-//! outlive a run only in `bash`.
+//! The state goes through nameless files that a keeper holds open for its shell, so that
+//! descriptors in the user's code cannot interfere. `sh` cannot print its functions, so they
+//! persist only in `bash`.
 
 use std::os::fd::RawFd;
 
-/// Ends a state that is complete.
+/// Marker at the end of a complete state.
 pub(super) const COMPLETE: &str = "\n# complete\n";
 
-/// Signals whose traps are kept. That of EXIT belongs to the run that set it.
+/// Signals whose traps persist. The EXIT trap belongs to the run that set it.
 const TRAPS: &str = "HUP INT QUIT USR1 USR2 PIPE ALRM TERM ERR";
 
-/// The files of one run, as descriptors of its keeper.
+/// Files of one run, as descriptors of its keeper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Files {
     pub(super) keeper: i32,
-    /// The user's text.
+    /// The user's code.
     pub(super) code: RawFd,
-    /// What is done before it.
+    /// Commands to run before it.
     pub(super) before: RawFd,
-    /// Declarations that hold again after it.
+    /// Declarations to restore after it.
     pub(super) kept: RawFd,
     /// Options and traps that it leaves.
     pub(super) options: RawFd,
@@ -35,7 +35,7 @@ impl Files {
         format!("/proc/{}/fd/{number}", self.keeper)
     }
 
-    /// Sets the variables of this run only, and notes what they were.
+    /// Sets the variables of this run and saves their previous values.
     pub(super) fn injected(&self, envs: &[(String, String)], bash: bool) -> String {
         let named = || envs.iter().filter(|(name, _)| is_name(name));
         if named().next().is_none() {
@@ -49,7 +49,7 @@ impl Files {
             if bash {
                 text.push_str(&format!("builtin declare -p {name}\n"));
             } else {
-                // What is unset stays unset.
+                // Variables that were unset are unset again.
                 text.push_str(&format!(
                     "case ${{{name}+x}} in x) export -p | while IFS= read -r l; do case $l in \
                      \"export {name}=\"*) printf '%s\\n' \"$l\";; esac; done;; esac\n"
@@ -64,7 +64,7 @@ impl Files {
     }
 }
 
-/// Whether shells take this as the name of a variable.
+/// Whether shells accept this as the name of a variable.
 pub(super) fn is_name(name: &str) -> bool {
     let letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
     name.as_bytes().first().is_some_and(letter)
@@ -73,13 +73,13 @@ pub(super) fn is_name(name: &str) -> bool {
             .all(|byte| letter(&byte) || byte.is_ascii_digit())
 }
 
-/// A text as one word of a shell.
+/// Quotes a text as one shell word.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The text that the shell is started with. Options come into force together with the user's code,
-/// so that they do not meet what is done before it.
+/// Code that the shell starts with. Options take effect together with the user's code, so that they
+/// do not affect the commands before it.
 pub(super) fn wrapper(files: &Files, state: Option<RawFd>, bash: bool) -> String {
     let (code, before, kept) = (
         files.path(files.code),
@@ -100,8 +100,9 @@ pub(super) fn wrapper(files: &Files, state: Option<RawFd>, bash: bool) -> String
     let Some(state) = state.map(|state| files.path(state)) else {
         return begin;
     };
-    // Options and traps first, because what follows must not meet them; traps not in a
-    // substitution, which has others, and as one line, so that the user's code keeps its numbers.
+    // Options and traps come first, so that they do not affect later commands. Traps are not
+    // printed in a substitution, which has its own. All is on one line, so that the user's code
+    // keeps its line numbers.
     format!(
         "{begin}{{ builtin set -- \"$?\"
 builtin trap -p {TRAPS} >|{options}

@@ -1,4 +1,4 @@
-//! All sessions.
+//! Registry of isolated sessions.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,9 +26,9 @@ struct Inner {
     config: OnceLock<IsolationConfig>,
     probed: OnceCell<Probed>,
     all: Mutex<All>,
-    /// Why nothing more may be written, if so.
+    /// Reason why sessions may not write more, if so.
     excess: Mutex<Option<String>>,
-    /// Uppers of earlier daemons.
+    /// Upper directories of earlier daemons.
     stale: Mutex<Vec<PathBuf>>,
 }
 
@@ -37,11 +37,11 @@ struct All {
     sessions: HashMap<String, Arc<Session>>,
     starting: usize,
     closed: bool,
-    /// Runs whose session ended by itself; the oldest goes first.
+    /// Runs of sessions that ended on their own; the oldest is dropped first.
     orphans: VecDeque<Arc<Background>>,
 }
 
-/// Room for a session that is being made.
+/// Reserved slot for a session that is starting.
 #[derive(Debug)]
 pub(super) struct Admission(IsolatedSessions);
 
@@ -52,8 +52,8 @@ impl Drop for Admission {
 }
 
 impl IsolatedSessions {
-    /// Says how sessions are made; before the first is. Otherwise the defaults hold. What is found
-    /// in the place for uppers now was left by an earlier daemon.
+    /// Sets the configuration. Must be called before the first session is created; otherwise the
+    /// defaults apply. Existing upper directories belong to an earlier daemon.
     pub fn configure(&self, config: IsolationConfig) {
         let stale = upper::stale(&config.upper_root);
         *self
@@ -80,10 +80,10 @@ impl IsolatedSessions {
             .expect("no holder of this lock panics")
     }
 
-    /// Makes room for a session.
+    /// Reserves a slot for a session.
     ///
     /// # Errors
-    /// When there are too many, or the daemon stops.
+    /// When the limit is reached, or the daemon is stopping.
     pub(super) fn admit(&self) -> ApiResult<Admission> {
         let mut all = self.all();
         if all.closed {
@@ -100,14 +100,14 @@ impl IsolatedSessions {
         Ok(Admission(self.clone()))
     }
 
-    /// Lists a session. Says whether the daemon goes on, so that it may live.
+    /// Lists a session. Returns false when the daemon is stopping, so the session must end.
     pub(super) fn add(&self, session: &Arc<Session>) -> bool {
         let mut all = self.all();
         all.sessions.insert(session.id.clone(), Arc::clone(session));
         !all.closed
     }
 
-    /// Takes a session off the list. The runs of one that ended by itself can still be asked for.
+    /// Removes a session from the list. Runs of a session that ended on its own stay available.
     pub(super) fn forget(&self, session: &Session, by_itself: bool) {
         let mut all = self.all();
         all.sessions.remove(&session.id);
@@ -120,19 +120,19 @@ impl IsolatedSessions {
         }
     }
 
-    /// A session.
+    /// Session with this id.
     ///
     /// # Errors
-    /// 404 when there is none of that id.
+    /// 404 when it does not exist.
     pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
         let found = self.all().sessions.get(id).cloned();
         found.ok_or_else(not_found)
     }
 
-    /// A run in the background, perhaps of a session that ended by itself.
+    /// Background run, perhaps of a session that ended on its own.
     ///
     /// # Errors
-    /// 404 when there is none of these ids.
+    /// 404 when session or run does not exist.
     pub(super) fn run(&self, session: &str, id: &str) -> ApiResult<Arc<Background>> {
         let all = self.all();
         let no_run = || ApiError::NoIsolatedSession(format!("run not found: {id}"));
@@ -152,7 +152,7 @@ impl IsolatedSessions {
         }
     }
 
-    /// All of them, in the order of creation.
+    /// All sessions, in the order of creation.
     pub(super) fn list(&self) -> Vec<Arc<Session>> {
         let mut sessions: Vec<_> = self.all().sessions.values().cloned().collect();
         sessions
@@ -160,14 +160,14 @@ impl IsolatedSessions {
         sessions
     }
 
-    /// Ends all sessions, and admits no more.
+    /// Ends all sessions, and rejects new ones.
     pub async fn close(&self) {
         self.all().closed = true;
         let sessions = self.list();
         futures::future::join_all(sessions.iter().map(|session| session.end())).await;
     }
 
-    /// Uppers of earlier daemons, once.
+    /// Takes the upper directories of earlier daemons.
     pub(super) fn take_stale(&self) -> Vec<PathBuf> {
         std::mem::take(
             &mut *self
@@ -178,7 +178,7 @@ impl IsolatedSessions {
         )
     }
 
-    /// Why nothing more may be written, if so.
+    /// Reason why sessions may not write more, if so.
     pub(super) fn excess(&self) -> Option<String> {
         self.inner
             .excess
@@ -200,7 +200,7 @@ fn not_found() -> ApiError {
     ApiError::NoIsolatedSession("session not found".to_owned())
 }
 
-/// What may be there another time.
+/// Error for a temporary condition.
 pub(super) fn unavailable(message: impl Into<String>) -> ApiError {
     ApiError::Unavailable(message.into())
 }

@@ -1,4 +1,4 @@
-//! Where what sessions write is kept (contract: execd A7).
+//! Upper directories, which hold what sessions write (contract: execd A7).
 
 use std::{
     fs, io,
@@ -9,33 +9,33 @@ use std::{
 use tracing::warn;
 use walkdir::WalkDir;
 
-/// What marks a directory as one of ours.
+/// Name that marks a directory as created by execd.
 const MARK: &str = "upper";
 
-/// The directory of one session; it is removed with [`Upper::remove`].
+/// Directory of one session, removed with [`Upper::remove`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Upper {
     directory: PathBuf,
 }
 
-/// The two directories of one overlay.
+/// Upper and work directory of one overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) upper: PathBuf,
     pub(super) work: PathBuf,
 }
 
-/// Whose an upper directory is.
+/// Owner of an upper directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Whether a user namespace makes the daemon's own files theirs.
+    /// Whether a user namespace maps the daemon's files to the session's user.
     pub(super) userns: bool,
 }
 
 impl Upper {
-    /// Makes a directory for a session.
+    /// Creates a directory for a session.
     pub(super) fn new(root: &Path) -> io::Result<Self> {
         let private = |path: &Path, parents| {
             fs::DirBuilder::new()
@@ -49,7 +49,7 @@ impl Upper {
         Ok(Self { directory })
     }
 
-    /// The directories of the n-th persistent overlay, from 0.
+    /// Directories of the n-th persistent overlay, from 0.
     pub(super) fn slot(&self, index: usize) -> Slot {
         let named = |what: &str| match index {
             0 => self.directory.join(what),
@@ -61,28 +61,28 @@ impl Upper {
         }
     }
 
-    /// Bytes on the disk.
+    /// Disk usage in bytes.
     pub(super) fn bytes(&self) -> u64 {
         bytes(&self.directory)
     }
 
-    /// Removes it with all that is in it.
+    /// Removes the directory with its contents.
     pub(super) fn remove(&self) -> io::Result<()> {
         remove(&self.directory)
     }
 }
 
 impl Slot {
-    /// Makes them ready to be mounted over a directory. What was written before stays.
+    /// Prepares the directories for a mount over `lower`. Earlier changes are kept.
     pub(super) fn prepare(&self, lower: &Path, owner: Owner) -> io::Result<()> {
-        // The kernel's own, and only for one mount.
+        // The kernel uses the work directory for a single mount.
         remove(&self.work)?;
         fs::DirBuilder::new().mode(0o700).create(&self.work)?;
         match fs::create_dir(&self.upper) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             made => made?,
         }
-        // The root of the session's view has the owner and mode of this directory.
+        // The root of the merged view takes owner and mode from this directory.
         let mode = fs::metadata(lower)?.mode() & 0o7777;
         fs::set_permissions(&self.upper, fs::Permissions::from_mode(mode))?;
         if owner.userns {
@@ -92,24 +92,24 @@ impl Slot {
         }
     }
 
-    /// Forgets what was written.
+    /// Discards all changes.
     pub(super) fn clear(&self) -> io::Result<()> {
         remove(&self.upper)
     }
 }
 
-/// Bytes on the disk of everything in a directory. What vanishes meanwhile does not count.
+/// Disk usage of a directory tree in bytes. Entries that vanish meanwhile do not count.
 fn bytes(directory: &Path) -> u64 {
     let entries = WalkDir::new(directory).follow_root_links(false).into_iter();
     let sizes = entries.flatten().filter_map(|entry| entry.metadata().ok());
     sizes.map(|meta| meta.blocks() * 512).sum()
 }
 
-/// Removes a directory; what is absent is fine.
+/// Removes a directory; an absent one is no error.
 fn remove(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            // Directories that nobody may read, not even we unless we are root.
+            // Directories without permissions, which only root can read.
             for entry in WalkDir::new(directory).follow_root_links(false) {
                 let Ok(entry) = entry else { continue };
                 if entry.file_type().is_dir() {
@@ -124,7 +124,7 @@ fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// What earlier daemons left.
+/// Directories of earlier daemons.
 pub(super) fn stale(root: &Path) -> Vec<PathBuf> {
     let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     fs::read_dir(root)
@@ -136,7 +136,7 @@ pub(super) fn stale(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes what earlier daemons left.
+/// Removes the directories of earlier daemons.
 pub(super) fn sweep(stale: &[PathBuf]) {
     for directory in stale {
         if let Err(error) = remove(directory) {

@@ -1,5 +1,5 @@
-//! The socket between the daemon and the init of a session. A message is one byte that says what it
-//! is about, with descriptors; whatever needs more room is in a nameless file among them.
+//! Socket between the daemon and a session's init. A message is one type byte with descriptors;
+//! longer data is in a nameless file among them.
 
 use std::{
     fs::File,
@@ -21,30 +21,30 @@ use rustix::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The plan of the session.
+/// Plan of the session.
 pub(super) const PLAN: u8 = b'P';
-/// A run: order, control, standard output, standard error, then the state to restore and the file
-/// for the state that is left, as far as the order speaks of them.
+/// Starts a run: order, control, standard output, standard error, then the state to restore and the
+/// file for the new state, as far as the order requests them.
 pub(super) const RUN: u8 = b'R';
-/// A connection for files: order, socket.
+/// Connection for files: order, socket.
 pub(super) const FILES: u8 = b'F';
-/// Kill everything in the session but its init.
+/// Kills every process of the session but its init.
 pub(super) const CLEAR: u8 = b'C';
 
-/// To the keeper of a run: SIGINT, SIGTERM or SIGKILL for everything in it.
+/// Messages to the keeper of a run: SIGINT, SIGTERM or SIGKILL for all its processes.
 pub(super) const INTERRUPT: u8 = b'i';
 pub(super) const TERMINATE: u8 = b't';
 pub(super) const KILL: u8 = b'k';
 
-/// Most descriptors of a message.
+/// Maximum number of descriptors in a message.
 const DESCRIPTORS: usize = 8;
 
-/// A file without a name, in memory. Everybody who is handed it may write.
+/// Creates a nameless file in memory. Every process that receives it can write it.
 pub(super) fn memory() -> io::Result<File> {
     Ok(File::from(memfd_create("execd", MemfdFlags::CLOEXEC)?))
 }
 
-/// A value in a file without a name.
+/// Writes a value to a nameless file.
 pub(super) fn packed(value: &impl Serialize) -> io::Result<File> {
     let mut file = memory()?;
     file.write_all(&serde_json::to_vec(value)?)?;
@@ -52,7 +52,7 @@ pub(super) fn packed(value: &impl Serialize) -> io::Result<File> {
     Ok(file)
 }
 
-/// The value in such a file.
+/// Reads the value from such a file.
 pub(super) fn unpacked<T: DeserializeOwned>(fd: OwnedFd) -> io::Result<T> {
     let mut file = File::from(fd);
     file.seek(SeekFrom::Start(0))?;
@@ -61,10 +61,10 @@ pub(super) fn unpacked<T: DeserializeOwned>(fd: OwnedFd) -> io::Result<T> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Sends a message without waiting.
+/// Sends a message without blocking.
 ///
 /// # Errors
-/// When nobody takes messages any more.
+/// When the peer no longer receives messages.
 pub(super) fn send(socket: &UnixStream, what: u8, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     debug_assert!(fds.len() <= DESCRIPTORS, "there is room for them");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -78,7 +78,7 @@ pub(super) fn send(socket: &UnixStream, what: u8, fds: &[BorrowedFd<'_>]) -> io:
     Ok(())
 }
 
-/// Receives a message; `None` when the other end is closed.
+/// Receives a message; `None` when the peer has closed the socket.
 pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<(u8, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,13 +1,13 @@
-//! Halves of surrogate pairs in JSON texts. JavaScript writes one for a string that was cut inside an
-//! emoji; `serde_json` refuses it, other decoders read U+FFFD.
+//! Unpaired surrogates in JSON texts. JavaScript writes one for a string that was cut inside an
+//! emoji; `serde_json` rejects it, other decoders read U+FFFD.
 
-/// What stands for half a pair: of the same length, so that it is put in place.
+/// Replacement of an unpaired surrogate: of the same length, so that it fits in place.
 const REPLACEMENT: &[u8; ESCAPE] = br"\uFFFD";
 /// Length of `\uXXXX`.
 const ESCAPE: usize = 6;
 
-/// Parses a text, and when that fails because of half a pair, the text with it replaced. Texts
-/// without one are read once.
+/// Parses a text. If that fails because of an unpaired surrogate, replaces it and parses again.
+/// Valid texts are parsed once.
 pub(super) fn repairing<T, E>(text: &[u8], parse: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, E> {
     parse(text).or_else(|error| match repaired(text) {
         Some(text) => parse(&text),
@@ -15,9 +15,9 @@ pub(super) fn repairing<T, E>(text: &[u8], parse: impl Fn(&[u8]) -> Result<T, E>
     })
 }
 
-/// The text with every half of a pair replaced. `None` without one.
+/// Replaces every unpaired surrogate. `None` if there is none.
 ///
-/// In valid JSON backslashes stand inside of strings only, so strings need not be looked for.
+/// In valid JSON backslashes occur only inside strings, so strings need not be located.
 pub(super) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
     let mut repaired: Option<Vec<u8>> = None;
     let mut at = 0;
@@ -40,7 +40,7 @@ pub(super) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
     repaired
 }
 
-/// What an escaped unit of UTF-16 is.
+/// Type of an escaped UTF-16 unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     High,
@@ -48,7 +48,7 @@ enum Unit {
     Other,
 }
 
-/// The unit at the start of a text; `None` when there is no `\uXXXX`.
+/// Unit at the start of a text; `None` without a `\uXXXX`.
 fn escaped(text: &[u8]) -> Option<Unit> {
     let digits = text.strip_prefix(br"\u")?.get(..4)?;
     let unit = digits.iter().try_fold(0, |unit, digit| {

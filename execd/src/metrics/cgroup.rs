@@ -1,8 +1,8 @@
-//! The control group of this process, of either version.
+//! Control group of this process, version 1 or 2.
 //!
 //! In a container the group's own directory is usually mounted as the root of the hierarchy, while
-//! `/proc/self/cgroup` may name a path of the host. So the named path is tried first, then the root.
-//! A limit may be set on any directory between the two; the smallest one holds.
+//! `/proc/self/cgroup` may name a path of the host. So the named path is tried first, then the
+//! root. A limit may be set on any directory between the two; the smallest one applies.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use std::{
 
 use super::Roots;
 
-/// From here on a limit of version 1 means none.
+/// Values from here on mean "unlimited" in version 1.
 const V1_NO_LIMIT: u64 = 1 << 62;
 
-/// The directories of the group.
+/// Directories of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cgroup {
     cpu: Option<Controller>,
@@ -23,7 +23,7 @@ pub(super) struct Cgroup {
     memory: Option<Controller>,
 }
 
-/// One controller's part of the group.
+/// Directories of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Controller {
     unified: bool,
@@ -33,7 +33,7 @@ struct Controller {
 }
 
 impl Cgroup {
-    /// Finds the group.
+    /// Locates the group.
     pub(super) fn find(roots: &Roots) -> Self {
         let own = fs::read_to_string(roots.proc.join("self/cgroup")).unwrap_or_default();
         if roots.cgroup.join("cgroup.controllers").exists() {
@@ -64,7 +64,7 @@ impl Cgroup {
         }
     }
 
-    /// Processors it may use at once, if that is limited.
+    /// CPU limit in processors, if set.
     pub(super) fn cpus(&self) -> Option<f64> {
         let cpu = self.cpu.as_ref()?;
         let limits = cpu.up_to_root().filter_map(|group| {
@@ -84,7 +84,7 @@ impl Cgroup {
         limits.min_by(f64::total_cmp)
     }
 
-    /// Processor time it has used.
+    /// Total CPU time used.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         let cpu = self.cpuacct.as_ref()?;
         if cpu.unified {
@@ -94,7 +94,7 @@ impl Cgroup {
         }
     }
 
-    /// Bytes of memory it may use, if that is limited.
+    /// Memory limit in bytes, if set.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         let memory = self.memory.as_ref()?;
         let file = if memory.unified {
@@ -108,7 +108,7 @@ impl Cgroup {
         limits.filter(|limit| *limit < V1_NO_LIMIT).min()
     }
 
-    /// Bytes of memory it uses, without file pages that the kernel would give back first.
+    /// Memory use in bytes, without file pages that the kernel reclaims first.
     pub(super) fn memory_used(&self) -> Option<u64> {
         let memory = self.memory.as_ref()?;
         let (used, inactive) = if memory.unified {
@@ -123,7 +123,7 @@ impl Cgroup {
 }
 
 impl Controller {
-    /// The group's directory is where `file` is.
+    /// Uses the named path if it contains `file`, else the root.
     fn at(unified: bool, root: &Path, path: &str, file: &str) -> Option<Self> {
         let named = root.join(path.trim_start_matches('/'));
         let places = [named, root.to_owned()];
@@ -135,7 +135,7 @@ impl Controller {
         })
     }
 
-    /// The group's directory and those above it.
+    /// Directory of the group and its ancestors up to the root.
     fn up_to_root(&self) -> impl Iterator<Item = &Path> {
         self.group
             .ancestors()
@@ -143,12 +143,12 @@ impl Controller {
     }
 }
 
-/// The number in a file; `None` also for `max`.
+/// Number in a file; `None` also for `max`.
 fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// One line of a file of names and numbers.
+/// Value of one line in a file of names and numbers.
 fn stat(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| {

@@ -1,8 +1,8 @@
-//! The machine, for what no control group tells.
+//! Resources of the whole machine, used where no control group reports them.
 
 use std::{fs, path::Path, time::Duration};
 
-/// The kernel's clock ticks in `/proc/stat`, on every architecture we build for.
+/// Clock ticks per second in `/proc/stat`, the same on every supported architecture.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Memory of the machine in bytes.
@@ -18,7 +18,7 @@ impl Memory {
     }
 }
 
-/// Reads `/proc/meminfo`.
+/// Parses `/proc/meminfo`.
 pub(super) fn memory(proc: &Path) -> Option<Memory> {
     let text = fs::read_to_string(proc.join("meminfo")).ok()?;
     let bytes = |name: &str| {
@@ -32,7 +32,7 @@ pub(super) fn memory(proc: &Path) -> Option<Memory> {
     })
 }
 
-/// Processor time the whole machine has used, from `/proc/stat`.
+/// CPU time used by the whole machine, from `/proc/stat`.
 pub(super) fn cpu_time(proc: &Path) -> Option<Duration> {
     let text = fs::read_to_string(proc.join("stat")).ok()?;
     let mut fields = text.lines().next()?.split_ascii_whitespace();

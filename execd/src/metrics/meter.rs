@@ -1,4 +1,4 @@
-//! Turning what the kernel counts into what clients read.
+//! Resource meter: converts the kernel's counters to the values that clients read.
 
 use std::{
     path::Path,
@@ -11,11 +11,12 @@ use osb_protocol::execd::metrics::Metrics;
 
 use super::{Roots, cgroup::Cgroup, host};
 
-/// A share of processor time over less than this says nothing.
+/// Shortest interval that yields a meaningful CPU share.
 const SHORTEST: Duration = Duration::from_millis(500);
 const MIB: f64 = (1 << 20) as f64;
 
-/// Reads resources. Remembers earlier counts, so that a reading need not wait for a second one.
+/// Reads resources. Remembers earlier counters, so that a reading need not wait for a second
+/// sample.
 #[derive(Debug)]
 pub struct Meter {
     roots: Roots,
@@ -23,14 +24,14 @@ pub struct Meter {
     earlier: Mutex<[Count; 2]>,
 }
 
-/// Processor time that had been used at a moment.
+/// CPU time used up to a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Count {
     at: Instant,
     used: Duration,
 }
 
-/// The kernel's files cannot be read.
+/// Error for unreadable kernel files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} cannot be read")]
 pub(super) struct Unreadable(&'static str);
@@ -42,7 +43,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// A meter of the group this process is in.
+    /// Creates a meter for the control group of this process.
     #[must_use]
     pub fn new(roots: Roots) -> Self {
         let cgroup = Cgroup::find(&roots);
@@ -60,8 +61,8 @@ impl Meter {
         meter
     }
 
-    /// Bytes of memory that the sandbox may use: what its group is limited to, and no more than the
-    /// machine has. `None` when the kernel does not tell.
+    /// Bytes of memory available to the sandbox: the group's limit, but at most the memory of the
+    /// machine. `None` if the kernel does not report it.
     #[must_use]
     pub fn memory(&self) -> Option<u64> {
         let host = host::memory(&self.roots.proc).map(|memory| memory.total);
@@ -69,14 +70,14 @@ impl Meter {
         limits.into_iter().flatten().min()
     }
 
-    /// Remembers the count of now. Called every few seconds.
+    /// Remembers the current counter. Called every few seconds.
     pub(super) fn remember(&self) {
         let now = self.count();
         let mut earlier = self.earlier.lock().expect("no holder of this lock panics");
         *earlier = [earlier[1], now];
     }
 
-    /// Processor time up to now.
+    /// CPU time up to now.
     pub(crate) fn count(&self) -> Count {
         let used = self
             .cgroup
@@ -88,7 +89,7 @@ impl Meter {
         }
     }
 
-    /// A reading over the time since the last remembered count.
+    /// Reads resources since the last remembered counter.
     pub(super) fn read(&self) -> Result<Metrics, Unreadable> {
         let earlier = *self.earlier.lock().expect("no holder of this lock panics");
         let since = if earlier[1].at.elapsed() < SHORTEST {
@@ -99,18 +100,18 @@ impl Meter {
         self.read_since(since).map(|(metrics, _)| metrics)
     }
 
-    /// Processors that the sandbox may use.
+    /// Number of processors available to the sandbox.
     fn cpus(&self) -> f64 {
         let allowed = available_cpus();
         let limit = self.cgroup.cpus();
         limit.map_or(allowed, |limit| limit.min(allowed))
     }
 
-    /// The used share of the processors that the sandbox may use, in percent, since a count, and the
-    /// count it ends with.
+    /// CPU use since a counter, in percent of the available processors, and the counter at the end
+    /// of the interval.
     pub(crate) fn cpu_since(&self, since: Count) -> (f64, Count) {
         let now = self.count();
-        // Without a group the time is that of all processors of the machine.
+        // Without a group the counter covers all processors of the machine.
         let elapsed = now.at.duration_since(since.at).as_secs_f64() * self.cpus();
         let used = now.used.saturating_sub(since.used).as_secs_f64();
         let share = if elapsed > 0.0 {
@@ -121,18 +122,18 @@ impl Meter {
         (share.clamp(0.0, 100.0), now)
     }
 
-    /// Bytes of memory in use. `None` when the kernel does not tell.
+    /// Bytes of memory in use. `None` if the kernel does not report it.
     pub(crate) fn memory_used(&self) -> Option<u64> {
         let of_host = || host::memory(&self.roots.proc).map(|memory| memory.used());
         self.cgroup.memory_used().or_else(of_host)
     }
 
-    /// Where the kernel tells of processes and of the network.
+    /// Root of `/proc`, which describes processes and the network.
     pub(crate) fn proc(&self) -> &Path {
         &self.roots.proc
     }
 
-    /// A reading over the time since a count, and the count it ends with.
+    /// Reads resources since a counter, and returns the counter at the end of the interval.
     pub(super) fn read_since(&self, since: Count) -> Result<(Metrics, Count), Unreadable> {
         let (share, now) = self.cpu_since(since);
         let host = host::memory(&self.roots.proc).ok_or(Unreadable("/proc/meminfo"))?;
@@ -153,7 +154,7 @@ impl Meter {
     }
 }
 
-/// Processors that the affinity of this process allows.
+/// Number of processors in the affinity mask of this process.
 fn available_cpus() -> f64 {
     let allowed = rustix::thread::sched_getaffinity(None).map(|set| set.count());
     f64::from(allowed.unwrap_or(1).max(1))
@@ -173,7 +174,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB
 }
 
-/// Three digits are enough for people and spare bytes.
+/// Three decimals suffice for people and save bytes.
 fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
@@ -211,7 +212,7 @@ mod tests {
             at: Instant::now(),
             used: Duration::ZERO,
         };
-        // Used far more than half a processor since then.
+        // Far more than half a processor was used since then.
         write("cg/cpu.stat", "usage_usec 3600000000\n");
         let (metrics, _) = meter.read_since(hour_ago).unwrap();
         assert_eq!(metrics.cpu_count, 1);

@@ -1,5 +1,5 @@
-//! What the sandbox has and uses (contract: execd §11): the limits and the use of its control group,
-//! those of the machine only where there is no group.
+//! Resource metrics of the sandbox (contract: execd §11): limits and use of its control group, or
+//! of the machine if there is no group.
 
 mod cgroup;
 mod host;
@@ -11,7 +11,7 @@ pub(crate) use routes::{remember, routes};
 
 use std::path::PathBuf;
 
-/// Where the kernel shows itself.
+/// Mount points of the kernel's file systems.
 #[derive(Clone, Debug)]
 pub struct Roots {
     /// `/proc`.

@@ -1,4 +1,4 @@
-//! `/metrics` and `/metrics/watch`.
+//! Routes `/metrics` and `/metrics/watch`.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
     limits,
 };
 
-/// Both of them.
+/// Both routes.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -36,7 +36,7 @@ where
         .route("/metrics/watch", get(watch))
 }
 
-/// Remembers counts of processor time, so that `/metrics` answers at once.
+/// Remembers CPU counters at intervals, so that `/metrics` answers at once.
 pub(crate) async fn remember(meter: Arc<Meter>) {
     let mut tick = interval(limits::METRICS_MEMORY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -55,8 +55,8 @@ async fn now(State(meter): State<Arc<Meter>>) -> ApiResult<Json<Metrics>> {
     Ok(Json(read.await?))
 }
 
-/// One sample a second until the client leaves. Each ends with a blank line, because one official
-/// client dispatches only on those.
+/// Sends one sample a second until the client disconnects. A blank line ends each, because one
+/// official client dispatches only on blank lines.
 async fn watch(State(meter): State<Arc<Meter>>, State(tasks): State<Supervisor>) -> Response {
     let mut tick = interval(limits::METRICS_WATCH);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

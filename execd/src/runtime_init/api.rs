@@ -1,4 +1,4 @@
-//! The routes.
+//! Routes of the runtime initialisation.
 
 use axum::{
     Json, Router,
@@ -19,7 +19,7 @@ use crate::{
     json, limits,
 };
 
-/// Both. They exist only where there is something to wait for.
+/// Both routes. They exist only if the daemon waits for an order.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -67,7 +67,7 @@ async fn init(
             .unwrap_or_else(|| "execd was initialized already, or is being initialized".to_owned());
         ApiError::AlreadyInitialized(message)
     };
-    // Whoever comes too late is not listened to.
+    // A late request is rejected without reading its body.
     if runtime.is_claimed() {
         return Err(again());
     }

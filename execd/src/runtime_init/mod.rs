@@ -1,5 +1,5 @@
-//! A daemon that is told only after its start for whom it is (contract: execd A9.5). So a warm
-//! container can be claimed.
+//! Late initialisation (contract: execd A9.5): the daemon starts in a warm container and learns
+//! later which sandbox it serves, when the control plane claims the container.
 //!
 //! ```text
 //!  `--runtime-init`      POST /internal/init        preStart hook
@@ -7,9 +7,9 @@
 //!    every other route answers 503        └ it fails, or the entry point ─▶ lost: 503 for ever
 //! ```
 //!
-//! The first valid call counts, and no other: what it brings is in force until the end. Unless the
-//! container came with a token, which is asked for then, whoever reaches the port first decides. What
-//! starts the container must see to it that this is the control plane.
+//! Only the first valid call takes effect, and it does so until the daemon ends. A container that
+//! started with a token requires it for this call. Without one the first client that reaches the
+//! port decides, so the operator must ensure that this is the control plane.
 
 mod api;
 mod order;
@@ -31,7 +31,8 @@ use order::{Order, TokenHash};
 
 use crate::{base::Base, env::names, hook::Hooks, signals::Signals};
 
-/// Whether the daemon waits, and whose it is. Clones share it. By default it does not wait.
+/// Initialisation state and the bound sandbox. Clones share it. By default the daemon does not
+/// wait.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeInit {
     inner: Option<Arc<Inner>>,
@@ -43,14 +44,14 @@ struct Inner {
     /// Held while an order is read.
     turn: Mutex<()>,
     bound: OnceLock<Bound>,
-    /// Why it will never be bound, or is no longer.
+    /// Reason why the daemon will never be bound, or is no longer.
     failure: OnceLock<String>,
-    /// Whether the container came with a token.
+    /// Whether the container started with a token.
     has_token: bool,
     orders: mpsc::Sender<Request>,
 }
 
-/// Whose a daemon is.
+/// Sandbox that the daemon is bound to.
 #[derive(Clone, Debug)]
 struct Bound {
     sandbox: String,
@@ -58,27 +59,27 @@ struct Bound {
     token: Option<TokenHash>,
 }
 
-/// What measurements are told with (contract: execd A9.5, §13).
+/// Attributes of reported measurements (contract: execd A9.5, §13).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribution {
-    /// The sandbox's id.
+    /// Sandbox id.
     pub sandbox_id: String,
-    /// Which of its incarnations this is.
+    /// Generation of the sandbox.
     pub generation: u64,
-    /// What else the control plane wants to be told.
+    /// Further attributes that the control plane requests.
     pub attributes: BTreeMap<String, String>,
 }
 
-/// What the user's entry point shall do.
+/// What to do with the user's entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntrypointPolicy {
-    /// Stay as it is: it does not run yet, so it never does.
+    /// Leave it as is: it does not run yet, so it never will.
     Keep,
-    /// Run with what the order says.
+    /// Run it with the settings of the order.
     Restart,
 }
 
-/// How it went: a warning, if there is one; or why it failed.
+/// Outcome of an order: an optional warning, or the reason of the failure.
 type Reply = Result<Option<String>, String>;
 
 #[derive(Debug)]
@@ -87,14 +88,14 @@ struct Request {
     reply: oneshot::Sender<Reply>,
 }
 
-/// Where the one order comes out.
+/// Receiving end for the single order.
 #[derive(Debug)]
 pub struct Orders {
     runtime: RuntimeInit,
     receiver: mpsc::Receiver<Request>,
 }
 
-/// An order that is being carried out.
+/// Order in progress.
 #[derive(Debug)]
 pub(crate) struct Underway {
     pub(crate) entrypoint: EntrypointPolicy,
@@ -104,7 +105,8 @@ pub(crate) struct Underway {
 }
 
 impl RuntimeInit {
-    /// A daemon that waits for its order. It may have a token already, which who orders must bring.
+    /// Creates the state of a daemon that waits for its order. If it has a token already, the order
+    /// must present it.
     #[must_use]
     pub fn waiting(has_token: bool) -> (Self, Orders) {
         let (orders, receiver) = mpsc::channel(1);
@@ -126,22 +128,22 @@ impl RuntimeInit {
         (runtime, orders)
     }
 
-    /// Whether there ever was something to wait for.
+    /// Whether the daemon started without a sandbox.
     pub(crate) fn is_used(&self) -> bool {
         self.inner.is_some()
     }
 
-    /// Whether it is waited for, or came to nothing.
+    /// Whether the routes are closed: the order is still missing, or failed.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_used() && self.bound().is_none()
     }
 
-    /// The token that the order brought, in the form in which it came.
+    /// Token from the order, as its hash.
     pub(crate) fn token(&self) -> Option<&TokenHash> {
         self.inner.as_ref()?.bound.get()?.token.as_ref()
     }
 
-    /// Whose the daemon is, as long as that went well.
+    /// Bound sandbox, unless the initialisation failed.
     fn bound(&self) -> Option<&Bound> {
         let inner = self.inner.as_ref()?;
         match inner.failure.get() {
@@ -150,19 +152,19 @@ impl RuntimeInit {
         }
     }
 
-    /// Whether everybody who reaches the port may do everything, once this is in force.
+    /// Whether every client that reaches the port would have full access with this binding.
     fn is_unguarded_by(&self, bound: &Bound) -> bool {
         let has_token = self.inner.as_ref().is_some_and(|inner| inner.has_token);
         !has_token && bound.token.is_none()
     }
 
-    /// Why the order could not be carried out, if it could not.
+    /// Reason why the order failed, if it did.
     pub(crate) fn failure(&self) -> Option<String> {
         let why = self.inner.as_ref()?.failure.get()?;
         Some(format!("execd could not be initialized: {why}"))
     }
 
-    /// Whether there was an order.
+    /// Whether an order was accepted.
     fn is_claimed(&self) -> bool {
         let inner = self.inner.as_ref();
         inner.is_some_and(|inner| inner.claimed.load(Ordering::Relaxed))
@@ -176,23 +178,22 @@ impl RuntimeInit {
         }
     }
 
-    /// Hands an order over, unless there was one. The answer comes when it is carried out.
+    /// Accepts an order unless there was one. The receiver yields its outcome.
     fn claim(&self, order: Order) -> Option<oneshot::Receiver<Reply>> {
         let inner = self.inner.as_ref()?;
         if inner.claimed.swap(true, Ordering::Relaxed) {
             return None;
         }
         let (reply, answer) = oneshot::channel();
-        // It fails only when the daemon is stopping; then nobody answers.
+        // Sending fails only while the daemon stops; then there is no reply.
         let _stopping = inner.orders.try_send(Request { order, reply });
         Some(answer)
     }
 }
 
 impl Orders {
-    /// Waits for the order and puts in force what it says, but for what shall run: the hooks are
-    /// handed back, those of the order or else the given ones. `None` when the daemon was told to
-    /// end meanwhile.
+    /// Waits for the order and applies it, except for the programs to run. Returns the hooks of the
+    /// order, or else the given ones. `None` if a signal stops the daemon meanwhile.
     pub(crate) async fn next(
         mut self,
         base: &Base,
@@ -202,7 +203,7 @@ impl Orders {
         info!("waiting for POST /internal/init");
         let request = tokio::select! {
             request = self.receiver.recv() => request,
-            () = told_to_end(signals) => None,
+            () = wait_for_stop(signals) => None,
         };
         let Request { order, reply } = request?;
         let bound = order.bound;
@@ -214,8 +215,8 @@ impl Orders {
         info!(sandbox_id, generation, ?attributes, "bound");
         if self.runtime.is_unguarded_by(&bound) {
             warn!(
-                "bound without a token: whoever reaches the port, commands of this sandbox included, \
-                 may ask execd for everything"
+                "bound without a token: every client that reaches the port has full access, \
+                 commands of this sandbox included"
             );
         }
         base.telemetry.attribute(&sandbox_id, &attributes);
@@ -239,8 +240,8 @@ impl Orders {
     }
 }
 
-/// Waits for a signal that means the end. The others are for the entry point, which is not there.
-pub(crate) async fn told_to_end(signals: &mut Signals) {
+/// Waits for a stop signal. Other signals are meant for the entry point, which does not run.
+pub(crate) async fn wait_for_stop(signals: &mut Signals) {
     loop {
         let signal = signals.next().await;
         if matches!(signal, Signal::TERM | Signal::INT | Signal::QUIT) {
@@ -251,7 +252,7 @@ pub(crate) async fn told_to_end(signals: &mut Signals) {
 }
 
 impl Underway {
-    /// From here on every route answers: the entry point may need them.
+    /// Opens every route, since the entry point may need them.
     pub(crate) fn open(&self) {
         if let Some(inner) = &self.runtime.inner {
             let set = inner.bound.set(self.bound.clone());
@@ -259,16 +260,16 @@ impl Underway {
         }
     }
 
-    /// It is carried out.
+    /// Reports success.
     pub(crate) fn done(self, warning: Option<&str>) {
         if let Some(warning) = warning {
             warn!(warning, "initialized");
         }
-        // The client may have left.
+        // The client may have disconnected.
         let _left = self.reply.send(Ok(warning.map(str::to_owned)));
     }
 
-    /// The same in a daemon that is not the init process, so it has no entry point.
+    /// Reports success in a daemon that is not the init process and so has no entry point.
     pub(crate) fn done_without_init(self) {
         let warning = match self.entrypoint {
             EntrypointPolicy::Keep => None,
@@ -280,7 +281,7 @@ impl Underway {
         self.done(warning);
     }
 
-    /// It could not be carried out. There is no other, and no route answers any more.
+    /// Reports failure. No further order is accepted, and all routes stay closed.
     pub(crate) fn failed(self, why: String) {
         if let Some(inner) = &self.runtime.inner {
             let set = inner.failure.set(why.clone());

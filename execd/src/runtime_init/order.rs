@@ -1,4 +1,4 @@
-//! What the control plane says, and the rules that it keeps (contract: execd A9.5).
+//! Order of the control plane and its rules (contract: execd A9.5).
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,21 @@ use crate::{
     json, limits,
 };
 
-/// Most bytes of one variable, with its name, `=` and the end: what `execve` takes of one text.
+/// Maximum size of one variable in bytes, with its name, `=` and terminator: the limit of `execve`
+/// for one string.
 const VARIABLE: usize = 128 << 10;
-/// What the kernel keeps of each variable besides its bytes.
+/// Bytes that the kernel needs for each variable in addition to its text.
 const POINTER: usize = size_of::<usize>();
-/// A sandbox's id is at most this long (contract: execd A9.5).
+/// Maximum length of a sandbox id (contract: execd A9.5).
 const SANDBOX_ID: usize = 128;
 
-/// One order.
+/// Order of the control plane.
 pub(super) struct Order {
     pub(super) bound: Bound,
     pub(super) attribution: Attribution,
     pub(super) entrypoint: EntrypointPolicy,
     pub(super) envs: BTreeMap<String, String>,
-    /// `None` leaves the hooks that the container came with.
+    /// `None` keeps the hooks that the container started with.
     pub(super) lifecycle: Option<Lifecycle>,
 }
 
@@ -45,7 +46,7 @@ impl std::fmt::Debug for Order {
     }
 }
 
-/// A token of which only the hash is known.
+/// SHA-256 hash of a token.
 #[derive(Clone)]
 pub(crate) struct TokenHash([u8; 32]);
 
@@ -56,7 +57,7 @@ impl std::fmt::Debug for TokenHash {
 }
 
 impl TokenHash {
-    /// Reads `sha256:` and 64 hexadecimal digits.
+    /// Parses `sha256:` and 64 hexadecimal digits.
     fn read(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("sha256:")?;
         if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -69,13 +70,13 @@ impl TokenHash {
         Some(Self(hash))
     }
 
-    /// That of some token.
+    /// Hash of an arbitrary token.
     #[cfg(test)]
     pub(super) fn any() -> Self {
         Self([0; 32])
     }
 
-    /// Whether this is the token. Takes as long whatever it is.
+    /// Compares a token in constant time.
     pub(crate) fn admits(&self, token: &[u8]) -> bool {
         Sha256::digest(token).ct_eq(&self.0).into()
     }
@@ -86,7 +87,7 @@ fn refuse(member: &str, rule: impl std::fmt::Display) -> ApiError {
 }
 
 impl Order {
-    /// Reads a body.
+    /// Parses a request body.
     ///
     /// # Errors
     /// 400 naming the member that breaks a rule.
@@ -150,8 +151,8 @@ impl Order {
         })
     }
 
-    /// Whether programs can be started once the variables are laid over the daemon's own. `room` is
-    /// what the kernel takes, in bytes.
+    /// Checks that programs can start with these variables on top of the daemon's own. `room` is
+    /// the kernel's limit in bytes.
     ///
     /// # Errors
     /// 400 naming the member.
@@ -168,7 +169,7 @@ impl Order {
             .iter()
             .map(|(name, value)| taken(name.len(), value.len()));
         let total: usize = kept.chain(added).sum();
-        // The rest is for arguments and for the variables of requests.
+        // The rest is reserved for arguments and for variables of requests.
         let most = room / 4 * 3;
         if total <= most {
             Ok(())
@@ -181,12 +182,12 @@ impl Order {
     }
 }
 
-/// What a variable takes of the room that a program has for arguments and variables.
+/// Bytes that a variable takes of the space for arguments and variables.
 fn taken(name: usize, value: usize) -> usize {
     name + value + "=\0".len() + POINTER
 }
 
-/// The room that a program has for arguments and variables, in bytes (Linux, execve(2)).
+/// Space for arguments and variables of a program, in bytes (Linux, execve(2)).
 pub(super) fn room() -> usize {
     const LEAST: usize = 128 << 10;
     const MOST: usize = 6 << 20;
@@ -196,7 +197,7 @@ pub(super) fn room() -> usize {
     (stack.unwrap_or(usize::MAX) / 4).clamp(LEAST, MOST)
 }
 
-/// Members by their names in lower case, without those that are null.
+/// Members by their names in lower case, without null values.
 struct Body(Map<String, Value>);
 
 impl Body {
@@ -217,8 +218,8 @@ impl Body {
         self.texts_of(member, member)
     }
 
-    fn texts_of(&mut self, member: &str, told: &str) -> ApiResult<BTreeMap<String, String>> {
-        let rule = || refuse(told, "expected an object of texts");
+    fn texts_of(&mut self, member: &str, label: &str) -> ApiResult<BTreeMap<String, String>> {
+        let rule = || refuse(label, "expected an object of texts");
         let map = match self.take(member) {
             None => return Ok(BTreeMap::new()),
             Some(Value::Object(map)) => map,
@@ -226,7 +227,7 @@ impl Body {
         };
         let text = |(name, value): (String, Value)| match value {
             Value::String(text) => Ok((name, text)),
-            // As everywhere (contract: execd §2.3).
+            // As in all requests (contract: execd §2.3).
             Value::Null => Ok((name, String::new())),
             _ => Err(rule()),
         };
@@ -239,7 +240,7 @@ fn is_sandbox_id(text: &str) -> bool {
     (1..=SANDBOX_ID).contains(&length) && !text.contains(char::is_control)
 }
 
-/// The rules of variables.
+/// Validates the variables.
 fn variables(given: BTreeMap<String, String>) -> ApiResult<BTreeMap<String, String>> {
     for (name, value) in &given {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -377,7 +378,7 @@ mod tests {
     fn variables_that_leave_no_room_for_programs_are_refused() {
         let order = read(json!({ "envs": { "A": "x".repeat(1000), "B": "x" } })).unwrap();
         let own = Variables::from_iter([("A", "y".repeat(5000)), ("C", "z".repeat(1000))]);
-        // The own one of the same name is replaced.
+        // The daemon's variable of the same name is replaced.
         assert!(order.check_room(&own, 2800).is_ok());
         let error = order.check_room(&own, 2600).unwrap_err().to_string();
         assert!(error.starts_with("envs: "), "{error}");

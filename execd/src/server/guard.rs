@@ -1,5 +1,5 @@
-//! Around every route: request ids, the token, panics, what is logged and measured of a request
-//! (contract: execd §1.4, §2.1, §2.2).
+//! Middleware of every route: request ids, authentication, panics, logs and metrics (contract:
+//! execd §1.4, §2.1, §2.2).
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -26,19 +26,19 @@ use crate::{
     error::ApiError, http::not_found, limits, runtime_init::RuntimeInit, telemetry::Telemetry,
 };
 
-/// The token that requests must bring, if one was set.
+/// Token that requests must present, if one is set.
 #[derive(Clone)]
 pub struct Token(Option<Arc<SecretString>>);
 
 impl Token {
-    /// Demands this token; `None` demands nothing.
+    /// Requires this token; `None` requires none.
     #[must_use]
     pub fn new(token: Option<SecretString>) -> Self {
         Self(token.map(Arc::new))
     }
 
     fn admits(&self, headers: &HeaderMap, runtime: &RuntimeInit) -> bool {
-        // It came later than the other, so it counts.
+        // The token of the order takes precedence over the one from the start.
         match runtime.token() {
             Some(hash) => {
                 let given = headers.get(EXECD_ACCESS_TOKEN);
@@ -48,7 +48,7 @@ impl Token {
         }
     }
 
-    /// Whether these headers may say whose the daemon is. What an order brings does not count.
+    /// Whether these headers may present an order. A token from an order does not count.
     fn admits_order(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.0 else {
             return true;
@@ -59,7 +59,7 @@ impl Token {
     }
 }
 
-/// What the guard goes by.
+/// State of the guard.
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) token: Token,
@@ -67,7 +67,7 @@ pub(super) struct Rules {
     pub(super) telemetry: Telemetry,
 }
 
-/// Runs the route, if the request may reach it.
+/// Runs the route, if the request is authorised.
 pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let Rules {
@@ -94,14 +94,14 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
     } else if method == Method::HEAD && !path.starts_with("/proxy/") {
         not_found().await
     } else if !path.starts_with("/proxy/") && percent_decode_str(path).decode_utf8().is_err() {
-        // The routes would say so in plain text. What the proxy passes on may be any bytes.
+        // The routes would answer in plain text. Proxied paths may contain any bytes.
         ApiError::invalid("the path of the address is not UTF-8").into_response()
     } else {
         let ran = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-        // The panic hook has logged where it happened.
+        // The panic hook has logged the location.
         ran.unwrap_or_else(|_| ApiError::runtime("internal error").into_response())
     };
-    // Asked again and again, until the daemon is ready and later to see that it still is.
+    // Requests that clients repeat until the daemon is ready, and later as health checks.
     let is_probe = path == "/ping" || path == "/ready" || runtime.is_closed();
     log(is_probe, &method, &uri, response.status(), &id, began);
     response.headers_mut().entry(REQUEST_ID).or_insert(id);
@@ -111,7 +111,7 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
     }
 }
 
-/// Logs a request when its answer begins.
+/// Logs a request when its response begins.
 fn log(
     is_probe: bool,
     method: &Method,
@@ -127,7 +127,7 @@ fn log(
         redact::address(uri)
     };
     let id = id.to_str().unwrap_or_default();
-    // Three digits are enough for people.
+    // Three decimals suffice for people.
     let took = (began.elapsed().as_secs_f64() * 1e6).round() / 1000.0;
     let code = status.as_u16();
     if is_probe {
@@ -139,8 +139,9 @@ fn log(
     }
 }
 
-/// Clients give up for good when `/ping` answers 401, so it never does (contract: execd §3.1). Those
-/// who wait for a token have none yet (contract: execd A9.5).
+/// Whether a request needs no token. Clients give up permanently when `/ping` answers 401
+/// (contract: execd §3.1). Clients that wait for the daemon's order have no token yet (contract:
+/// execd A9.5).
 fn is_open(method: &Method, path: &str, runtime: &RuntimeInit) -> bool {
     match path {
         "/ping" => method == Method::GET,
@@ -149,12 +150,13 @@ fn is_open(method: &Method, path: &str, runtime: &RuntimeInit) -> bool {
     }
 }
 
-/// Who brings a token needs none, unless the daemon was started with one (contract: execd A9.5).
+/// Whether a request is the order. `/internal/init` delivers the token, so it needs none unless
+/// execd started with one (contract: execd A9.5).
 fn is_order(method: &Method, path: &str, runtime: &RuntimeInit) -> bool {
     path == "/internal/init" && method == Method::POST && runtime.is_used()
 }
 
-/// The client's id when it is a sane one, else a new one.
+/// The client's request id if it is valid, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let sane = |id: &&HeaderValue| {
         let id = id.as_bytes();
@@ -184,7 +186,8 @@ fn not_initialized(runtime: &RuntimeInit) -> Response {
     }
 }
 
-/// The reference answers with `error` alone; some official clients need the other two.
+/// Response to an unauthorised request. The reference answers with `error` alone; some official
+/// clients need the other two members.
 fn refusal(status: StatusCode, code: &str, message: &str) -> Response {
     let body = json!({ "error": message, "code": code, "message": message });
     (status, Json(body)).into_response()

@@ -1,4 +1,4 @@
-//! Serving HTTP: connections, the check before every route, and the routes.
+//! HTTP server: connections, the guard of every route, and the routes.
 
 mod guard;
 mod routes;
@@ -23,11 +23,11 @@ pub use routes::router;
 
 use crate::{limits, proxy};
 
-/// Pause after a failed accept: with no file descriptors left, trying again at once would only burn
-/// the processor.
+/// Pause after a failed accept: without free file descriptors, immediate retries would only use
+/// CPU.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until the supervisor stops; connections then end with the answer they are giving.
+/// Serves until the supervisor stops; connections then finish their current response.
 pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
     let slots = Arc::new(Semaphore::new(limits::CONNECTIONS));
     loop {
@@ -55,7 +55,7 @@ pub async fn serve(listener: TcpListener, router: Router, tasks: Supervisor) {
     }
 }
 
-/// Errors of a connection that was gone before it was accepted.
+/// Whether the client closed the connection before it was accepted.
 fn is_client_abort(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
@@ -64,7 +64,7 @@ fn is_client_abort(error: &io::Error) -> bool {
     )
 }
 
-/// Serves one connection. It keeps its slot as a WebSocket or tunnel, too, until it is closed.
+/// Serves one connection. A WebSocket or tunnel keeps its slot until it is closed.
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
@@ -102,15 +102,16 @@ async fn connection(
         }
     };
     if let Err(error) = ended {
-        // A client that leaves early is no error (contract: execd §4.5).
+        // An early disconnect is no error (contract: execd §4.5).
         debug!(%error, "connection ended");
     }
 }
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
-    // Events are small and each is awaited by somebody.
+    // Events are small, and a client waits for each.
     stream.set_nodelay(true)?;
-    // A client that vanished says nothing any more, and what waits for it would wait for ever.
+    // Detects clients that vanished without closing the connection; their requests would wait for
+    // ever.
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, limits::KEEPALIVE)?;
     sockopt::set_tcp_keepintvl(stream, limits::KEEPALIVE_PROBE)?;

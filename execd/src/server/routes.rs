@@ -1,4 +1,4 @@
-//! The routes (contract: execd §3).
+//! HTTP routes (contract: execd §3).
 
 use axum::{
     Router,
@@ -19,7 +19,7 @@ use crate::{
     proxy, pty, runtime_init, session,
 };
 
-/// All routes behind the guard.
+/// Router with all routes behind the guard.
 pub fn router(app: App, token: Token) -> Router {
     let rules = Rules {
         token,
@@ -48,10 +48,10 @@ pub fn router(app: App, token: Token) -> Router {
         .with_state(app)
 }
 
-/// No request stands behind a body that nothing read.
+/// Closes the connection after a body that no handler read, since no request can follow it.
 async fn read_or_close(request: Request, next: Next) -> Response {
     request_body::read_or_close(request, Body::new, |request| next.run(request)).await
 }
 
-/// `GET /ping`: 200 without a body.
+/// Handles `GET /ping`: 200 without a body.
 async fn ping() {}

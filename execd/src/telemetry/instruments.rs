@@ -1,4 +1,5 @@
-//! What is recorded: names, units and attributes are those of the contract's table (execd §13).
+//! OpenTelemetry instruments. Names, units and attributes are those of the contract's table (execd
+//! §13).
 
 use std::{
     sync::{Arc, Mutex},
@@ -18,7 +19,7 @@ use crate::{
     process::Exit,
 };
 
-/// What runs. The last is ours (contract: execd A11).
+/// Type of an execution. `Isolated` goes beyond the reference (contract: execd A11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// `POST /command`.
@@ -39,7 +40,7 @@ impl Operation {
     }
 }
 
-/// All of them.
+/// All instruments.
 #[derive(Debug)]
 pub(super) struct Instruments {
     requests: Histogram<f64>,
@@ -113,7 +114,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Sets up what is read when it is exported.
+/// Registers the instruments that are read at export time.
 fn observe(to: &Recorder, shared: &Attributes, meter: &Arc<Meter>) {
     let both = || (shared.clone(), Arc::clone(meter));
 

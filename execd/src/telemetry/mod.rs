@@ -1,12 +1,12 @@
-//! Metrics over OpenTelemetry, where somebody asks for them (contract: execd §13).
+//! OpenTelemetry metrics, if a destination is configured (contract: execd §13).
 //!
 //! ```text
 //!   server, runs ─▶ instruments ─┐
 //!   /proc, cgroup ─▶ gauges ─────┴─ every minute, and at the end ─▶ client ─▶ collector
 //! ```
 //!
-//! Without a destination there is nothing of this: no instruments, no thread, no task, and what
-//! would record finds that out with one look.
+//! Without a destination there are no instruments, no thread and no task. Each recording point then
+//! costs one check.
 
 mod instruments;
 mod requests;
@@ -26,14 +26,14 @@ pub(crate) use requests::Timing;
 use self::instruments::Instruments;
 use crate::{env::names, metrics::Meter, output::Outcome};
 
-/// Attributes of every data point, as `k=v,k2=v2`.
+/// Variable with attributes of every data point, as `k=v,k2=v2`.
 const ENV_ATTRIBUTES: &str = "OPENSANDBOX_EXECD_METRICS_EXTRA_ATTRS";
-/// The attribute that names the sandbox, of every data point and of the resource.
+/// Attribute that names the sandbox, on every data point and on the resource.
 const SANDBOX: &str = "sandbox_id";
-/// Name of what records.
+/// Name of the meter.
 const METER: &str = "opensandbox/execd";
 
-/// What is measured, or nothing. Clones share it.
+/// Active metrics, or nothing. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Telemetry(Option<Arc<Active>>);
 
@@ -44,7 +44,7 @@ struct Active {
 }
 
 impl Telemetry {
-    /// Starts to measure, if the variables of this process or its host tell where to send that.
+    /// Starts metrics, if the environment of this process configures a destination.
     ///
     /// # Errors
     /// See [`OtlpError`].
@@ -68,8 +68,8 @@ impl Telemetry {
         }))))
     }
 
-    /// From here on data points are about this sandbox, and have these attributes too. Those of the
-    /// variables stay, unless they are named again.
+    /// Assigns later data points to this sandbox and adds attributes. Attributes from the
+    /// environment stay unless they are named again.
     pub(crate) fn attribute(&self, sandbox: &str, more: &BTreeMap<String, String>) {
         let Some(active) = &self.0 else {
             return;
@@ -81,20 +81,20 @@ impl Telemetry {
         add(&active.instruments.shared, more, Some(sandbox));
     }
 
-    /// Begins to time a request. `None` when nothing is measured.
+    /// Starts timing a request. `None` without metrics.
     pub(crate) fn request(&self, request: &axum::extract::Request) -> Option<Timing> {
         let active = self.0.as_ref()?;
         Some(Timing::begin(Arc::clone(active), request))
     }
 
-    /// Records a run that ended, or did not even start.
+    /// Records an execution that ended, or failed to start.
     pub(crate) fn execution(&self, operation: Operation, outcome: &Outcome) {
         if let Some(active) = &self.0 {
             active.instruments.execution(operation, outcome);
         }
     }
 
-    /// Sends what was recorded last, if that can be done until then. Nothing is recorded any more.
+    /// Exports the last data points, within the deadline. Stops recording.
     pub async fn finish(&self, deadline: Instant) {
         if let Some(active) = &self.0 {
             active.exporter.clone().finish(deadline).await;
@@ -102,7 +102,7 @@ impl Telemetry {
     }
 }
 
-/// Adds attributes. The sandbox's own id wins over one among them.
+/// Adds attributes. The sandbox id takes precedence over an attribute of the same name.
 fn add<'a>(
     to: &Attributes,
     extra: impl Iterator<Item = (&'a str, &'a str)>,

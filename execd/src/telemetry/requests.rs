@@ -1,4 +1,4 @@
-//! The time a request takes: until the last byte of its answer is handed over.
+//! Duration of requests, up to the last byte of the response.
 
 use std::{
     pin::Pin,
@@ -19,14 +19,14 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::{Active, routes};
 use crate::http::Unrouted;
 
-/// One request under way. It is recorded when this is dropped, if there was an answer.
+/// Timer of a request. Dropping it records the request, if there was a response.
 #[derive(Debug)]
 pub(crate) struct Timing {
     to: Arc<Active>,
     began: Instant,
     method: &'static str,
     route: Arc<str>,
-    /// On files, if it is such a request.
+    /// File operation, if the request is one.
     operation: Option<&'static str>,
     status: Option<StatusCode>,
     broke_off: bool,
@@ -49,7 +49,7 @@ impl Timing {
         }
     }
 
-    /// Goes along with the answer.
+    /// Attaches the timer to the response body.
     pub(crate) fn follow(mut self, response: Response) -> Response {
         self.status = Some(response.status());
         if response.extensions().get::<Unrouted>().is_some() {
@@ -81,7 +81,7 @@ impl Drop for Timing {
     }
 }
 
-/// A body that is timed.
+/// Response body with a timer.
 struct Timed {
     body: Body,
     timing: Timing,

@@ -1,13 +1,14 @@
-//! What requests are counted under: templates of routes, and operations on files.
+//! Attributes of counted requests: route templates and file operations.
 
 use std::sync::{Arc, RwLock};
 
 use http::Method;
 
-/// The route of what has none, or belongs to a user's own server (contract: execd §13).
+/// Route of requests without a route of their own, and of those to a user's server (contract: execd
+/// §13).
 const UNKNOWN: &str = "unknown";
 
-/// Operations on files: the same behind each of the three prefixes.
+/// File operations: the same behind each of the three prefixes.
 const FILES: &[(Method, &str, &str)] = &[
     (Method::GET, "/files/info", "info"),
     (Method::DELETE, "/files", "delete"),
@@ -22,18 +23,19 @@ const FILES: &[(Method, &str, &str)] = &[
     (Method::GET, "/files/download", "download"),
 ];
 
-/// Where files of somebody else, or of a session, are: four segments, then one of the paths above.
+/// Prefixes of file routes with an identity or a session: four segments, then one of the paths
+/// above.
 const PREFIXES: [&str; 2] = ["/v1/filesystem/", "/v1/isolated/session/"];
 const PREFIX_SEGMENTS: usize = 4;
 
-/// The operation on files that a request is.
+/// File operation of a request.
 pub(super) fn operation(method: &Method, path: &str) -> Option<&'static str> {
     let path = file_path(path);
     let known = FILES.iter().find(|(m, p, _)| m == method && *p == path);
     known.map(|(_, _, operation)| *operation)
 }
 
-/// The path without the prefix that says whose files it is about.
+/// Path without the prefix for an identity or a session.
 fn file_path(path: &str) -> &str {
     if !PREFIXES.iter().any(|prefix| path.starts_with(prefix)) {
         return path;
@@ -42,26 +44,26 @@ fn file_path(path: &str) -> &str {
     slash.map_or("", |(at, _)| &path[at..])
 }
 
-/// Templates that were asked for. There are as many as the daemon has routes.
+/// Cache of templates, bounded by the number of routes.
 #[derive(Debug, Default)]
 pub(super) struct Routes(RwLock<Vec<Known>>);
 
 #[derive(Debug)]
 struct Known {
     matched: String,
-    /// What a wildcard stands for.
+    /// Path that replaces the wildcard.
     rest: &'static str,
     template: Arc<str>,
 }
 
 impl Routes {
-    /// The template of what has none.
+    /// Template of a request without a route.
     pub(super) fn unknown(&self) -> Arc<str> {
         self.known("", "")
     }
 
-    /// How a request's route is told: as others write it, `/pty/:sessionId`. `matched` is ours,
-    /// `/pty/{sessionId}`.
+    /// Route template of a request in the reference's spelling, `/pty/:sessionId`. `matched` is in
+    /// axum's, `/pty/{sessionId}`.
     pub(super) fn template(&self, matched: Option<&str>, method: &Method, path: &str) -> Arc<str> {
         let matched = matched.filter(|matched| !matched.starts_with("/proxy"));
         let rest = match matched {
@@ -106,14 +108,14 @@ fn written(matched: &str, rest: &str) -> String {
         return UNKNOWN.to_owned();
     }
     let (own, wild) = match matched.split_once("/{*path}") {
-        // The rest has the segment that stands before the wildcard, if one does.
+        // `rest` includes the segment before the wildcard, if there is one.
         Some((own, _)) => (own.trim_end_matches("/files"), rest),
         None => (matched, ""),
     };
     own.replace('{', ":").replace('}', "") + wild
 }
 
-/// The method, if it is one that HTTP has: clients may make up as many as they like.
+/// Method, if HTTP defines it. Clients could otherwise create any number of attribute values.
 pub(super) fn method(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

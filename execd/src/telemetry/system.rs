@@ -1,19 +1,19 @@
-//! What the kernel tells of the sandbox besides processor and memory. Read from `/proc`, which is
-//! the container's own: its processes, its network.
+//! Kernel counters of the sandbox besides CPU and memory, from the container's own `/proc`: its
+//! processes and its network.
 
 use std::{fs, path::Path};
 
-/// State of an established connection in the tables of TCP.
+/// State of an established connection in the kernel's TCP tables.
 const ESTABLISHED: &str = "01";
 
-/// Bytes that went through all network devices but the loopback.
+/// Bytes through all network devices except the loopback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) received: u64,
     pub(super) sent: u64,
 }
 
-/// Processes, all of them.
+/// Number of processes.
 pub(super) fn processes(proc: &Path) -> Option<u64> {
     let entries = fs::read_dir(proc).ok()?.flatten();
     let number = |name: &std::ffi::OsStr| {
@@ -23,12 +23,12 @@ pub(super) fn processes(proc: &Path) -> Option<u64> {
     Some(entries.filter(|entry| number(&entry.file_name())).count() as u64)
 }
 
-/// Bytes since the devices are there.
+/// Bytes since the devices were created.
 pub(super) fn traffic(proc: &Path) -> Option<Traffic> {
     let text = fs::read_to_string(proc.join("net/dev")).ok()?;
     let mut all = Traffic::default();
     for line in text.lines() {
-        // Two lines of headings have no colon.
+        // The two header lines have no colon.
         let Some((device, counts)) = line.split_once(':') else {
             continue;
         };
@@ -37,26 +37,26 @@ pub(super) fn traffic(proc: &Path) -> Option<Traffic> {
         }
         let mut counts = counts.split_ascii_whitespace().map(str::parse::<u64>);
         all.received += counts.next()?.ok()?;
-        // Seven more of what was received stand in between.
+        // Seven more receive counters come first.
         all.sent += counts.nth(7)?.ok()?;
     }
     Some(all)
 }
 
-/// Established connections over TCP, of both versions of IP.
+/// Established TCP connections, over IPv4 and IPv6.
 pub(super) fn tcp_connections(proc: &Path) -> Option<u64> {
-    // number, own address, other address, state, …
+    // Fields: number, local address, remote address, state, …
     sockets(proc, ["net/tcp", "net/tcp6"], |mut fields| {
         fields.nth(3) == Some(ESTABLISHED)
     })
 }
 
-/// Sockets of UDP, which knows no connections.
+/// UDP sockets, which have no connections.
 pub(super) fn udp_sockets(proc: &Path) -> Option<u64> {
     sockets(proc, ["net/udp", "net/udp6"], |_| true)
 }
 
-/// Counts in two tables, of which the second may be absent.
+/// Counts entries of two tables, the second of which may be absent.
 fn sockets(
     proc: &Path,
     tables: [&str; 2],

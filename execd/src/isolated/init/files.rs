@@ -1,4 +1,4 @@
-//! A process that serves a request for files, inside the session and as its user.
+//! Worker that serves a file request, inside the session and as its user.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use crate::{
     isolated::{plan::FileOrder, wire},
 };
 
-/// Serves the one request of a connection.
+/// Serves the single request of a connection.
 pub(super) fn work(fds: Vec<OwnedFd>) -> io::Result<()> {
     let mut fds = fds.into_iter();
     let short = || io::Error::from(io::ErrorKind::UnexpectedEof);

@@ -1,5 +1,5 @@
-//! The process in front of one run. Everything that the run starts descends from it, also what
-//! goes its own ways, so that all of it, and nothing else, can be ended.
+//! Keeper: the process that supervises one run. All processes of the run descend from it,
+//! daemonised ones too, so that it can end exactly these.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use rustix::{
 use super::serve::{children, ended, wait};
 use crate::{
     isolated::{
-        plan::{Order, Told},
+        plan::{KeeperEvent, Order},
         shell::{Files, wrapper},
         wire,
     },
@@ -31,7 +31,7 @@ use crate::{
     process::{Exit, shell, tree},
 };
 
-/// Runs what the order says, and stays until nothing of it is left.
+/// Executes an order, and stays until no process of the run is left.
 pub(super) fn keep(fds: Vec<OwnedFd>) -> io::Result<()> {
     let mut fds = fds.into_iter();
     let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
@@ -39,8 +39,8 @@ pub(super) fn keep(fds: Vec<OwnedFd>) -> io::Result<()> {
     let control = UnixStream::from(fds.next().ok_or_else(short)?);
     let (stdout, stderr) = (fds.next().ok_or_else(short)?, fds.next().ok_or_else(short)?);
     set_child_subreaper(Some(rustix::process::getpid()))?;
-    // The shell reads and writes its state by way of our descriptors, so that nothing of that is
-    // open in what it starts.
+    // The shell opens its state through the keeper's descriptors in `/proc`, so that its children
+    // do not inherit them.
     set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     let children = children()?;
     if let Some(path) = &order.writable
@@ -52,24 +52,24 @@ pub(super) fn keep(fds: Vec<OwnedFd>) -> io::Result<()> {
         )
         .is_err()
     {
-        return tell(&control, &Told::NotWritable);
+        return send_event(&control, &KeeperEvent::NotWritable);
     }
     let (shell, _files) = match start(&order, [stdout, stderr], fds) {
         Ok(started) => started,
-        Err(error) => return tell(&control, &Told::NotStarted(error.to_string())),
+        Err(error) => return send_event(&control, &KeeperEvent::NotStarted(error.to_string())),
     };
-    tell(&control, &Told::Started)?;
+    send_event(&control, &KeeperEvent::Started)?;
     let mut running = true;
     loop {
         let (message, reap) = wait(&control, &children)?;
         if reap {
             while let Some((pid, status)) = ended() {
                 if pid == shell
-                    && let Some(told) = Exit::of(status).map(to_wire)
+                    && let Some(event) = Exit::of(status).map(to_wire)
                 {
                     running = false;
-                    // The daemon may not want to know any more.
-                    let _nobody = tell(&control, &told);
+                    // The daemon may have closed the connection.
+                    let _closed = send_event(&control, &event);
                 }
             }
         }
@@ -81,7 +81,7 @@ pub(super) fn keep(fds: Vec<OwnedFd>) -> io::Result<()> {
                 Some(wire::INTERRUPT) => signal(Signal::INT),
                 Some(wire::TERMINATE) => signal(Signal::TERM),
                 Some(wire::KILL) => signal(Signal::KILL),
-                // Nobody can ask for anything any more; what the run left behind goes on.
+                // No requests can arrive any more; processes that the run left behind continue.
                 None if !running => break,
                 None => signal(Signal::KILL),
                 Some(_) => {}
@@ -101,28 +101,28 @@ fn read(mut control: &UnixStream) -> Option<u8> {
     Some(what[0])
 }
 
-/// Whether everything that the run started has ended.
+/// Whether all processes of the run have ended.
 fn alone() -> bool {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::All, flags) == Err(nix::errno::Errno::ECHILD)
 }
 
-fn tell(mut control: &UnixStream, told: &Told) -> io::Result<()> {
-    let mut line = serde_json::to_vec(told)?;
+fn send_event(mut control: &UnixStream, event: &KeeperEvent) -> io::Result<()> {
+    let mut line = serde_json::to_vec(event)?;
     line.push(b'\n');
     control.write_all(&line)
 }
 
-fn to_wire(exit: Exit) -> Told {
+fn to_wire(exit: Exit) -> KeeperEvent {
     match exit {
-        Exit::Code(code) => Told::Exited(code),
-        Exit::Signal { number, core } => Told::Signalled { number, core },
+        Exit::Code(code) => KeeperEvent::Exited(code),
+        Exit::Signal { number, core } => KeeperEvent::Signalled { number, core },
     }
 }
 
-/// Signals everything in the run. To kill is to leave nothing, however fast it forks: what is
-/// killed cannot fork again, so the rounds come to an end.
+/// Signals every process of the run. With SIGKILL it repeats until none is left: a killed process
+/// cannot fork again, so the rounds end even for a fork bomb.
 fn signal(signal: Signal) {
     loop {
         let all = tree::descendants(rustix::process::getpid());
@@ -144,7 +144,7 @@ fn is_zombie(pid: Pid) -> bool {
         .is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z") || rest.starts_with(" X"))
 }
 
-/// Starts the shell. The files it reads stay open as long as it may read them.
+/// Starts the shell. The files that it reads stay open as long as it may read them.
 fn start(
     order: &Order,
     [stdout, stderr]: [OwnedFd; 2],
@@ -198,7 +198,7 @@ fn start(
     Ok((Pid::from_child(&child), open))
 }
 
-/// Copies a file that others read at the same time, through the same description.
+/// Copies a file that other processes read through the same open file description.
 fn copy(from: &File, to: &mut File) -> io::Result<()> {
     let mut piece = vec![0; limits::READ_CHUNK];
     let mut at = 0;
@@ -212,7 +212,7 @@ fn copy(from: &File, to: &mut File) -> io::Result<()> {
     }
 }
 
-/// A directory may be gone since it was named.
+/// Nearest existing directory, since the requested one may have been deleted.
 fn existing(cwd: &Path) -> &Path {
     if cwd.is_dir() { cwd } else { Path::new("/") }
 }

@@ -1,4 +1,4 @@
-//! The init of a session: this program once more, alone in new namespaces.
+//! Init of a session: the same executable, alone in new namespaces.
 //!
 //! ```text
 //!   daemon ══socket══▶ outer ──fork──▶ init, process 1 of the session
@@ -8,9 +8,9 @@
 //!                      └─ waits         └─fork─▶ file worker                           per connection
 //! ```
 //!
-//! Nothing here has more rights than the code of the users that it runs. When the socket closes,
-//! because the session was deleted or the daemon died, init ends, and the kernel ends everything
-//! else in the namespace.
+//! No process here has more rights than the users' code that it runs. When the socket closes,
+//! because the session was deleted or the daemon died, init exits, and the kernel kills every other
+//! process in the namespace.
 
 mod files;
 mod keeper;
@@ -42,13 +42,13 @@ use super::{
     wire,
 };
 
-/// First argument of the program when it is a session's init.
+/// First argument of the executable as a session's init.
 pub const SUBCOMMAND: &str = "isolated-init";
 
 /// Host name inside (contract: execd A6.2).
 const HOST_NAME: &[u8] = b"sandbox";
 
-/// Why a session cannot be set up.
+/// Reason why a session cannot be set up.
 #[derive(Debug)]
 struct Failure {
     why: Refusal,
@@ -62,11 +62,11 @@ impl Failure {
     }
 }
 
-/// Sets up the session that is described on the socket at standard input, and is its init until
-/// the socket closes. To be called before the process has a second thread.
+/// Sets up the session that the socket at standard input describes, and serves as its init until
+/// the socket closes. Must be called while the process is single-threaded.
 ///
 /// # Errors
-/// When the socket says nothing that makes sense. Everything else is told there.
+/// When the socket carries no valid plan. Other errors are reported on the socket.
 pub fn run() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "no plan on standard input");
@@ -79,11 +79,11 @@ pub fn run() -> io::Result<()> {
         return tell(&socket, &refused(failure));
     }
     #[expect(unsafe_code, reason = "only a child is in the new namespace")]
-    // SAFETY: this process has one thread, so the child has everything that it could need.
+    // SAFETY: this process is single-threaded, so the child may run any code.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => {
             drop(socket);
-            // Nothing else is to be waited for here.
+            // No other child exists to reap.
             while !matches!(
                 waitpid(child, None),
                 Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
@@ -95,14 +95,14 @@ pub fn run() -> io::Result<()> {
     }
 }
 
-/// Standard input is not for those who come after.
+/// Redirects standard input, so that later processes do not inherit the socket.
 fn silence() -> io::Result<()> {
     let null = fs::File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     Ok(())
 }
 
-/// Process 1 of the session.
+/// Runs process 1 of the session.
 fn first(plan: &Plan, socket: UnixStream) -> io::Result<()> {
     let ready = match set_up(plan) {
         Ok(without) => Ready::Yes { without },
@@ -155,21 +155,21 @@ fn make_namespaces(plan: &Plan) -> Result<(), Failure> {
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
     #[expect(unsafe_code, reason = "there is no other way into new namespaces")]
-    // SAFETY: descriptors stay shared; this process has one thread.
+    // SAFETY: descriptors stay shared; this process is single-threaded.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Makes the outer identity appear as the wanted one inside, and no other.
+/// Maps the outer identity to the requested one inside, and no other.
 fn map_identity(plan: &Plan) -> io::Result<()> {
-    // The namespace changed what we are called, so the outside must have been asked before; the
-    // kernel knows it as the owner of the maps.
+    // Ids read differently inside the namespace, so the plan carries the outer ones; the kernel
+    // checks them against the owner of the maps.
     let (uid, gid) = plan.outside;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{} {uid} 1", plan.uid))?;
     fs::write("/proc/self/gid_map", format!("{} {gid} 1", plan.gid))
 }
 
-/// Everything from being alone to being nobody special.
+/// Runs every setup step, from the namespaces to the loss of privileges.
 fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
     let mut without = mounts::set_up(plan)?;
     let failed = |error: rustix::io::Errno| {

@@ -1,4 +1,4 @@
-//! What a session sees of the sandbox's files (contract: execd A6.2).
+//! File system view of a session (contract: execd A6.2).
 //!
 //! ```text
 //!   before  the trees that are mounted later are taken aside
@@ -7,9 +7,9 @@
 //!   last    what tells of the whole machine is covered, and what whoever made the sandbox covered
 //! ```
 //!
-//! All of this happens in a mount namespace of the session, so nothing has to be moved elsewhere:
-//! what is covered stays covered, because nobody inside may unmount. Sources are handed to the
-//! kernel as descriptors, so no path needs quoting and nobody can exchange one in between.
+//! Everything happens in the session's mount namespace, so no mount has to be moved elsewhere:
+//! covered paths stay covered, because no process inside may unmount. Sources are passed to the
+//! kernel as descriptors, so no path needs quoting, and no process can replace one in between.
 
 use std::{
     fmt::Display,
@@ -35,7 +35,7 @@ use rustix::{
 use super::Failure;
 use crate::isolated::plan::{Mode, Overlay, Plan, Refusal};
 
-/// Devices that a session gets.
+/// Devices of a session.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Links in `/dev` that programs expect.
@@ -47,9 +47,9 @@ const LINKS: [(&str, &str); 5] = [
     ("ptmx", "pts/ptmx"),
 ];
 
-/// Where root may write without any capability, though it concerns the whole machine.
+/// Parts of `/proc` that root can write without capabilities, though they affect the whole machine.
 const READ_ONLY_IN_PROC: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
-/// What tells of the whole machine.
+/// Parts of `/proc` that reveal the whole machine.
 const HIDDEN_IN_PROC: [&str; 10] = [
     "acpi",
     "asound",
@@ -62,41 +62,43 @@ const HIDDEN_IN_PROC: [&str; 10] = [
     "timer_list",
     "timer_stats",
 ];
-/// The same in `/sys`. A sandbox that was made for sessions has no masks of its engine there.
+/// Parts of `/sys` that do. The engine does not mask them in a sandbox that was created for
+/// sessions.
 const HIDDEN_IN_SYS: [&str; 2] = ["devices/virtual/powercap", "firmware"];
-/// Processors, each of which may tell how warm it is.
+/// Directory of processors, which may expose their temperature.
 const PROCESSORS: &str = "/sys/devices/system/cpu";
 const WARMTH: &str = "thermal_throttle";
-/// What is mounted in `/proc` of machines and covers nothing.
+/// File systems that machines mount in `/proc` and that cover nothing.
 const NO_COVERS: [&str; 4] = ["autofs", "binfmt_misc", "nfsd", "rpc_pipefs"];
 
-/// While trees are taken aside: a directory that every container has and that is replaced anyway.
+/// Mount point for detached trees: a directory that every container has and that is replaced
+/// anyway.
 const STAGE: &str = "/dev";
 
-/// A tree that was taken aside.
+/// Detached mount tree.
 struct Aside {
     tree: OwnedFd,
     path: PathBuf,
     directory: bool,
     readonly: bool,
-    /// What it is in the request.
+    /// Member of the request.
     member: String,
 }
 
-/// How a part of `/proc` was covered.
+/// How a part of `/proc` is covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cover {
-    /// It can only be read.
+    /// Read-only.
     ReadOnly,
-    /// Something else lies over it.
+    /// Covered by another mount.
     Hidden,
 }
 
-/// Makes the session's view. Says what could not be had and is not needed.
+/// Builds the session's view. Returns the optional parts that are unavailable.
 pub(super) fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
     let everything = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     mount_change("/", everything).map_err(no_mounts("make mounts private"))?;
-    // Later everything is read-only.
+    // Everything is read-only later.
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(no_mounts("read mounts"))?;
     let covers = covers(&mounts);
     let devices = DEVICES
@@ -124,17 +126,17 @@ pub(super) fn set_up(plan: &Plan) -> Result<Vec<String>, Failure> {
     }
     if own("/run") && is_directory("/run") {
         memory("/run", "mode=0755").map_err(no_mounts("mount /run"))?;
-        // In a user namespace it belongs to the session anyway.
+        // In a user namespace it already belongs to the session.
         let _same = chown("/run", Some(plan.uid), Some(plan.gid));
     }
     dev(&devices)?;
     for entry in aside {
-        let told = |error: io::Error| {
+        let failure = |error: io::Error| {
             let (member, path) = (&entry.member, entry.path.display());
             Failure::new(Refusal::Missing, format!("{member}: {path}: {error}"))
         };
-        make_point(&entry, plan).map_err(told)?;
-        put(&entry.tree, &entry.path).map_err(|errno| told(errno.into()))?;
+        make_point(&entry, plan).map_err(failure)?;
+        put(&entry.tree, &entry.path).map_err(|errno| failure(errno.into()))?;
         if entry.readonly {
             read_only(&entry.path).map_err(no_mounts("make a mount read-only"))?;
         }
@@ -153,7 +155,7 @@ fn no_mounts<E: Display>(what: &'static str) -> impl Fn(E) -> Failure {
     move |error| Failure::new(Refusal::Namespaces, format!("cannot {what}: {error}"))
 }
 
-/// A copy of what is mounted at a path, with what is mounted in it.
+/// Copies the mount at a path, with its submounts.
 fn tree(path: impl AsRef<Path>) -> rustix::io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::AT_RECURSIVE
@@ -173,7 +175,7 @@ fn memory(path: impl AsRef<Path>, options: &str) -> rustix::io::Result<()> {
     mount("tmpfs", path.as_ref(), "tmpfs", flags, options.as_c_str())
 }
 
-/// Takes aside everything that the request names, before it can be covered.
+/// Detaches every tree that the request names, before it can be covered.
 fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
     let mut staged = false;
     let lower = |overlay: &Overlay| {
@@ -236,11 +238,11 @@ fn aside(plan: &Plan) -> Result<Vec<Aside>, Failure> {
     Ok(aside)
 }
 
-/// Makes an upper directory look like the one below it, but owned by the session.
+/// Copies mode and attributes of the lower directory to an upper one, with the session as owner.
 fn adopt(upper: &Path, lower: &OwnedFd, plan: &Plan) -> io::Result<()> {
     let mode = fs::metadata(format!("/proc/self/fd/{}", lower.as_raw_fd()))?.mode();
     fs::set_permissions(upper, fs::Permissions::from_mode(mode & 0o7777))?;
-    // In a user namespace it is the session's already.
+    // In a user namespace it already belongs to the session.
     if plan.userns {
         Ok(())
     } else {
@@ -248,7 +250,7 @@ fn adopt(upper: &Path, lower: &OwnedFd, plan: &Plan) -> io::Result<()> {
     }
 }
 
-/// A kernel overlay, mounted nowhere yet.
+/// Creates a kernel overlay that is not attached yet.
 fn layered(lower: &OwnedFd, upper: &Path, work: &Path, plan: &Plan) -> Result<OwnedFd, Failure> {
     let make = || -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -261,11 +263,11 @@ fn layered(lower: &OwnedFd, upper: &Path, work: &Path, plan: &Plan) -> Result<Ow
         set("lowerdir", &named(lower))?;
         set("upperdir", &named(&upper))?;
         set("workdir", &named(&work))?;
-        // What is changed must be recognised by looking at the upper directory alone.
+        // Changes must be recognisable from the upper directory alone.
         set("redirect_dir", "nofollow")?;
         set("metacopy", "off")?;
         set("index", "off")?;
-        // It lives no longer than the sandbox: nothing has to reach the disk.
+        // It lives no longer than the sandbox, so no data has to reach the disk.
         fsconfig_set_flag(&context, "volatile")?;
         if plan.userns {
             fsconfig_set_flag(&context, "userxattr")?;
@@ -287,8 +289,7 @@ fn layered(lower: &OwnedFd, upper: &Path, work: &Path, plan: &Plan) -> Result<Ow
     })
 }
 
-/// Makes a place to mount at, where the session has directories of its own. Elsewhere it must be
-/// there.
+/// Creates a mount point in the session's own directories. Elsewhere it must exist.
 fn make_point(entry: &Aside, plan: &Plan) -> io::Result<()> {
     if let Ok(meta) = fs::metadata(&entry.path) {
         return if meta.is_dir() == entry.directory {
@@ -311,7 +312,7 @@ fn make_point(entry: &Aside, plan: &Plan) -> io::Result<()> {
     fs::File::create_new(&entry.path).map(drop)
 }
 
-/// A device tree with what programs expect.
+/// Builds `/dev` with the entries that programs expect.
 fn dev(devices: &[(&&str, OwnedFd)]) -> Result<(), Failure> {
     let failed = no_mounts("make /dev");
     let at = |name: &str| Path::new("/dev").join(name);
@@ -348,8 +349,8 @@ fn dev(devices: &[(&&str, OwnedFd)]) -> Result<(), Failure> {
     make().map_err(failed)
 }
 
-/// Processes of the session only, and nothing that belongs to the machine. What covers parts of the
-/// sandbox's own `/proc` does so here too.
+/// Mounts `/proc` with the session's processes and without parts that belong to the machine. Covers
+/// of the sandbox's own `/proc` are repeated.
 fn proc(
     plan: &Plan,
     covers: &[(PathBuf, Cover)],
@@ -397,7 +398,7 @@ fn proc(
     done.map_err(no_mounts("cover parts of /proc"))
 }
 
-/// Covers what in `/sys` tells of the whole machine. What is covered there already stays so.
+/// Covers parts of `/sys` that reveal the whole machine. Existing covers stay.
 fn sys() -> Result<(), Failure> {
     let failed = no_mounts("cover parts of /sys");
     let processors = fs::read_dir(PROCESSORS).into_iter().flatten().flatten();
@@ -409,13 +410,13 @@ fn sys() -> Result<(), Failure> {
     let Some(first) = paths.next() else {
         return Ok(());
     };
-    // One empty directory lies over all of them: machines have many processors.
+    // One empty directory covers all of them, because machines have many processors.
     hide(&first)
         .and_then(|()| paths.try_for_each(|path| if_there(&path, |path| mount_bind(&first, path))))
         .map_err(failed)
 }
 
-/// Does something with a path, unless this kernel has no such thing.
+/// Applies an operation to a path, unless this kernel lacks it.
 fn if_there(
     path: &Path,
     act: impl FnOnce(&Path) -> rustix::io::Result<()>,
@@ -426,7 +427,7 @@ fn if_there(
     }
 }
 
-/// Leaves nothing to be seen at a path.
+/// Hides the contents of a path.
 fn hide(path: &Path) -> rustix::io::Result<()> {
     if path.is_dir() {
         memory(path, "mode=0555,size=4k,nr_inodes=2")?;
@@ -437,11 +438,10 @@ fn hide(path: &Path) -> rustix::io::Result<()> {
     }
 }
 
-/// Which parts of `/proc` are covered, in the order in which that was done (Linux,
-/// "The /proc Filesystem", mountinfo).
+/// Covered parts of `/proc`, in mount order (Linux, "The /proc Filesystem", mountinfo).
 fn covers(mountinfo: &str) -> Vec<(PathBuf, Cover)> {
     let cover = |line: &str| {
-        // number, parent, device, root, place, options, …, "-", kind, …
+        // Fields: number, parent, device, root, place, options, …, "-", type, …
         let (mount, rest) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(4);
         let (place, options) = (fields.next()?, fields.next()?);
@@ -454,14 +454,14 @@ fn covers(mountinfo: &str) -> Vec<(PathBuf, Cover)> {
             kind if NO_COVERS.contains(&kind) => return None,
             _ => Cover::Hidden,
         };
-        // Names with a blank are told otherwise, but `/proc` has none.
+        // Names with a blank are escaped, but `/proc` has none.
         Some((PathBuf::from(place), cover))
     };
     mountinfo.lines().filter_map(cover).collect()
 }
 
-/// Bounds the numbers that processes of this namespace can have, and so their count. Before
-/// Linux 6.14 the file would have been the whole machine's.
+/// Limits the process ids of this namespace, and so the number of processes. Before Linux 6.14 the
+/// file applied to the whole machine.
 fn limit_processes(most: u32) -> Result<(), String> {
     let kernel = rustix::system::uname();
     let release = kernel.release().to_string_lossy();
@@ -476,7 +476,7 @@ fn limit_processes(most: u32) -> Result<(), String> {
         .map_err(|error| format!("the count of processes is not bounded: {error}"))
 }
 
-/// What `mount_setattr` takes.
+/// Argument of `mount_setattr`.
 #[repr(C)]
 struct Attributes {
     set: u64,
@@ -485,7 +485,7 @@ struct Attributes {
     user_namespace: u64,
 }
 
-/// Makes every mount read-only at once.
+/// Makes every mount read-only.
 fn read_only_everywhere() -> Result<(), Failure> {
     set_read_only(Path::new("/"), true).map_err(|error| {
         let hint = match error.raw_os_error() {
@@ -496,7 +496,7 @@ fn read_only_everywhere() -> Result<(), Failure> {
     })
 }
 
-/// Makes what is mounted at a path read-only, and what is mounted in it.
+/// Makes the mount at a path and its submounts read-only.
 fn read_only(path: &Path) -> rustix::io::Result<()> {
     set_read_only(path, path != Path::new("/dev"))
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -513,8 +513,8 @@ fn set_read_only(path: &Path, recursive: bool) -> io::Result<()> {
         user_namespace: 0,
     };
     let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: both pointers are to memory that lives until the call returns, the second to as many
-    // bytes as are named; the kernel only reads.
+    // SAFETY: both pointers are valid until the call returns, the second for the given number of
+    // bytes; the kernel only reads.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

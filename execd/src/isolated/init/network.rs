@@ -1,4 +1,4 @@
-//! A network of the session's own.
+//! Network of the session.
 #![expect(
     unsafe_code,
     reason = "interfaces are configured by requests that no crate here knows"
@@ -9,7 +9,7 @@ use std::{io, os::fd::AsRawFd};
 use nix::libc;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Brings up the loopback interface, the only one there is.
+/// Brings up the loopback interface, the only one.
 pub(super) fn loopback_up() -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
@@ -20,7 +20,7 @@ pub(super) fn loopback_up() -> io::Result<()> {
     }
     request.ifr_ifru.ifru_flags =
         i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).expect("flags fit");
-    // SAFETY: the request is of the form that this call reads, and lives until it returns.
+    // SAFETY: the request has the layout that this call reads, and lives until it returns.
     let done = unsafe {
         libc::ioctl(
             socket.as_raw_fd(),

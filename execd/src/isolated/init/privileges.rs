@@ -1,4 +1,5 @@
-//! From the identity that sets up a session to the one that works in it (contract: execd A6.3).
+//! Transition from the identity that sets up a session to the one that runs in it (contract: execd
+//! A6.3).
 
 use std::io;
 
@@ -14,7 +15,7 @@ use rustix::{
 
 use crate::{hardening::seccomp::Filter, isolated::plan::Plan};
 
-/// Becomes the user and group of the session. In a user namespace that has happened already.
+/// Assumes the session's user and group. In a user namespace that has already happened.
 pub(super) fn assume(plan: &Plan) -> rustix::io::Result<()> {
     if plan.userns {
         return Ok(());
@@ -22,7 +23,7 @@ pub(super) fn assume(plan: &Plan) -> rustix::io::Result<()> {
     let (uid, gid) = (Uid::from_raw(plan.uid), Gid::from_raw(plan.gid));
     let same = (uid, gid) == (geteuid(), getegid());
     match set_thread_groups(&[]) {
-        // The daemon's own identity needs no privilege, and then keeps its groups.
+        // Keeping the daemon's own identity needs no privilege, and then keeps its groups.
         Err(Errno::PERM) if same => {}
         cleared => cleared?,
     }
@@ -33,10 +34,9 @@ pub(super) fn assume(plan: &Plan) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Makes sure that root among the users gets no capabilities by starting a program. To be called
-/// while there are capabilities to do so.
+/// Prevents root in the session from regaining capabilities through `execve`. Needs capabilities.
 pub(super) fn disarm_root() {
-    // Without the right to do this there is no right to gain: no_new_privs sees to that.
+    // A process that may not do this cannot gain capabilities either, because of `no_new_privs`.
     let _no_right = set_capabilities_secure_bits(
         CapabilitiesSecureBits::NO_ROOT
             | CapabilitiesSecureBits::NO_ROOT_LOCKED
@@ -49,7 +49,7 @@ pub(super) fn disarm_root() {
     }
 }
 
-/// Gives up everything. There is no way back.
+/// Drops all privileges. The change is permanent.
 pub(super) fn drop_all(plan: &Plan) -> io::Result<()> {
     let nothing = CapabilitySets {
         effective: CapabilitySet::empty(),
@@ -59,7 +59,7 @@ pub(super) fn drop_all(plan: &Plan) -> io::Result<()> {
     clear_ambient_capability_set()?;
     set_capabilities(None, nothing)?;
     set_no_new_privs(true)?;
-    // Of this user altogether; the kernel does not count those of root.
+    // The limit counts all processes of this user; the kernel does not count those of root.
     let processes = Some(plan.processes.into());
     setrlimit(
         Resource::Nproc,

@@ -1,4 +1,4 @@
-//! What init does all day: it starts keepers and file workers, and reaps.
+//! Main loop of init: starts keepers and file workers, and reaps.
 
 use std::{
     io,
@@ -41,7 +41,7 @@ pub(super) fn serve(socket: &UnixStream) -> io::Result<()> {
             wire::RUN => apart(socket, &children, || keeper::keep(fds)),
             wire::FILES => apart(socket, &children, || files::work(fds)),
             wire::CLEAR => {
-                // As process 1 this means everybody else.
+                // For process 1 this means every other process of the namespace.
                 let _none_left = kill(Pid::from_raw(-1), Signal::SIGKILL);
             }
             _ => {}
@@ -49,7 +49,7 @@ pub(super) fn serve(socket: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// Ends of children, as something to wait for.
+/// Descriptor that signals the end of children.
 pub(super) fn children() -> io::Result<SignalFd> {
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
@@ -58,7 +58,7 @@ pub(super) fn children() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&mask, flags)?)
 }
 
-/// Waits for a message or the end of a child; says which of the two came.
+/// Waits for a message or the end of a child, and returns which of them arrived.
 pub(super) fn wait(socket: impl AsFd, children: &SignalFd) -> io::Result<(bool, bool)> {
     let mut fds = [
         PollFd::new(&socket, PollFlags::IN),
@@ -72,19 +72,19 @@ pub(super) fn wait(socket: impl AsFd, children: &SignalFd) -> io::Result<(bool, 
     Ok((message, reap))
 }
 
-/// A child that ended, if there is one. Not by way of `nix`, which knows no real-time signals: an end
-/// by one of them would be an error.
+/// Reaps an ended child, if any. Does not use `nix`, which rejects real-time signals: a child that
+/// ended by one would be an error.
 pub(super) fn ended() -> Option<(rustix::process::Pid, WaitStatus)> {
     rustix::process::wait(WaitOptions::NOHANG).ok().flatten()
 }
 
-/// Does something in a process of its own, which ends with it. When there is none to be had, the
-/// descriptors close, and the daemon sees that.
+/// Runs work in a child process that exits after it. If no process can start, the descriptors
+/// close, and the daemon notices.
 fn apart(socket: &UnixStream, children: &SignalFd, work: impl FnOnce() -> io::Result<()>) {
     #[expect(unsafe_code, reason = "a child without an exec is the point of this")]
-    // SAFETY: this process has one thread, so the child has everything that it could need.
+    // SAFETY: this process is single-threaded, so the child may run any code.
     if let Ok(ForkResult::Child) = unsafe { fork() } {
-        // Only the daemon may keep this open: its end is the end of everything here.
+        // Only init may keep this open: its close ends the session.
         close(socket.as_fd());
         close(children.as_fd());
         let code = i32::from(work().is_err());
@@ -92,7 +92,7 @@ fn apart(socket: &UnixStream, children: &SignalFd, work: impl FnOnce() -> io::Re
     }
 }
 
-/// Closes a descriptor that its owner will not use again in this process.
+/// Closes a descriptor that its owner does not use again in this process.
 fn close(fd: std::os::fd::BorrowedFd<'_>) {
     let null = rustix::fs::open(
         "/dev/null",
@@ -114,7 +114,7 @@ fn replace(fd: std::os::fd::BorrowedFd<'_>, by: OwnedFd) -> io::Result<()> {
     Ok(done?)
 }
 
-/// Ends this process at once, without what its parent would do at its end.
+/// Exits at once, without the parent's exit handlers.
 #[expect(
     clippy::disallowed_methods,
     reason = "a forked child has nothing to drain and must not return into its parent's code"
