@@ -1,9 +1,9 @@
-//! Sessions that clients made and may have forgotten: how long each was unused, and which of them
-//! ends for it.
+//! Idle sessions: how long each session that a client created has been unused, and which of them
+//! end for it.
 //!
-//! A session ends after [`limits::IDLE`]. When there are as many as there may be, the one that was
-//! unused for longest makes room for a new one, provided that it was unused for
-//! [`limits::IDLE_AT_LIMIT`]. One that a client uses, or in which something runs, never ends here.
+//! A session ends after [`limits::IDLE`] without use. At the session limit, the session that has
+//! been idle longest makes room for a new one, if it has been idle for [`limits::IDLE_AT_LIMIT`]. A
+//! session that a client uses, or in which something runs, never ends here.
 
 use std::{
     collections::HashMap,
@@ -20,14 +20,15 @@ use tracing::info;
 
 use crate::limits;
 
-/// The time during which the daemon ran. While the sandbox is paused or the daemon is stopped, its
-/// clients cannot use what they made, so that time does not count. The kernel does not report pauses;
-/// they show as a gap between two readings, of which there is at least one every [`limits::IDLE_TICK`].
+/// Clock that counts while the daemon runs. While the sandbox is paused or the daemon is stopped,
+/// clients cannot use their sessions, so that time does not count. The kernel does not report
+/// pauses; they show as a gap between two readings, of which there is at least one every
+/// [`limits::IDLE_TICK`].
 #[derive(Clone)]
 pub(crate) struct AwakeClock(Arc<Readings>);
 
 struct Readings {
-    /// A monotonic clock.
+    /// Monotonic clock.
     read: Box<dyn Fn() -> Duration + Send + Sync>,
     state: Mutex<Reading>,
 }
@@ -46,7 +47,7 @@ impl Default for AwakeClock {
 }
 
 impl AwakeClock {
-    /// A clock on top of another one, which never goes back.
+    /// Creates a clock on top of another one, which must be monotonic.
     pub(crate) fn reading(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         let state = Mutex::new(Reading {
             last: read(),
@@ -58,7 +59,7 @@ impl AwakeClock {
         }))
     }
 
-    /// Time that counted since the clock was made.
+    /// Counted time since the clock was created.
     fn now(&self) -> Duration {
         let mut state = self.0.state.lock().expect("no holder of this lock panics");
         let read = (self.0.read)();
@@ -75,7 +76,7 @@ impl fmt::Debug for AwakeClock {
     }
 }
 
-/// When a session was last used.
+/// Last use of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity(Arc<Uses>);
 
@@ -106,13 +107,13 @@ impl Activity {
         *self.last() = now;
     }
 
-    /// Notes a use that lasts until the result is dropped.
+    /// Records a use that lasts until the result is dropped.
     pub(crate) fn begin(&self) -> Use {
         self.0.under_way.fetch_add(1, Ordering::Relaxed);
         Use(self.clone())
     }
 
-    /// How long there was no use; zero while there is one.
+    /// Time since the last use; zero during one.
     fn idle(&self) -> Duration {
         if self.0.under_way.load(Ordering::Relaxed) > 0 {
             return Duration::ZERO;
@@ -121,7 +122,7 @@ impl Activity {
     }
 }
 
-/// A use of a session that is under way.
+/// Current use of a session.
 #[derive(Debug)]
 pub(crate) struct Use(Activity);
 
@@ -132,21 +133,21 @@ impl Drop for Use {
     }
 }
 
-/// What a [`Registry`] holds.
+/// Session in a [`Registry`].
 pub(crate) trait Evictable {
     fn id(&self) -> &str;
     fn activity(&self) -> &Activity;
-    /// Whether something runs in it that must not be ended.
+    /// Whether work in progress protects it from eviction.
     fn is_working(&self) -> bool;
-    /// Ends what is left of it.
+    /// Releases its resources.
     fn end(&self);
 }
 
-/// As many sessions as there may be, and none of them can make room.
+/// Error at the session limit when no session can make room.
 #[derive(Debug)]
 pub(crate) struct Full;
 
-/// All sessions of one kind.
+/// All sessions of one type.
 #[derive(Debug)]
 pub(crate) struct Registry<T> {
     all: Mutex<HashMap<String, Arc<T>>>,
@@ -155,7 +156,7 @@ pub(crate) struct Registry<T> {
 }
 
 impl<T: Evictable> Registry<T> {
-    /// None yet, and never more than so many.
+    /// Creates an empty registry with a session limit.
     pub(crate) fn new(most: usize, clock: AwakeClock) -> Self {
         let all = Mutex::default();
         Self { all, clock, most }
@@ -165,7 +166,7 @@ impl<T: Evictable> Registry<T> {
         self.all.lock().expect("no holder of this lock panics")
     }
 
-    /// For a session that is being made.
+    /// Activity for a session that is being created.
     pub(crate) fn activity(&self) -> Activity {
         Activity::new(self.clock.clone())
     }
@@ -189,24 +190,25 @@ impl<T: Evictable> Registry<T> {
         Ok(())
     }
 
-    /// A session, which counts as a use of it.
+    /// Looks up a session, which counts as a use of it.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<T>> {
         let found = self.all().get(id).cloned()?;
         found.activity().touch();
         Some(found)
     }
 
-    /// Takes a session out.
+    /// Removes a session without ending it.
     pub(crate) fn remove(&self, id: &str) -> Option<Arc<T>> {
         self.all().remove(id)
     }
 
-    /// All sessions, in no order.
+    /// All sessions, in arbitrary order.
     pub(crate) fn list(&self) -> Vec<Arc<T>> {
         self.all().values().cloned().collect()
     }
 
-    /// Ends those that were unused for too long. Called every [`limits::IDLE_TICK`], for the clock.
+    /// Ends sessions that have been idle for too long. Called every [`limits::IDLE_TICK`], which
+    /// the clock needs.
     pub(crate) fn sweep(&self) {
         self.clock.now();
         let past = |session: &T| session.activity().idle() >= limits::IDLE && !session.is_working();
@@ -231,7 +233,7 @@ fn end(session: &impl Evictable) {
     session.end();
 }
 
-/// The session that makes room, if one can.
+/// Session to evict, if there is one.
 fn longest_idle<T: Evictable>(all: &HashMap<String, Arc<T>>) -> Option<Arc<T>> {
     let idle = |session: &Arc<T>| session.activity().idle();
     let mut sessions: Vec<_> = all
@@ -246,14 +248,14 @@ fn longest_idle<T: Evictable>(all: &HashMap<String, Arc<T>>) -> Option<Arc<T>> {
         .map(|(_, session)| Arc::clone(session))
 }
 
-/// A clock that a test sets.
+/// Clock that tests set.
 #[cfg(test)]
 pub(crate) mod manual {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
 
-    /// Makes a clock and what it reads, in milliseconds.
+    /// Creates a clock and the milliseconds that it reads.
     pub(crate) fn clock() -> (AwakeClock, Arc<AtomicU64>) {
         let millis = Arc::new(AtomicU64::new(0));
         let read = Arc::clone(&millis);
@@ -262,7 +264,7 @@ pub(crate) mod manual {
         (clock, millis)
     }
 
-    /// Lets so much time go by, with the readings of a daemon that runs.
+    /// Advances the time, with the readings of a running daemon.
     pub(crate) fn pass(clock: &AwakeClock, millis: &AtomicU64, time: Duration) {
         let step = limits::IDLE_TICK;
         let mut left = time;
@@ -383,6 +385,7 @@ mod tests {
         let ended = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
         let fourth = add(&registry, "4").unwrap();
         assert!(ended(&second) && !ended(&first) && !ended(&third));
+        pass(&clock, &millis, MINUTE);
         add(&registry, "5").unwrap();
         assert!(ended(&third) && !ended(&fourth));
         pass(&clock, &millis, limits::IDLE_AT_LIMIT);
