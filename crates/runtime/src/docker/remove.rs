@@ -16,7 +16,7 @@ use osb_protocol::SandboxId;
 use tracing::{info, warn};
 
 use super::{DockerRuntime, engine::bounded, error, labels};
-use crate::RuntimeError;
+use crate::{Role, RuntimeError};
 
 /// Longest wait for a removal that another client began.
 const CONCURRENT_REMOVAL: Duration = Duration::from_secs(30);
@@ -99,7 +99,43 @@ impl DockerRuntime {
                 }
             }
         }
+        self.sweep_sidecars().await?;
         self.execd.sweep_other_builds(docker).await
+    }
+
+    /// Removes sidecars without a main container: a crash during a create leaves them running.
+    async fn sweep_sidecars(&self) -> Result<(), RuntimeError> {
+        let docker = self.docker()?;
+        for role in Role::ALL.into_iter().filter(|role| *role != Role::Main) {
+            let label = format!("{}={role}", labels::ROLE);
+            for container in self.list_labelled(&label, "list sidecars").await? {
+                let place = container
+                    .labels
+                    .as_ref()
+                    .and_then(|labels| self.place_if_ours(labels));
+                let (Some((id, _)), Some(name)) = (place, container.id) else {
+                    continue;
+                };
+                // A create registers before its first container exists.
+                if self.creating.contains(&id) || self.originals.main(&id).is_some() {
+                    continue;
+                }
+                self.find_group(&id).await?;
+                let image = container.image_id.as_deref();
+                let has_main = self.originals.main(&id).is_some();
+                if has_main || !self.is_original(&id, role, &name, image).await? {
+                    continue;
+                }
+                match remove_container(docker, &name, Force::Yes).await {
+                    Ok(_) => info!(sandbox = %id, %role, "removed a sidecar without its sandbox"),
+                    Err(error) => {
+                        let reason = error::reason(&error);
+                        warn!(sandbox = %id, %role, reason, "cannot remove a left-over sidecar");
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -182,6 +218,44 @@ mod tests {
 
     use super::*;
     use crate::{Runtime, docker::fake_engine::FakeEngine};
+
+    /// An engine with a running sidecar of sandbox `a`, with its main container or without it.
+    async fn engine_with_sidecar(has_main: bool) -> FakeEngine {
+        let container = |name: &str, role: &str| {
+            json!({
+                "Id": name, "ImageID": "i", "State": "running",
+                "Labels": {labels::ID: "a", labels::SERVER: "us", labels::ROLE: role},
+            })
+        };
+        let (side, main) = (container("side", "egress"), container("main", ""));
+        FakeEngine::start(move |request| {
+            let is_by_id = request.contains("opensandbox.io%2Fid%3Da");
+            let is_by_role = request.contains("opensandbox.io%2Frole%3Degress");
+            match request {
+                _ if request.starts_with("DELETE") => (204, String::new()),
+                _ if request.starts_with("GET /containers/json") && is_by_role => ok(json!([side])),
+                _ if request.starts_with("GET /containers/json") && is_by_id => ok(if has_main {
+                    json!([side, main])
+                } else {
+                    json!([side])
+                }),
+                _ if request.starts_with("GET /containers/json") => ok(json!([])),
+                _ if request.starts_with("GET /volumes") => ok(json!({"Volumes": []})),
+                _ => ok(json!({})),
+            }
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_sidecar_goes_only_when_it_has_no_main_container() {
+        for (has_main, removals) in [(false, 1), (true, 0)] {
+            let engine = engine_with_sidecar(has_main).await;
+            engine.runtime().sweep().await.unwrap();
+            let removed = engine.requests("DELETE /containers/side");
+            assert_eq!(removed.len(), removals, "main: {has_main}");
+        }
+    }
 
     const IN_PROGRESS: &str = r#"{"message":"removal of container x is already in progress"}"#;
 
