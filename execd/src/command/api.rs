@@ -1,4 +1,4 @@
-//! The routes of commands.
+//! Routes of commands.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::{
     session::Sessions,
 };
 
-/// `POST /command`.
+/// Handles `POST /command`.
 pub(crate) async fn start(
     State(base): State<Base>,
     State(commands): State<Commands>,
@@ -51,8 +51,7 @@ pub(crate) async fn start(
     Ok(response(reader))
 }
 
-/// `GET /command/{id}/events?since=`: what the answer to its start carries, from the event after
-/// that number on.
+/// Handles `GET /command/{id}/events?since=`: streams the events of the run after that number.
 pub(crate) async fn events(
     State(commands): State<Commands>,
     Path(id): Path<String>,
@@ -161,7 +160,7 @@ pub(crate) async fn stop(
         .get("id")
         .filter(|id| !id.is_empty())
         .ok_or_else(|| ApiError::missing_query("id"))?;
-    // The text is the contract's, spelling included.
+    // A session ends with its run (contract: execd §8).
     let refuse = |why: &str| ApiError::runtime(format!("error interruptting code context. {why}"));
     let Some(record) = commands.get(id) else {
         // A session disappears with its run (contract: execd §8).

@@ -1,4 +1,4 @@
-//! Interrupting a command (contract: execd §8): SIGTERM to its group, then SIGKILL.
+//! Interruption of a command (contract: execd §8): SIGTERM to its group, then SIGKILL.
 
 use osb_service::Supervisor;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -7,8 +7,8 @@ use tracing::warn;
 
 use crate::{limits, process::Process};
 
-/// Ends a command and everything in its group, also when the client that asked for it leaves. Says
-/// whether it was still running.
+/// Ends a command and its process group, even if the requesting client disconnects. Returns whether
+/// it was still running.
 pub(super) async fn interrupt(process: &Process, tasks: &Supervisor) -> bool {
     if !process.signal_group(Signal::TERM) {
         return false;
@@ -20,8 +20,8 @@ pub(super) async fn interrupt(process: &Process, tasks: &Supervisor) -> bool {
     true
 }
 
-/// Waits for the end, and after a grace brings it about. Bounded: a process that the kernel holds
-/// ends when the kernel lets it.
+/// Waits for the end, and kills the group after a grace period. Bounded: a process in an
+/// uninterruptible system call ends later.
 async fn escalate(process: Process) {
     let group = process.pid();
     let gone = async {
@@ -37,12 +37,12 @@ async fn escalate(process: Process) {
             warn!(pid = group.as_raw_nonzero(), "a killed process did not end");
         }
     } else {
-        // The leader left members behind; they keep the number of the group from being reused.
+        // Remaining members keep the group id from being reused.
         let _gone = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// Waits until nobody is left in a group. The kernel tells no end of a group, so this asks.
+/// Waits until a process group is empty. The kernel does not report that, so this polls.
 async fn empty(group: Pid) {
     while test_kill_process_group(group).is_ok() {
         sleep(limits::GROUP_POLL).await;

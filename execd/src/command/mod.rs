@@ -5,8 +5,8 @@
 //!                            └▶ store: records for status, interrupt, logs and events
 //! ```
 //!
-//! A client that leaves ends its stream, not the command. It can come back for the events after the
-//! last that it has seen: `GET /command/{id}/events?since=`.
+//! A disconnect ends the client's stream, not the command. The client can request the events after
+//! the last one it received: `GET /command/{id}/events?since=`.
 
 pub mod api;
 mod interrupt;

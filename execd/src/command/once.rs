@@ -1,4 +1,4 @@
-//! Requests that must not run twice: the same `Idempotency-Key` joins the first run.
+//! Idempotent requests: the same `Idempotency-Key` joins the first run.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,7 +15,7 @@ use crate::{
     limits,
 };
 
-/// Keys of the last ten minutes, and the runs that they belong to.
+/// Keys of the last ten minutes and their runs.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     state: Mutex<State>,
@@ -24,21 +24,21 @@ pub(super) struct Keys {
 #[derive(Debug, Default)]
 struct State {
     runs: HashMap<String, First>,
-    /// In the order in which they came.
+    /// In order of arrival.
     order: VecDeque<(Instant, String)>,
 }
 
 #[derive(Clone, Debug)]
 struct First {
-    /// Of the body: the key of a request is not to be used for another.
+    /// Fingerprint of the body: a key must not be reused for another request.
     fingerprint: u64,
     id: String,
 }
 
-/// The key of a request, if it has one.
+/// Idempotency key of a request, if any.
 ///
 /// # Errors
-/// 400 when it cannot be one.
+/// 400 when the key is invalid.
 pub(super) fn key(headers: &HeaderMap) -> ApiResult<Option<String>> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
         return Ok(None);
@@ -56,17 +56,16 @@ pub(super) fn key(headers: &HeaderMap) -> ApiResult<Option<String>> {
 
 impl Keys {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whatever panicked while it held this, the map is whole.
+        // The map is consistent even if a holder of the lock panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a run with `start`, which gives its id, unless the key has one already: that is
-    /// joined. Two requests at once wait for each other's start, but not for what `plan` does
-    /// before it.
+    /// Starts a run with `start`, which returns its id, unless the key already has a run to join.
+    /// Concurrent requests wait for each other's `start`, but not for `plan`, which runs before it.
     ///
     /// # Errors
-    /// 422 when the body is not the one that the key came with first, and those of the functions;
-    /// a key whose start failed is free again.
+    /// 422 when the body differs from the key's first one, and the errors of both functions. A key
+    /// whose start failed is free again.
     pub(super) fn once<P, T>(
         &self,
         key: String,
@@ -96,7 +95,7 @@ impl Keys {
 }
 
 impl State {
-    /// The run of a key.
+    /// Run of a key.
     fn find(&mut self, key: &str, fingerprint: u64) -> ApiResult<Option<String>> {
         self.expire();
         match self.runs.get(key) {

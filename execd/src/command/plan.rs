@@ -1,4 +1,4 @@
-//! From a request to what will be run (contract: execd §5.1, §5.3, §5.4, A2.1, A2.2).
+//! Validation of a command request (contract: execd §5.1, §5.3, §5.4, A2.1, A2.2).
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -13,26 +13,25 @@ use crate::{
     request,
 };
 
-/// A command that passed every rule. That its program was not found is no broken rule: clients
-/// learn it from the stream.
+/// Validated command. A missing program is not an error here: clients learn of it from the stream.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The command as the status tells it.
+    /// Command text for the status.
     pub(super) content: String,
     pub(super) program: io::Result<Program>,
     pub(super) variables: Variables,
     pub(super) cwd: Option<PathBuf>,
-    /// Set only when it differs from the daemon's own identity.
+    /// Set only if it differs from the daemon's own identity.
     pub(super) credentials: Option<Credentials>,
     pub(super) timeout: Option<Duration>,
     pub(super) background: bool,
 }
 
 impl Plan {
-    /// Checks a request.
+    /// Validates a request.
     ///
     /// # Errors
-    /// 400 for every rule it breaks.
+    /// 400 for every broken rule.
     pub(super) fn new(request: RunCommand, base: &Base) -> ApiResult<Self> {
         let timeout = request::timeout(request.timeout)?;
         if request.gid.is_some() && request.uid.is_none() {
@@ -86,8 +85,8 @@ impl Plan {
     }
 }
 
-/// Whether an identity must be switched to. A group that was not asked for counts with its
-/// supplementary groups (contract: execd A2.2).
+/// Whether the command needs another identity. Without an explicit group, supplementary groups
+/// count too (contract: execd A2.2).
 fn differs(wanted: &Credentials, explicit_group: bool, own: &Credentials) -> bool {
     (wanted.uid, wanted.gid) != (own.uid, own.gid)
         || (!explicit_group && wanted.supplementary() != own.supplementary())
@@ -160,7 +159,7 @@ mod tests {
         assert!(!differs(&own, false, &own));
         assert!(differs(&other(&[6]), false, &own));
         assert!(!differs(&other(&[6]), true, &own));
-        // Whether the primary group is also a supplementary one makes no difference.
+        // The primary group may also be a supplementary one.
         assert!(!differs(&other(&[7]), false, &own));
     }
 }

@@ -1,4 +1,4 @@
-//! Starting a command.
+//! Start of a command.
 
 use std::{
     io,
@@ -30,27 +30,27 @@ use crate::{
     telemetry::Operation,
 };
 
-/// A run on its way.
+/// Started run.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: String,
-    /// Of its events.
+    /// Reader of its events.
     pub(super) reader: EventReader,
 }
 
-/// What becomes of the record of a foreground command that did not start.
+/// What happens to the record of a foreground command that did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotStarted {
-    /// There was none (contract: execd §5.5).
+    /// The record is removed (contract: execd §5.5).
     Forget,
-    /// It stays, for those who ask again.
+    /// The record stays, for later requests with its key.
     Keep,
 }
 
-/// Starts a command. From here on it runs whatever the client does.
+/// Starts a command. It then runs independently of the client.
 ///
 /// # Errors
-/// When too many run.
+/// When too many commands run.
 pub(super) fn start(
     base: &Base,
     commands: &Commands,
@@ -139,8 +139,8 @@ pub(super) fn start(
     Ok(Run { id, reader })
 }
 
-/// Starts a command in its directory, which it enters as the user that it runs as: a directory that is
-/// closed to that user is closed to the command.
+/// Starts a command in its directory, and enters the directory as the command's user: a directory
+/// that denies that user access is also denied to the command.
 fn spawn(
     base: &Base,
     command: &mut Command,
@@ -154,7 +154,7 @@ fn spawn(
     }
 }
 
-/// The task of one command.
+/// Supervises one command to its end.
 async fn run_to_end(mut pump: Pump, record: Arc<Record>, base: Base, commands: Commands) {
     let outcome = pump.until_end().await;
     info!(id = record.id(), end = ?outcome.end, "command ended");
@@ -167,13 +167,13 @@ async fn run_to_end(mut pump: Pump, record: Arc<Record>, base: Base, commands: C
     pump.linger(&base.outputs, base.tasks.stopping()).await;
 }
 
-/// Whether the daemon lacks what it takes to run something as another user.
+/// Whether the daemon lacks the capabilities to run commands as another user.
 fn cannot_switch() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
     capabilities(None).map_or(true, |own| !own.effective.contains(needed))
 }
 
-/// Why a command did not start, with a hint where the error alone would mislead.
+/// Reason why a command did not start, with a hint where the error alone would mislead.
 fn explain(error: &io::Error, cannot_switch: bool, hardening: &ProcessHardening) -> String {
     let hint = match Errno::from_io_error(error) {
         Some(Errno::PERM) if cannot_switch => Some(

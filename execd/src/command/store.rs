@@ -1,6 +1,6 @@
-//! Records of commands: what status, logs, events and interrupt know. Running ones are never
-//! forgotten; finished ones are, oldest first, when they are too old or too many, and their output
-//! before them when all of it takes too much (contract: execd A2.4).
+//! Records of commands, for status, logs, events and interruption. Records of running commands are
+//! always kept. Those of finished ones are removed, oldest first, when they are too old or too
+//! many; their output is removed earlier if its total is too large (contract: execd A2.4).
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,7 +19,7 @@ use crate::{
     process::{Exit, Process},
 };
 
-/// What is known about one command.
+/// Record of one command.
 #[derive(Debug)]
 pub(super) struct Record {
     id: String,
@@ -31,10 +31,10 @@ pub(super) struct Record {
     ended: OnceLock<Ended>,
 }
 
-/// What is kept of its output.
+/// Retained output of a command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
-    /// What the answer to its start carries.
+    /// Events of the response to its start.
     pub(super) events: Option<Arc<Journal>>,
     /// Output of a background command.
     pub(super) log: Option<Arc<Log>>,
@@ -73,12 +73,12 @@ impl Record {
         self.output.lock().expect("no holder of this lock panics")
     }
 
-    /// What is left of its output.
+    /// Retained output.
     pub(super) fn output(&self) -> Kept {
         self.kept().clone()
     }
 
-    /// Called once, right after the start.
+    /// Sets the process; called once, right after the start.
     pub(super) fn started(&self, process: Process) {
         let set = self.process.set(process);
         debug_assert!(set.is_ok(), "a command starts once");
@@ -116,18 +116,17 @@ struct State {
     running: usize,
     /// In the order in which they ended.
     finished: VecDeque<(Instant, Arc<Record>)>,
-    /// Text of all of these.
+    /// Size of all their command texts.
     content: usize,
-    /// Events of those of them that have any left. They do not crowd out logs, which clients are
-    /// promised for longer.
+    /// Retained events. They do not displace logs, which are promised to clients for longer.
     events: Outputs<Journal>,
-    /// Logs of those of them that have one left.
+    /// Retained logs.
     logs: Outputs<Log>,
-    /// Memory that each of the two may take.
+    /// Memory limit of each of the two.
     memory: u64,
 }
 
-/// Output of ended commands, oldest first.
+/// Output of finished commands, oldest first.
 #[derive(Debug)]
 struct Outputs<T> {
     kept: VecDeque<(Arc<Record>, Arc<T>, Held)>,
@@ -155,7 +154,7 @@ impl<T> Outputs<T> {
         Some((record, output))
     }
 
-    /// The output of a command that is forgotten, if it is the oldest here.
+    /// Removes the output of a record, if it is the oldest here.
     fn forget(&mut self, record: &Arc<Record>) -> Option<Arc<T>> {
         let (oldest, ..) = self.kept.front()?;
         Arc::ptr_eq(oldest, record)
@@ -163,8 +162,8 @@ impl<T> Outputs<T> {
             .map(|(_, output)| output)
     }
 
-    /// The oldest, when all take too much. The newest stays whatever its size: its client has not
-    /// seen it yet.
+    /// Removes the oldest output if the total is too large. The newest stays whatever its size,
+    /// because its client has not seen it yet.
     fn excess(&mut self, memory: u64) -> Option<(Arc<Record>, Arc<T>)> {
         let full = self.held.memory > memory
             || self.held.disk > limits::FINISHED_OUTPUT
@@ -181,8 +180,7 @@ impl<T> Outputs<T> {
     }
 }
 
-/// Output that is no longer kept. Giving it up may take the filesystem a while, so that happens
-/// where nobody waits.
+/// Removed output. Freeing it may block in the file system, so a background thread does it.
 #[derive(Debug, Default)]
 struct Discarded {
     events: Vec<Arc<Journal>>,
@@ -201,7 +199,7 @@ impl Discarded {
 }
 
 impl Commands {
-    /// None yet. Output of finished ones may take so many bytes of memory.
+    /// Creates an empty store. Output of finished commands may use this many bytes of memory.
     #[must_use]
     pub(crate) fn new(memory: u64) -> Self {
         let state = State {
@@ -223,16 +221,16 @@ impl Commands {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// Keys of requests that must not run twice.
+    /// Keys of idempotent requests.
     pub(super) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Registers a command that is about to start, so that a client can ask for it as soon as it
-    /// knows its id.
+    /// Registers a command that is about to start, so that clients can query it as soon as they
+    /// know its id.
     ///
     /// # Errors
-    /// When too many run.
+    /// When too many commands run.
     pub(super) fn admit(&self, record: Record) -> ApiResult<Arc<Record>> {
         let mut state = self.state();
         if state.running >= limits::RUNNING {
@@ -246,7 +244,7 @@ impl Commands {
         Ok(record)
     }
 
-    /// Forgets a command that did not start.
+    /// Removes a command that did not start.
     pub(super) fn forget(&self, id: &str) {
         let mut state = self.state();
         if state.records.remove(id).is_some() {
@@ -254,7 +252,7 @@ impl Commands {
         }
     }
 
-    /// Notes the end of a command.
+    /// Records the end of a command.
     pub(super) fn finish(&self, record: &Arc<Record>, outcome: &Outcome) {
         let reasons = outcome.end.reasons();
         let ended = Ended {
@@ -287,15 +285,15 @@ impl Commands {
         discarded.give_up();
     }
 
-    /// The record of a command.
+    /// Record of a command.
     pub(super) fn get(&self, id: &str) -> Option<Arc<Record>> {
         self.state().records.get(id).cloned()
     }
 
-    /// Forgets what is past its time. Called now and then, and whenever a command ends.
+    /// Removes expired records and output. Called at intervals, and whenever a command ends.
     pub fn sweep(&self) {
         let mut state = self.state();
-        // Logs grow after the end, while children hold the pipes.
+        // Logs grow after the end, while descendants hold the pipes.
         state.logs.count(Log::held);
         state.events.count(Journal::held);
         let discarded = state.evict();
@@ -326,7 +324,7 @@ impl State {
         discarded
     }
 
-    /// Whether the oldest is to be forgotten. The newest stays whatever its size.
+    /// Whether to remove the oldest. The newest stays whatever its size.
     fn is_past(&self) -> bool {
         let too_many =
             self.finished.len() > limits::FINISHED || self.content > limits::FINISHED_CONTENT;
@@ -426,7 +424,7 @@ mod tests {
             log(&index.to_string(), limits::LOG_MEMORY).await;
         }
         assert!(!has_log("0") && has_log("1") && has_log("16"));
-        // In a file each.
+        // Each in its own file.
         for index in 0..=limits::FINISHED_FILES {
             log(&format!("f{index}"), limits::LOG_MEMORY + 1).await;
         }

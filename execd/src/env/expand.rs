@@ -1,13 +1,13 @@
-//! `$NAME`, `${NAME}` and `~` (contract: execd §2.4, A2.3).
+//! Expansion of `$NAME`, `${NAME}` and `~` (contract: execd §2.4, A2.3).
 
 use std::collections::BTreeSet;
 
-/// A path names variables that nobody defined.
+/// Error for undefined variables in a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("path references undefined environment variables: {0}")]
 pub struct Undefined(String);
 
-/// Expands a path: variables first, then a leading `~`. A `$` that begins no name stays.
+/// Expands a path: variables first, then a leading `~`. A `$` without a name stays.
 ///
 /// # Errors
 /// When a variable is not defined.
@@ -39,7 +39,7 @@ pub fn expand(
     })
 }
 
-/// Expands variables in a value; undefined ones become nothing.
+/// Expands variables in a value; undefined ones become empty.
 pub fn substitute(text: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     walk(text, |name| lookup(name).unwrap_or_default())
 }
@@ -65,7 +65,7 @@ fn walk(text: &str, mut value: impl FnMut(&str) -> String) -> String {
     out
 }
 
-/// The name that a text starting with `$` refers to, and the length of the reference.
+/// Name in a reference at the start of a text, and the length of the reference.
 fn reference(text: &str) -> Option<(&str, usize)> {
     let braced = text.starts_with("${");
     let start = if braced { 2 } else { 1 };

@@ -1,18 +1,18 @@
-//! The environment file (contract: execd A2.3): `KEY=text`, `KEY="…"`, `KEY='…'`, comments. Programs
-//! append to it without locks, so what cannot be read is skipped, never fatal.
+//! Environment file (contract: execd A2.3): `KEY=text`, `KEY="…"`, `KEY='…'`, comments. Programs
+//! append to it without locks, so invalid entries are skipped and never fatal.
 
 use super::substitute;
 
-/// What a file says.
+/// Parsed environment file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parsed {
-    /// In the order of the file; the last entry of a name wins.
+    /// In the order of the file; the last entry of a name applies.
     pub(super) variables: Vec<(String, String)>,
-    /// Numbers of the lines that were skipped.
+    /// Line numbers of skipped entries.
     pub(super) skipped: Vec<usize>,
 }
 
-/// Reads a file. `lookup` gives the variables that values may refer to.
+/// Parses a file. `lookup` returns the variables that values may refer to.
 pub(super) fn parse(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Parsed {
     let mut parsed = Parsed::default();
     let mut rest = text;
@@ -40,7 +40,7 @@ pub(super) fn parse(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Pars
     parsed
 }
 
-/// One entry and the bytes it takes.
+/// Entry and its length in bytes.
 enum Entry {
     Nothing(usize),
     Broken(usize),
@@ -107,13 +107,13 @@ fn variable(name: &str, value: Value, len: usize) -> Entry {
     }
 }
 
-/// A value in single quotes, and the bytes up to and with the closing one.
+/// Value in single quotes, and its length up to and including the closing one.
 fn single(text: &str) -> Option<(Value, usize)> {
     let close = text.find('\'')?;
     Some((Value::Literal(text[..close].to_owned()), close + 1))
 }
 
-/// A value in double quotes.
+/// Value in double quotes.
 fn double(text: &str) -> Option<(Value, usize)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(parsed.skipped, [1, 2, 3, 4]);
     }
 
-    /// As `commands.set_env` of the SDK writes an entry.
+    /// Entry as `commands.set_env` of the SDK writes it.
     fn written(value: &str) -> String {
         if value.contains('\'') {
             let escaped = value

@@ -1,4 +1,4 @@
-//! What the fuzzer feeds: paths with variables, environment files.
+//! Fuzz targets: paths with variables, environment files.
 
 use super::{expand, file};
 
@@ -6,17 +6,17 @@ fn lookup(name: &str) -> Option<String> {
     name.starts_with('A').then(|| name.repeat(2))
 }
 
-/// A path: what is expanded names no undefined variable.
+/// Expands a path, and checks that the result contains no undefined variable.
 pub fn expansion(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _expanded = expand(&text, lookup, Some("/home"));
-    // Texts without anything to expand stay as they are.
+    // Texts without references stay unchanged.
     if !text.contains(['$', '~']) {
         assert_eq!(expand(&text, lookup, None).ok().as_deref(), Some(&*text));
     }
 }
 
-/// An environment file: names are names, and lines are lines of it.
+/// Parses an environment file, and checks its names and line numbers.
 pub fn env_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let parsed = file::parse(&text, lookup);

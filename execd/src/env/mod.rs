@@ -1,4 +1,4 @@
-//! Variables: the daemon's own, those of the environment file, and what children get of them.
+//! Variables: the daemon's own, those of the environment file, and those that children get.
 
 mod expand;
 mod file;
@@ -25,18 +25,18 @@ pub use expand::{Undefined, expand, substitute};
 use self::names::{CONFIGURATION, ENVIRONMENT_FILE, NEVER_INHERITED};
 use crate::{error::ApiResult, limits, links::Links, view::View};
 
-/// A set of variables.
+/// Set of variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variables(BTreeMap<OsString, OsString>);
 
 impl Variables {
-    /// The value of a variable.
+    /// Value of a variable.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// The value of a variable as text, for expansion.
+    /// Value of a variable as text, for expansion.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name)
@@ -48,12 +48,12 @@ impl Variables {
         self.0.insert(name.into(), value.into());
     }
 
-    /// Every variable with its value.
+    /// All variables with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
         self.0.iter()
     }
 
-    /// Forgets a variable.
+    /// Removes a variable.
     pub fn remove(&mut self, name: &str) {
         self.0.remove(OsStr::new(name));
     }
@@ -81,14 +81,14 @@ impl<N: Into<OsString>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
     }
 }
 
-/// The daemon's environment. It is captured once; only a sourced start script replaces it.
+/// Environment of the daemon. It is captured once; only a sourced start script replaces it.
 #[derive(Debug)]
 pub struct Environment {
     own: RwLock<Arc<Variables>>,
-    /// What paths are confined to, inside an isolated session.
+    /// View that paths are confined to, inside an isolated session.
     view: Option<View>,
-    /// Those on the way to the environment file, with Landlock: then the user's processes may not read
-    /// all that the daemon may.
+    /// Resolver of links on the path to the environment file. Set with Landlock: the user's
+    /// processes may then not read every file that the daemon may.
     links: OnceLock<Arc<Links>>,
 }
 
@@ -103,7 +103,8 @@ impl Environment {
         }
     }
 
-    /// No variables, and paths that mean what an isolated session shows.
+    /// Creates an environment without variables, whose paths are confined to an isolated session's
+    /// view.
     #[must_use]
     pub(crate) fn confined(view: View) -> Self {
         Self {
@@ -112,22 +113,22 @@ impl Environment {
         }
     }
 
-    /// What a path means where paths are confined.
+    /// Resolves a path where paths are confined.
     pub(crate) fn confine(&self, path: &OsStr) -> Option<ApiResult<PathBuf>> {
         self.view.as_ref().map(|view| view.resolve(path))
     }
 
-    /// From here on no link leads to the environment file that the user's processes may have made:
-    /// they would be told what is in files that are closed to them.
+    /// Stops following links to the environment file that the user's processes may have created:
+    /// these could otherwise read files through the daemon.
     pub(crate) fn distrust(&self, links: Arc<Links>) {
         let set = self.links.set(links);
         debug_assert!(set.is_ok(), "there is one floor");
     }
 
-    /// Makes sure that there is a file where the environment file is wanted, with its directories.
+    /// Ensures that the environment file exists, with its directories.
     ///
     /// # Errors
-    /// What the system said; `ELOOP` where there is a link that is not to be followed.
+    /// The kernel's error; `ELOOP` for a link that must not be followed.
     pub(crate) fn make_file(&self, path: &Path) -> io::Result<()> {
         if let Some(links) = self.links.get() {
             return links.make(path);
@@ -136,8 +137,8 @@ impl Environment {
         let made = File::options()
             .append(true)
             .create(true)
-            // Nothing is made where a link in its place leads; links before it are followed.
-            // A pipe in its place has nobody at the other end.
+            // Follows links in the parent directories, but not in the last component. A FIFO must
+            // not block the open.
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(path);
         let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
@@ -158,21 +159,21 @@ impl Environment {
         Arc::clone(&self.own.read().expect("no holder of this lock panics"))
     }
 
-    /// What the user's entry point gets.
+    /// Variables of the user's entry point.
     #[must_use]
     pub fn for_entrypoint(&self) -> Variables {
         self.own().without(NEVER_INHERITED)
     }
 
-    /// What programs get that keep rights which the user's processes lack: nothing of the environment
-    /// file, since whoever writes there would choose what is started with these rights.
+    /// Variables of programs with rights that the user's processes lack. They exclude the
+    /// environment file: otherwise its writers would control what runs with these rights.
     #[must_use]
     pub fn for_trusted(&self) -> Variables {
         self.own().without(CONFIGURATION)
     }
 
-    /// What the user's processes get: the daemon's own variables without its configuration,
-    /// overlaid with the environment file as it is now.
+    /// Variables of the user's processes: the daemon's own without its configuration, overlaid with
+    /// the current environment file.
     #[must_use]
     pub fn for_user(&self) -> Variables {
         let own = self.own();
@@ -183,14 +184,14 @@ impl Environment {
         variables
     }
 
-    /// Home directory of the daemon, which `~` stands for.
+    /// Home directory of the daemon, for `~`.
     #[must_use]
     pub fn home(&self) -> Option<String> {
         self.own().text("HOME")
     }
 }
 
-/// Where the environment file is, if there is one.
+/// Path of the environment file, if configured.
 #[must_use]
 pub fn file_path(own: &Variables) -> Option<PathBuf> {
     let text = own.text(ENVIRONMENT_FILE).filter(|path| !path.is_empty())?;
@@ -211,7 +212,7 @@ fn from_file(own: &Variables, links: Option<&Links>) -> Vec<(String, String)> {
     let read =
         open(&path, links).and_then(|file| file.take(limits::ENV_FILE).read_to_end(&mut text));
     if let Err(error) = read {
-        // Absent until somebody sets a variable: nothing worth a warning.
+        // The file is missing until a client sets a variable, which needs no warning.
         if error.kind() != io::ErrorKind::NotFound {
             warn!(path = %path.display(), %error, "environment file ignored");
         }
@@ -224,7 +225,7 @@ fn from_file(own: &Variables, links: Option<&Links>) -> Vec<(String, String)> {
     parsed.variables
 }
 
-/// Commands may put there what they like, and nobody may wait for the other end of a pipe.
+/// Opens the environment file. Commands may replace it with a FIFO, which must not block.
 fn open(path: &Path, links: Option<&Links>) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = match links {

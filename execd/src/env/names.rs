@@ -1,21 +1,22 @@
-//! Names of the variables that configure the daemon, and who else gets them.
+//! Names of the variables that configure the daemon, and which processes inherit them.
 
-/// The access token of the daemon; never handed to a child.
+/// Access token of the daemon; no child inherits it.
 pub const ACCESS_TOKEN: &str = "EXECD_ACCESS_TOKEN";
-/// The file whose variables are overlaid on every command.
+/// File whose variables are overlaid on every command.
 pub const ENVIRONMENT_FILE: &str = "EXECD_ENVS";
-/// The lifecycle hooks, in JSON or TOML.
+/// Lifecycle hooks, in JSON or TOML.
 pub const HOOKS: &str = "OPENSANDBOX_LIFECYCLE";
-/// The file that keeps the lifecycle hooks.
+/// File that stores the lifecycle hooks.
 pub const HOOKS_FILE: &str = "EXECD_LIFECYCLE_CONFIG";
-/// The file that configures isolated sessions and hardening.
+/// File that configures isolated sessions and hardening.
 pub const ISOLATION_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
-/// Whether the daemon answers nothing until `POST /internal/init`; `--runtime-init` wins over it.
+/// Whether the daemon rejects requests until `POST /internal/init`; `--runtime-init` takes
+/// precedence.
 pub const RUNTIME_INIT: &str = "EXECD_RUNTIME_INIT";
-/// The id of the sandbox.
+/// Id of the sandbox.
 pub const SANDBOX: &str = "OPENSANDBOX_ID";
 
-/// What configures the daemon and is no business of the user's processes (contract: execd A2.3).
+/// Configuration of the daemon, which the user's processes do not inherit (contract: execd A2.3).
 /// [`ENVIRONMENT_FILE`] is missing on purpose: the SDK's `set_env` appends to that file from a
 /// command.
 pub(super) const CONFIGURATION: &[&str] = &[
@@ -28,10 +29,11 @@ pub(super) const CONFIGURATION: &[&str] = &[
     RUNTIME_INIT,
 ];
 
-/// The part of it that the entry point does not get either; it may well need the Jupyter token.
+/// Configuration that the entry point does not inherit either; it may need the Jupyter token.
 pub(super) const NEVER_INHERITED: &[&str] = &[ACCESS_TOKEN, HOOKS, HOOKS_FILE, RUNTIME_INIT];
 
-/// Whether a variable configures the daemon, so that nobody else may set it for everybody.
+/// Whether a variable configures the daemon, so that the environment file and orders must not set
+/// it.
 pub(crate) fn is_configuration(name: &str) -> bool {
     name == ENVIRONMENT_FILE || CONFIGURATION.contains(&name)
 }

@@ -1,5 +1,5 @@
-//! How a shell hands its state back: it runs this program once more, which writes the working
-//! directory and every exported variable into a pipe. No shell prints them unambiguously, and not
+//! Report of a shell's state: the shell runs this executable again, which writes the working
+//! directory and all exported variables to a pipe. No shell prints them unambiguously, and not
 //! every image has a program that does.
 
 use std::{
@@ -21,29 +21,29 @@ use tokio::{io::AsyncReadExt, net::unix::pipe};
 use super::Variables;
 use crate::limits;
 
-/// The argument that makes this program report; a [`Target`] in three numbers follows.
+/// Argument that starts a report; the three numbers of a [`Target`] follow.
 pub const SUBCOMMAND: &str = "report-state";
 
-/// A shell that cannot pass all its variables to this program leaves some out. Their names, separated
-/// by blanks, are in this one.
+/// Variable with the names, separated by blanks, of variables that the shell could not pass to this
+/// program.
 pub const LEFT_OUT: &str = "__execd_left_out";
 
-/// What a shell's state is, as far as it can outlive the shell.
+/// State of a shell, as far as it can outlive the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reported {
     /// Working directory, as the shell names it.
     pub cwd: Option<PathBuf>,
     /// Exported variables.
     pub variables: Variables,
-    /// Names of those that are missing, because no program can be given them.
+    /// Names of the missing variables, which are too long for any program.
     pub left_out: Vec<String>,
 }
 
 impl Reported {
-    /// Leaves out the longest variables until the others take no more than `room` bytes of what a
-    /// program is given.
+    /// Removes the longest variables until the rest takes at most `room` bytes of a program's
+    /// space.
     pub(crate) fn fit(&mut self, room: usize) {
-        // Both have an end, and a pointer to them.
+        // Each has a terminator, and a pointer to it.
         let taken = |(name, value): (&OsString, &OsString)| name.len() + value.len() + 2 + 8;
         let mut total: usize = self.variables.iter().map(taken).sum();
         if total <= room {
@@ -63,11 +63,11 @@ impl Reported {
     }
 }
 
-/// Where a report goes. The number alone would not do: the user's script may have put a file of its own
-/// there.
+/// Destination of a report. Its number alone is insufficient, because the user's script may have
+/// opened another file there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Number of the descriptor.
+    /// Descriptor number.
     pub number: RawFd,
     /// Device of the pipe.
     pub device: u64,
@@ -76,29 +76,30 @@ pub struct Target {
 }
 
 impl Target {
-    /// The descriptor, if it is still that pipe.
+    /// Opens the descriptor, if it is still that pipe.
     fn open(self) -> io::Result<OwnedFd> {
         let replaced = || io::Error::new(io::ErrorKind::NotFound, "the pipe is closed or replaced");
         if self.number < 0 {
             return Err(replaced());
         }
         #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
-        // SAFETY: it is asked what it is, and an answer means that it is open.
+        // SAFETY: `fstat` only reads, and its success means that the descriptor is open.
         let stat = fstat(unsafe { BorrowedFd::borrow_raw(self.number) })?;
         if (stat.st_dev, stat.st_ino) != (self.device, self.inode) {
             return Err(replaced());
         }
         #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
-        // SAFETY: this program was started with it to write there; nothing else in it uses it.
+        // SAFETY: this program inherited the descriptor to write the report; no other code in it
+        // uses it.
         Ok(unsafe { OwnedFd::from_raw_fd(self.number) })
     }
 }
 
-/// Writes the state of this process: the directory and the variables, each ended by a NUL, and one
-/// NUL more, which says that nothing is missing.
+/// Writes the state of this process: the directory and the variables, each terminated by a NUL, and
+/// one more NUL that marks the report as complete.
 ///
 /// # Errors
-/// When there is something else at the target by now; nothing is written then.
+/// When the target is another file by now; nothing is written then.
 pub fn write(target: Target) -> io::Result<()> {
     let mut to = std::fs::File::from(target.open()?);
     let mut text = cwd().unwrap_or_default().into_os_string().into_vec();
@@ -113,7 +114,7 @@ pub fn write(target: Target) -> io::Result<()> {
     to.write_all(&text)
 }
 
-/// The directory as the shell named it, which may lead through symbolic links.
+/// Directory as the shell named it, which may contain symbolic links.
 fn cwd() -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
@@ -123,22 +124,22 @@ fn cwd() -> Option<PathBuf> {
         .or_else(|| std::env::current_dir().ok())
 }
 
-/// The shell's end of the way of a report.
+/// The shell's end of a report.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// To be inherited at the target's number.
+    /// Descriptor to inherit at the target's number.
     pub(crate) sender: OwnedFd,
     target: Target,
 }
 
 impl Channel {
-    /// The words of a shell that run this program to report. It exits with 1 when it could not.
+    /// Shell command that runs this executable to report. It exits with 1 on failure.
     ///
     /// # Errors
-    /// When it is not known where this program is.
+    /// When the path of this executable is unknown.
     pub(crate) fn command(&self) -> io::Result<String> {
         let this = std::env::current_exe()?;
-        // A quote ends the quotes, stands escaped, and opens them again.
+        // Closes the quotes, adds an escaped quote, and opens them again.
         let this = this.to_string_lossy().replace('\'', r"'\''");
         let Target {
             number,
@@ -149,7 +150,7 @@ impl Channel {
     }
 }
 
-/// Receives a report.
+/// The daemon's end of a report.
 #[derive(Debug)]
 pub(crate) struct Reader {
     receiver: pipe::Receiver,
@@ -157,10 +158,10 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Makes a pipe, whose other end the shell gets at this number.
+    /// Creates a pipe, whose other end the shell gets at this number.
     ///
     /// # Errors
-    /// When descriptors are short.
+    /// When the system is out of descriptors.
     pub(crate) fn new(number: RawFd) -> io::Result<(Self, Channel)> {
         let (sender, receiver) = pipe::pipe()?;
         let sender = sender.into_blocking_fd()?;
@@ -174,8 +175,8 @@ impl Reader {
         Ok((Self { receiver, text }, Channel { sender, target }))
     }
 
-    /// Reads until it is dropped, so that the writer never waits. What nobody could use as an
-    /// environment is not kept.
+    /// Reads until it is dropped, so that the writer never waits. Drops bytes above the size limit
+    /// of an environment.
     pub(crate) async fn read(&mut self) -> Infallible {
         let mut piece = vec![0; limits::READ_CHUNK];
         while let Ok(len @ 1..) = self.receiver.read(&mut piece).await {
@@ -184,13 +185,13 @@ impl Reader {
         std::future::pending().await
     }
 
-    /// The report, once its writer ended; `None` when there was none, or not all of it. What the
-    /// shell left in the background may hold the pipe, so its end is not waited for.
+    /// Returns the report after its writer ended; `None` if it is missing or incomplete. Background
+    /// processes of the shell may hold the pipe, so this does not wait for its close.
     #[must_use]
     pub(crate) fn finish(mut self) -> Option<Reported> {
         let mut piece = vec![0; limits::READ_CHUNK];
         let mut left = limits::ENVIRONMENT;
-        // Asks the kernel: the runtime may not have heard of it yet.
+        // Asks the kernel, because the runtime may not have noticed the data yet.
         while left > 0
             && let Ok(len @ 1..) =
                 retry_on_intr(|| rustix::io::read(&self.receiver, piece.as_mut_slice()))

@@ -1,4 +1,4 @@
-//! Entering a directory as the user that a child runs as.
+//! Change of directory as the user that a child runs as.
 
 use std::{
     ffi::CString,
@@ -8,11 +8,11 @@ use std::{
     process::Command,
 };
 
-/// Makes a command enter a directory after whatever was prepared for it until now. The standard
-/// library's `current_dir` comes before all that.
+/// Makes a command enter a directory after the steps prepared so far. The standard library's
+/// `current_dir` would come before them.
 ///
 /// # Errors
-/// When the path has a NUL in it.
+/// When the path contains a NUL.
 pub(super) fn enter(command: &mut Command, directory: &Path) -> io::Result<()> {
     let directory = CString::new(directory.as_os_str().as_bytes())?;
     #[expect(

@@ -1,15 +1,15 @@
-//! How processes end, in the words of clients.
+//! Exit status of processes, in the wording of clients.
 
 use rustix::process::WaitStatus;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// Exited with this code.
     Code(i32),
-    /// By a signal.
+    /// Terminated by a signal.
     Signal {
-        /// Its number.
+        /// Signal number.
         number: i32,
         /// Whether it left a core dump.
         core: bool,
@@ -17,7 +17,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// `None` for a process that merely stopped.
+    /// `None` for a process that only stopped.
     pub(crate) fn of(status: WaitStatus) -> Option<Self> {
         const CORE: i32 = 0x80;
         if let Some(code) = status.exit_status() {
@@ -29,7 +29,7 @@ impl Exit {
         })
     }
 
-    /// As a shell reports it: 128 plus the signal.
+    /// Status by the shell's convention: 128 plus the signal.
     #[must_use]
     pub fn shell_code(self) -> u8 {
         match self {
@@ -38,7 +38,7 @@ impl Exit {
         }
     }
 
-    /// As the wire has it: -1 for every signal.
+    /// Status in the wire format: -1 for every signal.
     #[must_use]
     pub fn wire_code(self) -> i32 {
         match self {
@@ -48,7 +48,7 @@ impl Exit {
     }
 }
 
-/// In the words clients know: `exit status 3`, `signal: killed`.
+/// Wording that clients know: `exit status 3`, `signal: killed`.
 impl std::fmt::Display for Exit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
@@ -64,8 +64,8 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// What clients call a signal: the kernel's words for the standard ones, which have the same numbers on
-/// all architectures that are served. Real-time signals have no names, only numbers.
+/// Names of signals for clients: the kernel's for the standard signals, which have the same numbers
+/// on all supported architectures. Real-time signals have only numbers.
 fn signal_name(number: i32) -> Option<&'static str> {
     const NAMES: [&str; 31] = [
         "hangup",
@@ -124,10 +124,10 @@ mod tests {
         assert_eq!(signal(15, false).wire_code(), -1);
     }
 
-    /// As the C library has it, which differs in the case of its first letter only.
+    /// Name from the C library, which differs in the case of its first letter only.
     fn described(number: i32) -> String {
         #[expect(unsafe_code, reason = "the text belongs to the C library")]
-        // SAFETY: the text of a number is static or belongs to this thread, and is copied at once.
+        // SAFETY: the string is static or belongs to this thread, and is copied at once.
         let text = unsafe { CStr::from_ptr(libc::strsignal(number)) };
         text.to_str().unwrap().to_owned()
     }
@@ -141,7 +141,7 @@ mod tests {
                 "{number}: {name}"
             );
         }
-        // Where a number differs between architectures, these tell.
+        // Signals whose numbers differ between architectures.
         for (number, name) in [
             (libc::SIGBUS, "bus error"),
             (libc::SIGUSR1, "user defined signal 1"),

@@ -1,4 +1,4 @@
-//! Giving a child a descriptor at a number of our choice.
+//! Inheritance of a descriptor at a chosen number.
 #![expect(
     unsafe_code,
     reason = "a descriptor can only be put in its place between fork and exec"
@@ -19,27 +19,27 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// Highest number that is used: what every process copies of its table of descriptors grows with it.
+/// Highest number that is used, because every fork copies the descriptor table up to it.
 const HIGHEST: RawFd = 4095;
 
-/// Where a child gets a descriptor.
+/// Descriptor number in a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     number: RawFd,
-    /// The limit of open files, if the number is beyond it.
+    /// The limit of open files, if the number is above it.
     beyond: Option<Rlimit>,
 }
 
 impl Place {
-    /// This number.
+    /// Selects this number.
     #[must_use]
     pub fn at(number: RawFd) -> Self {
         let beyond = None;
         Self { number, beyond }
     }
 
-    /// A number that no script uses: if possible beyond the limit of open files, where the kernel lets
-    /// a process have a descriptor, but not put one.
+    /// Selects a number that no script uses: if possible above the limit of open files, where a
+    /// process can hold a descriptor, but not create one.
     #[must_use]
     pub fn out_of_reach() -> Self {
         Self::above(getrlimit(Resource::Nofile))
@@ -59,13 +59,13 @@ impl Place {
         }
     }
 
-    /// The number.
+    /// Descriptor number.
     #[must_use]
     pub fn number(&self) -> RawFd {
         self.number
     }
 
-    /// See [`reserve`]. Beyond the limit there is nothing to be reserved.
+    /// Reserves the number, see [`reserve`]. Above the limit no reservation is needed.
     ///
     /// # Errors
     /// See [`reserve`].
@@ -79,15 +79,15 @@ impl Place {
     /// Puts a descriptor there. Makes system calls only.
     fn put(&self, fd: &OwnedFd) -> io::Result<()> {
         if fd.as_raw_fd() == self.number {
-            // It is in its place already, but would be closed.
+            // It has the number already, but would be closed on exec.
             return Ok(fcntl_setfd(fd, FdFlags::empty())?);
         }
         if let Some(limit) = self.beyond {
             let current = limit.current.map(|current| current + 1);
             setrlimit(Resource::Nofile, Rlimit { current, ..limit })?;
         }
-        // SAFETY: whatever had this number in the forked child is replaced; it is not closed twice,
-        // because ownership is given up right after.
+        // SAFETY: `dup3` replaces any descriptor with this number in the forked child; it is not
+        // closed twice, because ownership is given up right after.
         let mut target = unsafe { OwnedFd::from_raw_fd(self.number) };
         let placed = rustix::io::dup2(fd, &mut target);
         let _number = target.into_raw_fd();
@@ -99,23 +99,23 @@ impl Place {
     }
 }
 
-/// Keeps a number from being given to anything else, for as long as the process lives. In a child
-/// the number is replaced, which would else hit what the child still needs, such as the rules of its
-/// hardening. What has the number already keeps it, too.
+/// Reserves a number while the process lives. A child replaces the number, which could otherwise
+/// belong to a descriptor that the child still needs, such as its Landlock rules. An existing
+/// descriptor with this number keeps it, too.
 ///
 /// # Errors
-/// What the system said, for example that there are fewer numbers.
+/// The kernel's error, for example because the limit is lower.
 pub fn reserve(number: RawFd) -> io::Result<()> {
     let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let placed = fcntl_dupfd_cloexec(&null, number)?;
     if placed.as_raw_fd() == number {
-        // Held to the end.
+        // Held until the process ends.
         let _number = placed.into_raw_fd();
     }
     Ok(())
 }
 
-/// Makes a command start with `fd` open at a place, which must be none of its standard streams.
+/// Makes a command start with `fd` open at a place, which must not be a standard stream.
 pub fn inherit(command: &mut Command, fd: OwnedFd, place: Place) {
     debug_assert!(place.number > 2, "standard streams have their own way");
     let put = move || place.put(&fd);

@@ -1,4 +1,4 @@
-//! Finding programs the way a shell would, but in a given `PATH`.
+//! Lookup of programs by the shell's rules, in a given `PATH`.
 
 use std::{
     ffi::OsStr,
@@ -7,14 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where programs are looked for when `PATH` is not set.
+/// Search path if `PATH` is not set.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Finds a program (contract: execd A2.1): an absolute path as it is, a name with `/` relative to
 /// `cwd`, a bare name in the absolute entries of `path`.
 ///
 /// # Errors
-/// `NotFound`, or `PermissionDenied` when it exists but cannot be executed.
+/// `NotFound`, or `PermissionDenied` if it exists but is not executable.
 pub fn find(name: &OsStr, path: Option<&OsStr>, cwd: Option<&Path>) -> io::Result<PathBuf> {
     let as_path = Path::new(name);
     if name.as_encoded_bytes().contains(&b'/') {
@@ -53,12 +53,12 @@ fn executable(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The shell for command texts: `bash`, else `sh`. It is looked for in `path`, which is the user's to
-/// set to anything, then in the daemon's own `PATH`, then in the default one: without a shell nobody
-/// could mend a `PATH`.
+/// Finds the shell for command texts: `bash`, else `sh`. Searches `path`, which the user may set to
+/// anything, then the daemon's own `PATH`, then the default one: without a shell the user could not
+/// repair `PATH`.
 ///
 /// # Errors
-/// When neither is in any of them.
+/// When none of them contains either shell.
 pub fn shell(path: Option<&OsStr>) -> io::Result<PathBuf> {
     let own = std::env::var_os("PATH");
     let paths = [path, own.as_deref(), Some(DEFAULT_PATH.as_ref())];

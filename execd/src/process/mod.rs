@@ -1,11 +1,11 @@
-//! Children of the daemon: one place spawns, signals and waits for every one of them.
+//! Child processes: this module spawns, signals and reaps all of them.
 //!
 //! As init the daemon inherits orphans, so it must wait for *any* child; two waiters would steal
-//! each other's statuses. Hence nothing else waits: [`Processes::spawn`] registers a child, and the
-//! reaper alone collects statuses and hands them out.
+//! each other's statuses. Hence [`Processes::spawn`] registers a child, and only the reaper
+//! collects and distributes statuses.
 //!
 //! Three invariants make that safe:
-//! * The reaper never runs between the birth of a child and its registration (`spawning`).
+//! * The reaper never runs between the start of a child and its registration (`spawning`).
 //! * A child leaves the table in the same critical section in which it is reaped, and signals are
 //!   sent under the same lock, so a signal never hits a recycled process id.
 //! * The status is published after the child left the table.
@@ -39,7 +39,7 @@ pub use lookup::{find, shell};
 pub use program::Program;
 pub use signals::reset_for_children;
 
-/// Owner of all children. Clones share them.
+/// Owner of all child processes. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
     inner: Arc<Inner>,
@@ -50,9 +50,9 @@ struct Inner {
     /// Held for reading around a spawn, for writing around reaping.
     spawning: RwLock<()>,
     table: Mutex<HashMap<Pid, watch::Sender<Option<Exit>>>>,
-    /// Whether a child may exist. Children of children count when the daemon inherits orphans.
+    /// Whether a child may exist. Descendants count if the daemon inherits orphans.
     populated: watch::Sender<bool>,
-    /// What the user's processes stand on; never set in processes that start none.
+    /// Restrictions on the user's processes; never set in processes that start none.
     hardening: OnceLock<ProcessHardening>,
 }
 
@@ -67,7 +67,7 @@ impl Default for Inner {
     }
 }
 
-/// A child of the daemon. Clones are the same child.
+/// Child process. Clones refer to the same child.
 #[derive(Clone, Debug)]
 pub struct Process {
     pid: Pid,
@@ -76,11 +76,11 @@ pub struct Process {
 }
 
 impl Processes {
-    /// Says what the user's processes have to do without; before the first of them. Otherwise
-    /// nothing.
+    /// Sets the restrictions on the user's processes. Must be called before the first of them; the
+    /// default has none.
     ///
     /// # Panics
-    /// When it comes too late: nobody may believe in a floor that is not there.
+    /// When it was set before, since callers must not rely on restrictions that are not in force.
     pub fn harden(&self, hardening: ProcessHardening) {
         let set = self.inner.hardening.set(hardening);
         assert!(
@@ -89,7 +89,7 @@ impl Processes {
         );
     }
 
-    /// What the user's processes stand on.
+    /// Restrictions on the user's processes.
     pub(crate) fn hardening(&self) -> &ProcessHardening {
         self.inner.hardening.get_or_init(ProcessHardening::default)
     }
@@ -97,14 +97,13 @@ impl Processes {
     /// Starts a process of the user.
     ///
     /// # Errors
-    /// What the system said; the command did not run then.
+    /// The system's error; the command did not run then.
     pub fn spawn(&self, command: &mut Command) -> io::Result<Process> {
         self.hardening().prepare(command, None)?;
         self.spawn_own(command)
     }
 
-    /// Starts a process of the user with another identity, which is also the one that enters the
-    /// directory.
+    /// Starts a process of the user with another identity, which also enters the directory.
     ///
     /// # Errors
     /// See [`Self::spawn`].
@@ -121,8 +120,7 @@ impl Processes {
         self.spawn_own(command)
     }
 
-    /// Starts a process that does work of the daemon or of whoever made the sandbox, with all rights
-    /// of the daemon.
+    /// Starts a process for the daemon or the sandbox's creator, with all rights of the daemon.
     ///
     /// # Errors
     /// See [`Self::spawn`].
@@ -173,33 +171,33 @@ impl Process {
             .expect("the reaper publishes before it drops the sender")
     }
 
-    /// Signals its group. Says whether the process was still there to be signalled.
+    /// Signals the process group. Returns whether the process still existed.
     pub fn signal_group(&self, signal: Signal) -> bool {
         let table = self.owner.table();
         self.is_in(&table) && kill_process_group(self.pid, signal).is_ok()
     }
 
-    /// Signals the process alone. Says whether it was still there to be signalled.
+    /// Signals the process alone. Returns whether it still existed.
     pub fn signal(&self, signal: Signal) -> bool {
         let table = self.owner.table();
         self.is_in(&table) && kill_process(self.pid, signal).is_ok()
     }
 
-    /// Kills it, its group and all its descendants, also those that made sessions of their own.
+    /// Kills the process, its group and all descendants, including those in other sessions.
     pub fn kill_tree(&self) {
         let table = self.owner.table();
         if self.is_in(&table) {
-            // Looked up before the parent dies: afterwards nothing ties them to it.
+            // Found before the parent dies: afterwards they are no longer its descendants.
             let descendants = tree::descendants(self.pid);
             let _gone = kill_process_group(self.pid, Signal::KILL);
-            // It may be in a group that is not its own.
+            // The process may be in another group.
             for pid in descendants.into_iter().chain([self.pid]) {
                 let _gone = kill_process(pid, Signal::KILL);
             }
         }
     }
 
-    /// Kills what it started, with all that these started, and not itself.
+    /// Kills all descendants, but not the process itself.
     pub(crate) fn kill_descendants(&self) {
         let table = self.owner.table();
         if self.is_in(&table) {
@@ -209,8 +207,8 @@ impl Process {
         }
     }
 
-    /// Whether the number still means this process. Another child may have it by now; then this one
-    /// has ended, which was published before a new child could be registered.
+    /// Whether the pid still refers to this process. If another child has it, this one has ended,
+    /// which was published before the new child was registered.
     fn is_in(&self, table: &HashMap<Pid, watch::Sender<Option<Exit>>>) -> bool {
         table.contains_key(&self.pid) && self.ended().is_none()
     }
@@ -231,7 +229,7 @@ mod tests {
     #[test]
     fn a_stale_handle_signals_no_process_and_a_tree_includes_its_root() {
         let processes = Processes::default();
-        // It stays in the group of this test.
+        // It stays in the process group of this test.
         let process = processes
             .spawn(Command::new("sleep").arg("1000"))
             .expect("there is a sleep");

@@ -1,4 +1,4 @@
-//! What to run.
+//! Programs to run.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,7 +11,7 @@ use std::{
 use super::{find, shell};
 use crate::env::Variables;
 
-/// A program that was found, with its arguments.
+/// Resolved program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A text for the shell, which is found whatever the variables say (see [`shell`]).
+    /// Selects the shell for a command text, independently of the variables (see [`shell`]).
     ///
     /// # Errors
     /// When there is no shell.
@@ -30,11 +30,11 @@ impl Program {
         Ok(Self { path, argv })
     }
 
-    /// A shell, which is found whatever the variables say (see [`shell`]), with arguments that may
+    /// Selects a shell independently of the variables (see [`shell`]), with arguments that may
     /// depend on its name.
     ///
     /// # Errors
-    /// When there is no shell, and that of the function.
+    /// When there is no shell, and the error of the function.
     pub fn bare_shell(
         variables: &Variables,
         arguments: impl FnOnce(&OsStr) -> io::Result<Vec<OsString>>,
@@ -46,10 +46,10 @@ impl Program {
         Ok(Self { path, argv })
     }
 
-    /// Program and arguments, looked up in the variables' `PATH`.
+    /// Resolves a program in the variables' `PATH`, with its arguments.
     ///
     /// # Errors
-    /// See [`find`]; `InvalidInput` when there is no program.
+    /// See [`find`]; `InvalidInput` without a program.
     pub fn direct(
         argv: Vec<OsString>,
         variables: &Variables,
@@ -65,10 +65,9 @@ impl Program {
         Ok(Self { path, argv })
     }
 
-    /// The command, with exactly these variables.
+    /// Command with exactly these variables.
     ///
-    /// The path is absolute or explicit, so that starting it needs no search in the child and goes
-    /// the fast way.
+    /// The path is absolute or explicit, so the child needs no search and takes the fast path.
     #[must_use]
     pub fn command(&self, variables: &Variables) -> Command {
         let mut command = Command::new(&self.path);

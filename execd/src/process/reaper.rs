@@ -1,4 +1,4 @@
-//! The only code that waits for children.
+//! Reaper: the only code that waits for children.
 
 use rustix::{
     io::Errno,
@@ -15,7 +15,7 @@ impl Processes {
     /// for SIGCHLD before the first child was started.
     pub async fn reap(self, mut ended: Signal) {
         loop {
-            // One signal may stand for many children, so everything there is gets collected.
+            // One signal may stand for many children, so all ended ones are reaped.
             while self.reap_batch() {
                 tokio::task::yield_now().await;
             }
@@ -25,7 +25,7 @@ impl Processes {
         }
     }
 
-    /// Reaps up to a batch; says whether more may be waiting.
+    /// Reaps up to one batch; returns whether more may be waiting.
     fn reap_batch(&self) -> bool {
         let spawning = self.inner.spawning.write();
         let _guard = spawning.expect("no holder of this lock panics");

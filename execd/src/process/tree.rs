@@ -1,4 +1,4 @@
-//! Who descends from whom, read from `/proc`.
+//! Process tree, read from `/proc`.
 
 use std::{collections::HashMap, fs};
 
@@ -17,7 +17,7 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
         else {
             continue;
         };
-        // Vanishing meanwhile is normal.
+        // Processes may vanish meanwhile.
         let Ok(stat) = fs::read(entry.path().join("stat")) else {
             continue;
         };
@@ -35,7 +35,7 @@ pub fn descendants(root: Pid) -> Vec<Pid> {
     found
 }
 
-/// Whether a process has children. Asks the kernel for those of each thread, where it lists them.
+/// Whether a process has children. Reads the kernel's list for each thread, where it is available.
 #[must_use]
 pub fn has_children(pid: Pid) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
@@ -50,8 +50,8 @@ pub fn has_children(pid: Pid) -> bool {
     !is_listed && !descendants(pid).is_empty()
 }
 
-/// The parent in a `stat` line: the second field after the name, which is in parentheses and may
-/// itself hold anything.
+/// Parent in a `stat` line: the second field after the name, which is in parentheses and may
+/// contain any bytes.
 fn parent_of(stat: &[u8]) -> Option<Pid> {
     let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let text = std::str::from_utf8(&stat[after..]).ok()?;

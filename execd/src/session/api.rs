@@ -1,4 +1,4 @@
-//! The routes of shell sessions.
+//! Routes of shell sessions.
 
 use axum::{
     Json, Router,
@@ -16,7 +16,7 @@ use crate::{
     json, limits, output, request,
 };
 
-/// All of them.
+/// All routes.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,

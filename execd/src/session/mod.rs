@@ -1,5 +1,5 @@
-//! Shell sessions (contract: execd §6, A2.5): variables and a working directory that outlive the
-//! runs that set them.
+//! Shell sessions (contract: execd §6, A2.5): variables and a working directory that persist
+//! between runs.
 //!
 //! ```text
 //!  POST /session ─▶ store: variables, directory
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Every run is a fresh shell. A command that calls `exit`, replaces the shell or is killed leaves
-//! the session as it was. A client that leaves ends its run, since no other client knows of it.
+//! the session unchanged. A disconnect ends the client's run, because no other client could.
 
 mod api;
 mod run;

@@ -1,4 +1,4 @@
-//! One run in a session.
+//! Run in a session.
 
 use std::{
     convert::Infallible,
@@ -27,25 +27,27 @@ use crate::{
     telemetry::Operation,
 };
 
-/// Keeps the numbers that shells get, before many descriptors are open.
+/// Reserves the descriptor numbers of shells, before many descriptors are open.
 ///
 /// # Errors
-/// When there are fewer numbers; shells cannot report their state then, or not get long commands.
+/// When the limit of open files is too low; shells then cannot report their state, or receive long
+/// commands.
 pub fn reserve_numbers() -> io::Result<()> {
     Place::out_of_reach().reserve()?;
     reserve(TEXT)
 }
 
-/// What to run.
+/// Code of a run with its settings.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) command: String,
-    /// Instead of the session's directory.
+    /// Overrides the session's directory.
     pub(super) cwd: Option<PathBuf>,
     pub(super) timeout: Duration,
 }
 
-/// Runs the order when its turn comes. The events are for the one reader: without it the run ends.
+/// Runs the order when its turn comes. A single client reads the events; when it disconnects, the
+/// run ends.
 pub(super) fn start(base: &Base, session: Arc<Session>, order: Order) -> EventReader {
     let (writer, reader) = Writer::new(&session.id, Replay::Never, &base.outputs);
     let used = session.activity.begin();
@@ -118,17 +120,17 @@ async fn run_to_end(base: Base, session: Arc<Session>, order: Order, writer: Wri
     pump.linger(&base.outputs, base.tasks.stopping()).await;
 }
 
-/// Bytes that variables may take, so that a shell can be started with them. The one that reported may
-/// have allowed itself more than it gets from the daemon.
+/// Bytes available for variables, so that a shell can start with them. The reporting shell may have
+/// raised its own limits above the daemon's.
 fn room() -> usize {
     let stack = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
-    // A quarter of the stack is for arguments and variables, but at most 6 MiB; see execve(2).
+    // Arguments and variables may use a quarter of the stack, but at most 6 MiB; see execve(2).
     let most = (stack / 4).clamp(128 << 10, 6 << 20);
     let all = usize::try_from(most).expect("it is at most 6 MiB");
     all - ARGUMENT.min(all / 2)
 }
 
-/// Kills the run when its session was deleted or its client left.
+/// Kills the run when its session is deleted or its client disconnects.
 async fn end_when_unwanted(
     session: &Session,
     left: &CancellationToken,

@@ -1,9 +1,9 @@
-//! What a shell of a session is given to read: the user's command, and behind it what reports the
-//! state that the command leaves.
+//! Script of a run in a session: the user's command, followed by the report of the state that it
+//! leaves.
 //!
-//! `bash` reads the whole as a script from its standard input, as one compound command: nothing of it
-//! can be redefined by the user's text, which is evaluated inside. A script ends with the same
-//! statuses as a file would; `bash -c` has others. Other shells take it as an argument.
+//! `bash` reads everything as a script from its standard input, as one compound command: the user's
+//! text is evaluated inside and cannot redefine any of it. The exit statuses are those of a script
+//! file; `bash -c` has others. Other shells take the script as an argument.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -16,33 +16,33 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::env::report::{self, Channel};
 
-/// Where a shell other than `bash` finds a command that is too long for an argument.
+/// Descriptor where a shell other than `bash` finds a command that is too long for an argument.
 pub(super) const TEXT: i32 = 101;
 
-/// Most bytes of one argument or variable, with the NUL at its end (`MAX_ARG_STRLEN`).
+/// Maximum size of one argument or variable, with its terminating NUL (`MAX_ARG_STRLEN`).
 pub(super) const ARGUMENT: usize = 128 << 10;
 
-/// Said in the output of a run whose state was lost.
+/// Notice in the output of a run whose state was lost.
 const LOST: &str = "[execd: what this run exported and its directory are not kept: it closed or \
                     replaced the descriptor that reports them]";
 
-/// How a shell is given a command.
+/// Command in the form that its shell reads.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) arguments: Vec<OsString>,
-    /// What it reads as its standard input, if that is not empty.
+    /// Standard input of the shell, unless it is empty.
     pub(super) input: Option<OwnedFd>,
-    /// What it finds at [`TEXT`].
+    /// Contents of the descriptor [`TEXT`].
     pub(super) text: Option<OwnedFd>,
 }
 
 impl Script {
-    /// The command, followed by a report to the channel.
+    /// Combines the command and a report to the channel.
     ///
     /// # Errors
-    /// When descriptors or memory are short.
+    /// When the system is out of descriptors or memory.
     pub(super) fn new(shell: &OsStr, command: &str, channel: &Channel) -> io::Result<Self> {
-        // A file of a script ends like this; without it a backslash at the end would stand for itself.
+        // A script file ends with a line end; without it a trailing backslash would be literal.
         let end = if command.ends_with('\n') { "" } else { "\n" };
         let command = format!("{command}{end}");
         let report = channel.command()?;
@@ -54,7 +54,7 @@ impl Script {
                 text: None,
             });
         }
-        // Well before it is too long: there is a bound for it and the variables together, too.
+        // Well below the limit, because arguments and variables share another one.
         let is_long = command.len() > ARGUMENT / 2;
         let text = is_long.then(|| in_file(&command)).transpose()?;
         let mut arguments = vec!["-c".into(), for_sh(is_long, &report).into(), shell.into()];
@@ -67,16 +67,16 @@ impl Script {
     }
 }
 
-/// A text in a file without a name.
+/// Writes a text to a nameless file.
 fn in_file(text: &str) -> io::Result<OwnedFd> {
     let file = File::from(memfd_create("execd", MemfdFlags::CLOEXEC)?);
-    // The shell shares the position in the file, which stays at the beginning.
+    // The shell shares the file position, which stays at the beginning.
     file.write_all_at(text.as_bytes(), 0)?;
     Ok(file.into())
 }
 
-/// The report runs as a child, so that the command's own trap on `EXIT` still runs at the end. What
-/// happens here is hidden from the command's `set -x` and its traps.
+/// The report runs as a child, so that the command's own `EXIT` trap still runs at the end. `set
+/// -x` and traps of the command do not apply to it.
 fn for_bash(command: &str, report: &str) -> String {
     let command = on_one_line(command);
     let less = with_less(report);
@@ -92,8 +92,8 @@ builtin exit "$1"; }}
     )
 }
 
-/// A word of `bash` that means the text and has no line break, so that the shell
-/// numbers the lines as in the text.
+/// Quotes a text as one `bash` word without line breaks, so that the shell reports the line numbers
+/// of the text.
 fn on_one_line(text: &str) -> String {
     let mut word = String::with_capacity(text.len() + text.len() / 16 + 3);
     word.push_str("$'");

@@ -1,4 +1,4 @@
-//! Sessions and their state.
+//! Shell sessions and their state.
 
 use std::{
     path::PathBuf,
@@ -14,10 +14,10 @@ use crate::{
     limits,
 };
 
-/// Set by every shell for itself.
+/// Set by every shell itself.
 const OF_THE_SHELL: &str = "_";
-/// How deep the shell is in others: `bash` counts one up from what it gets. Runs come one after the
-/// other, so each begins with what the session began with.
+/// Nesting level of the shell: `bash` increments the inherited value. Runs are sequential, so each
+/// begins with the session's initial value.
 const DEPTH: &str = "SHLVL";
 
 /// All sessions. Clones share them.
@@ -32,11 +32,11 @@ impl Default for Sessions {
     }
 }
 
-/// One session.
+/// Shell session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
-    /// Held by the run under way: two at once would lose each other's changes.
+    /// Held by the current run: concurrent runs would lose each other's changes.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Cancelled when the session is deleted.
     pub(super) deleted: CancellationToken,
@@ -53,7 +53,7 @@ impl Evictable for Session {
         &self.activity
     }
 
-    /// Runs are uses.
+    /// Runs count as uses.
     fn is_working(&self) -> bool {
         false
     }
@@ -63,7 +63,7 @@ impl Evictable for Session {
     }
 }
 
-/// What a run begins with.
+/// State that a run begins with.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) variables: Variables,
@@ -76,10 +76,10 @@ impl Sessions {
         Self { all }
     }
 
-    /// Makes a session.
+    /// Creates a session.
     ///
     /// # Errors
-    /// When there are too many in use.
+    /// When the limit is reached and all sessions are in use.
     pub(super) fn add(&self, state: State) -> ApiResult<String> {
         let id = uuid::Uuid::new_v4().to_string();
         let session = Session {
@@ -96,25 +96,25 @@ impl Sessions {
         Ok(id)
     }
 
-    /// A session.
+    /// Session with this id.
     ///
     /// # Errors
-    /// 404 when there is none of that id.
+    /// 404 when it does not exist.
     pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
         self.all.get(id).ok_or_else(|| not_found(id))
     }
 
-    /// Forgets a session and ends what runs in it.
+    /// Removes a session and ends its run.
     ///
     /// # Errors
-    /// 404 when there is none of that id.
+    /// 404 when it does not exist.
     pub(crate) fn delete(&self, id: &str) -> ApiResult<()> {
         let session = self.all.remove(id).ok_or_else(|| not_found(id))?;
         session.deleted.cancel();
         Ok(())
     }
 
-    /// Ends sessions that no client has used for long.
+    /// Ends sessions that have been idle for too long.
     pub(crate) fn end_idle(&self) {
         self.all.sweep();
     }
@@ -129,12 +129,12 @@ impl Session {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// What the next run begins with.
+    /// State for the next run.
     pub(super) fn state(&self) -> State {
         self.locked().clone()
     }
 
-    /// Takes over what a run left.
+    /// Saves the state that a run left.
     pub(super) fn adopt(&self, reported: Reported) {
         let mut state = self.locked();
         let depth = state.variables.get(DEPTH).map(ToOwned::to_owned);
