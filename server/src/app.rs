@@ -5,9 +5,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context;
 use osb_forward::Forwarder;
 use osb_runtime::{Runtime, docker::DockerRuntime, sim::SimRuntime};
-use osb_service::Supervisor;
+use osb_service::{ErrorChain, Supervisor};
 use osb_store::Store;
 use tokio::net::TcpListener;
+use tracing::warn;
 
 use crate::{
     config::{Config, ENV_EXECD, NO_SUCH_STORE, RuntimeType, ServerSection},
@@ -140,7 +141,11 @@ impl App {
     }
 
     /// Closes what outlives the tasks.
-    pub async fn close(self) {
+    pub async fn close(&self) {
+        // What this server did not get to answer is not what a crash left.
+        if let Err(error) = self.store.set_all_answered().await {
+            warn!(error = %ErrorChain(&error), "unanswered creates will be removed at the next start");
+        }
         self.store.close().await;
     }
 }

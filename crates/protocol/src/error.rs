@@ -54,6 +54,11 @@ impl FieldError {
         Self::at("query", kind, [name], msg)
     }
 
+    /// An error about a header.
+    pub fn header(kind: &str, name: &str, msg: impl Into<String>) -> Self {
+        Self::at("header", kind, [name], msg)
+    }
+
     /// An error about a path parameter.
     pub fn path(kind: &str, name: &str, msg: impl Into<String>) -> Self {
         Self::at("path", kind, [name], msg)

@@ -9,7 +9,9 @@
 mod model;
 mod sqlite;
 
-pub use model::{Changes, HistoryEntry, Outcome, SessionRow, StageTime};
+pub use model::{
+    Changes, CreateKey, HistoryEntry, Outcome, SessionRow, StageTime, UnansweredCreate,
+};
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -113,7 +115,9 @@ impl std::fmt::Display for Problem {
 ///
 /// A back end implements every concern; the server holds one `Arc<dyn Store>`.
 #[async_trait]
-pub trait Store: std::fmt::Debug + SandboxChanges + SandboxHistory + ConsoleSessions {
+pub trait Store:
+    std::fmt::Debug + SandboxChanges + SandboxHistory + CreateRequests + ConsoleSessions
+{
     /// Id of this installation, made on first use.
     async fn instance_id(&self) -> Result<String, StoreError>;
 
@@ -150,7 +154,8 @@ pub trait SandboxChanges: Send + Sync + 'static {
 /// Sandboxes that are gone.
 #[async_trait]
 pub trait SandboxHistory: Send + Sync + 'static {
-    /// Forgets the changes of a sandbox that is gone and writes its history.
+    /// Forgets the changes of a sandbox that is gone, also that it is unanswered, and writes its
+    /// history.
     async fn finish(&self, entry: &HistoryEntry) -> Result<(), StoreError>;
 
     /// One ended sandbox.
@@ -161,6 +166,36 @@ pub trait SandboxHistory: Send + Sync + 'static {
 
     /// Deletes history that ended before a moment; answers how much.
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;
+}
+
+/// Creates, as far as their clients are concerned.
+#[async_trait]
+pub trait CreateRequests: Send + Sync + 'static {
+    /// Keeps that no client knows a sandbox yet that is about to be made.
+    async fn set_unanswered(&self, create: &UnansweredCreate) -> Result<(), StoreError>;
+
+    /// Keeps that the client of a create is about to know its sandbox.
+    async fn set_answered(&self, id: &SandboxId) -> Result<(), StoreError>;
+
+    /// Keeps the same of every create.
+    async fn set_all_answered(&self) -> Result<(), StoreError>;
+
+    /// The creates that a server left unanswered.
+    async fn all_unanswered(&self) -> Result<Vec<UnansweredCreate>, StoreError>;
+
+    /// Takes an idempotency key for a create, unless it was taken at or after `expired`; then
+    /// answers who has it.
+    async fn claim_key(
+        &self,
+        claim: &CreateKey,
+        expired: WireTime,
+    ) -> Result<Option<CreateKey>, StoreError>;
+
+    /// Gives a key back whose sandbox did not come to be; one of another sandbox stays.
+    async fn free_key(&self, key: &[u8; 32], id: &SandboxId) -> Result<(), StoreError>;
+
+    /// Deletes keys that were taken before a moment; answers how many.
+    async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError>;
 }
 
 /// Sessions of the console.

@@ -24,6 +24,8 @@ pub enum Outcome {
     Expired,
     /// The create failed.
     CreateFailed,
+    /// The client disconnected before it had the response.
+    Abandoned,
     /// The container was removed outside this server.
     Vanished,
 }
@@ -36,6 +38,7 @@ impl Outcome {
             Self::Deleted => "deleted",
             Self::Expired => "expired",
             Self::CreateFailed => "create_failed",
+            Self::Abandoned => "abandoned",
             Self::Vanished => "vanished",
         }
     }
@@ -45,6 +48,7 @@ impl Outcome {
             "deleted" => Self::Deleted,
             "expired" => Self::Expired,
             "create_failed" => Self::CreateFailed,
+            "abandoned" => Self::Abandoned,
             _ => Self::Vanished,
         }
     }
@@ -89,4 +93,28 @@ pub struct SessionRow {
     pub data: Vec<u8>,
     /// Unix seconds.
     pub expires_at: i64,
+}
+
+/// A create whose client does not know its sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnansweredCreate {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// Requested image.
+    pub image: String,
+    /// When it was accepted.
+    pub created_at: WireTime,
+}
+
+/// An idempotency key of a create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateKey {
+    /// Digest of the key and what it is unique within.
+    pub key: [u8; 32],
+    /// Digest of the request that used it first.
+    pub body: [u8; 32],
+    /// The sandbox of that request.
+    pub sandbox_id: SandboxId,
+    /// When it was used.
+    pub used_at: WireTime,
 }

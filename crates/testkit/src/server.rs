@@ -33,6 +33,7 @@ pub struct TestServer {
     pub address: SocketAddr,
     /// The domain behind its API.
     pub service: Service,
+    app: Arc<App>,
     tasks: Supervisor,
     serving: Supervisor,
     http: reqwest::Client,
@@ -123,16 +124,18 @@ impl TestServer {
         let config: Config = toml::from_str(&text).context("test configuration")?;
         let store = osb_store::open(&Location::Sqlite(folder.join("store.db"))).await?;
         let tasks = Supervisor::new();
-        let app = App::assemble(&config, store, runtime, &tasks).await?;
+        let app = Arc::new(App::assemble(&config, store, runtime, &tasks).await?);
         let listener = serve::bind("127.0.0.1", 0, 128).await?;
         let address = listener.local_addr()?;
         let service = app.service.clone();
         let serving = Supervisor::new();
-        serving.spawn("test server", async move { app.serve(listener).await });
+        let served = Arc::clone(&app);
+        serving.spawn("test server", async move { served.serve(listener).await });
         let http = osb_client::default_http()?;
         Ok(Self {
             address,
             service,
+            app,
             tasks,
             serving,
             http,
@@ -179,5 +182,6 @@ impl TestServer {
     pub async fn stop(&self) {
         self.tasks.drain(DRAIN).await;
         self.serving.drain(DRAIN).await;
+        self.app.close().await;
     }
 }

@@ -85,8 +85,14 @@ impl From<Error> for ApiError {
         if status.is_server_error() {
             answer = answer.because(&error);
         }
-        if let Error::Invalid(fields) = error {
-            answer.body.detail = fields;
+        match error {
+            Error::Invalid(fields) => answer.body.detail = fields,
+            Error::Joined(first) => {
+                if let Error::Invalid(fields) = &*first {
+                    answer.body.detail = fields.clone();
+                }
+            }
+            _ => {}
         }
         answer
     }
@@ -124,6 +130,7 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
     use StatusCode as S;
     let (status, code) = match error {
         Error::Runtime(error) => return runtime(error),
+        Error::Joined(error) => return status_and_code(error),
         Error::NotFound(_) => return (S::NOT_FOUND, Fault::NotFound.into()),
         Error::WrongState { .. } => return (S::CONFLICT, Fault::WrongState.into()),
         Error::Unreachable { .. } => {

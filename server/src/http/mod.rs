@@ -13,6 +13,7 @@ mod client;
 mod connections;
 pub mod console;
 mod cors;
+mod delivery;
 pub mod error;
 mod extract;
 mod gate;

@@ -18,7 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
-use super::connections::{Connections, Counted, Exchange, Sent, Slot};
+use super::{
+    connections::{Connections, Counted, Exchange, Sent, Slot},
+    delivery::Delivery,
+};
 
 /// SDKs keep idle connections for 30 s. Closing them first would cost a client its next request, so
 /// the server waits that much longer than configured (contract: clients §3.13).
@@ -116,6 +119,7 @@ async fn connection(
     let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
     let begun = CancellationToken::new();
     let has_begun = begun.clone();
+    let (delivery, stream) = Delivery::over(stream, tasks);
     let own = Arc::clone(&slot.connection);
     let of_requests = Arc::clone(&own);
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
@@ -123,6 +127,7 @@ async fn connection(
         let exchange = Exchange::begin(&of_requests);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(Arc::clone(&of_requests));
+        request.extensions_mut().insert(delivery.clone());
         let router = router.clone();
         async move {
             let answer = async |request| {

@@ -20,8 +20,9 @@ pub(super) async fn health() -> Json<Health> {
     })
 }
 
-/// Whether sandboxes can be made: the runtime answers, everything it has is known, and the store
-/// takes writes.
+/// Whether sandboxes can be made.
+///
+/// The runtime answers, everything it has is known, and the store takes writes.
 #[utoipa::path(
     get, path = "/ready", tag = "system", operation_id = "ready",
     responses(

@@ -1,5 +1,7 @@
 //! What can go wrong with a sandbox, independent of transport.
 
+use std::sync::Arc;
+
 use osb_protocol::{Feature, FieldError, SandboxId, labels::LabelError, resources::ResourceError};
 use osb_runtime::RuntimeError;
 use osb_store::StoreError;
@@ -87,6 +89,9 @@ pub enum Error {
     /// The store failed.
     #[error("the server cannot keep its state{}", problem(.0))]
     Store(#[from] StoreError),
+    /// The request that this one joined failed.
+    #[error(transparent)]
+    Joined(Arc<Self>),
     /// The work ended before its result was known.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -106,6 +111,7 @@ impl Error {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Runtime(error) => error.retryable(),
+            Self::Joined(error) => error.retryable(),
             Self::NoAddressYet(_)
             | Self::RuntimeDown { .. }
             | Self::Store(_)
@@ -131,6 +137,7 @@ impl Error {
     pub fn fields(&self) -> Vec<FieldError> {
         match self {
             Self::Invalid(fields) => fields.clone(),
+            Self::Joined(error) => error.fields(),
             Self::Rule { field, rule } => vec![FieldError::body("value_error", path(field), rule)],
             Self::Label(_) | Self::ReservedLabel(_) => {
                 vec![FieldError::body(

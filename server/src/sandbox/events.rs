@@ -5,21 +5,33 @@ use std::collections::{HashMap, HashSet};
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Observed, Phase, Role, RuntimeEvent};
 use osb_service::Supervisor;
-use osb_store::{Changes, Outcome};
+use osb_store::{Changes, HistoryEntry, Outcome, UnansweredCreate};
 use tracing::{error, info, warn};
 
-use super::{Facts, RuntimeHealth, Service, lifecycle::history};
+use super::{
+    Facts, RuntimeHealth, Service,
+    lifecycle::{ABANDONED, history},
+};
 
-/// Follows the runtime. `changes` is what the store knew at start; it is used up by the first
-/// synchronisation, after that the registry knows more.
-pub(super) fn start(service: Service, mut changes: HashMap<SandboxId, Changes>) {
+/// What the last server left in the store.
+pub(super) struct Left {
+    pub(super) changes: HashMap<SandboxId, Changes>,
+    pub(super) unanswered: Vec<UnansweredCreate>,
+}
+
+/// Follows the runtime. What the last server left is used up by the first synchronisation; after
+/// that the registry knows more.
+pub(super) fn start(service: Service, mut left: Left) {
     let tasks = service.inner.tasks.clone();
     let mut events = std::sync::Arc::clone(&service.inner.runtime).watch(&tasks);
     tasks.clone().spawn("runtime events", async move {
         while let Some(event) = unless_stopped(&tasks, events.recv()).await {
             match event {
                 Some(RuntimeEvent::Synced { all, at }) => {
-                    service.synchronise(all, at, &mut changes).await;
+                    service.synchronise(all, at, &mut left.changes).await;
+                    service
+                        .end_unanswered(std::mem::take(&mut left.unanswered))
+                        .await;
                     service.inner.registry.set_health(RuntimeHealth::Up);
                     service.inner.nudge.notify_one();
                 }
@@ -95,7 +107,7 @@ impl Service {
                 Outcome::Vanished
             };
             let at = super::lifecycle::now();
-            let entry = osb_store::HistoryEntry {
+            let entry = HistoryEntry {
                 id: id.clone(),
                 image: String::new(),
                 created_at: known.deleted_at.unwrap_or(at),
@@ -103,6 +115,27 @@ impl Service {
                 outcome,
                 reason: "GONE_AT_START".to_owned(),
                 message: "It was gone when the server started.".to_owned(),
+                stages: Vec::new(),
+            };
+            self.keep_history(entry).await;
+        }
+    }
+
+    /// The last server ended before it could answer these, so no client knows them.
+    async fn end_unanswered(&self, creates: Vec<UnansweredCreate>) {
+        for create in creates {
+            if self.inner.registry.get(&create.id).is_some() {
+                self.abandon(&create.id);
+                continue;
+            }
+            let entry = HistoryEntry {
+                id: create.id,
+                image: create.image,
+                created_at: create.created_at,
+                ended_at: super::lifecycle::now(),
+                outcome: Outcome::Abandoned,
+                reason: ABANDONED.0.to_owned(),
+                message: "The server ended before the sandbox was made.".to_owned(),
                 stages: Vec::new(),
             };
             self.keep_history(entry).await;

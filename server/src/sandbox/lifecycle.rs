@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak, atomic::Ordering};
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{CreateSpec, Progress, Stage};
 use osb_service::ErrorChain;
-use osb_store::{HistoryEntry, Outcome, StageTime};
+use osb_store::{HistoryEntry, Outcome, StageTime, UnansweredCreate};
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use super::{
     Error, Facts, Record, Registry, Service,
@@ -21,32 +22,74 @@ pub(super) fn now() -> WireTime {
     WireTime::new(jiff::Timestamp::now())
 }
 
+/// Reason and message of a sandbox whose client is gone.
+pub(super) const ABANDONED: (&str, &str) = (
+    "ABANDONED",
+    "Its client went away before it had the answer.",
+);
+
+/// How the client of a create learns the id of its sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdSource {
+    /// From the answer alone.
+    Answer,
+    /// From the answer to any request with the same idempotency key.
+    IdempotencyKey,
+    /// From the list that it follows.
+    List,
+}
+
 impl Service {
-    pub(super) async fn provision(&self, spec: CreateSpec) -> Result<Arc<Record>, Error> {
+    pub(super) async fn provision(
+        &self,
+        spec: CreateSpec,
+        id_source: IdSource,
+    ) -> Result<Arc<Record>, Error> {
         let locks = self.inner.registry.accept(Facts::accepted(&spec));
         let service = self.clone();
-        let work = async move { service.provision_owned(spec, &locks).await };
+        let work = async move { service.provision_owned(spec, id_source, &locks).await };
         let done = self.inner.tasks.spawn("create", work).await;
         done.unwrap_or(Err(Error::ShuttingDown))
     }
 
-    async fn provision_owned(&self, spec: CreateSpec, locks: &Locks) -> Result<Arc<Record>, Error> {
+    async fn provision_owned(
+        &self,
+        spec: CreateSpec,
+        id_source: IdSource,
+        locks: &Locks,
+    ) -> Result<Arc<Record>, Error> {
         let _owner = locks.life.lock().await;
         let id = spec.id().clone();
+        if id_source == IdSource::Answer
+            && let Err(error) = self.set_unanswered(&spec).await
+        {
+            self.inner.registry.remove(&id);
+            return Err(error);
+        }
         let registry = &self.inner.registry;
         let cancelled = locks.cancel.cancelled();
         let progress = Tell {
             id: id.clone(),
             registry: Arc::downgrade(registry),
+            image_is_here: CancellationToken::new(),
+        };
+        // A pull goes on without its client: the next try needs the image.
+        let abandoned = async {
+            locks.abandoned.cancelled().await;
+            progress.image_is_here.cancelled().await;
+        };
+        let ended = |needs| {
+            Err(Error::WrongState {
+                id: id.clone(),
+                state: "Stopping".to_owned(),
+                needs,
+            })
         };
         let made = tokio::select! {
             made = self.inner.runtime.create(spec, &progress) => made.map_err(Error::from),
             // Deleted or expired meanwhile: nobody wants to wait for a pull then.
-            () = cancelled => Err(Error::WrongState {
-                id: id.clone(),
-                state: "Stopping".to_owned(),
-                needs: "it was deleted before it was made",
-            }),
+            () = cancelled => ended("it was deleted before it was made"),
+            () = abandoned => ended("its client went away before it was made"),
         };
         let known = made.and_then(|observed| {
             self.change(&id, |facts| {
@@ -58,13 +101,22 @@ impl Service {
         let record = match known {
             Ok(record) => record,
             Err(error) => {
-                self.create_failed(&id, &error).await;
+                self.create_failed(&id, locks, &error).await;
                 return Err(error);
             }
         };
         self.wait_for_execd(&record).await;
         info!(sandbox = %id, source = %record.facts.origin.source, "sandbox created");
         self.known(&id)
+    }
+
+    async fn set_unanswered(&self, spec: &CreateSpec) -> Result<(), Error> {
+        let create = UnansweredCreate {
+            id: spec.id().clone(),
+            image: spec.origin.source.to_string(),
+            created_at: spec.origin.created_at,
+        };
+        Ok(self.inner.store.set_unanswered(&create).await?)
     }
 
     /// A sandbox whose execd does not answer in time is not a failed create: it may be slow, and
@@ -97,7 +149,7 @@ impl Service {
 
     /// Nothing of a failed create may stay. Where that cannot be had now, the sandbox is marked as
     /// deleted, and the reconciler goes on.
-    async fn create_failed(&self, id: &SandboxId, error: &Error) {
+    async fn create_failed(&self, id: &SandboxId, locks: &Locks, error: &Error) {
         let record = self.inner.registry.get(id);
         let source = record.as_ref().map(|record| &record.facts.origin.source);
         let source = source.map(tracing::field::display);
@@ -105,9 +157,7 @@ impl Service {
         if let Err(failure) = self.inner.runtime.remove(id).await {
             warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
             let at = now();
-            if let Err(failure) = self.inner.store.set_deleted(id, at).await {
-                error!(sandbox = %id, error = %ErrorChain(&failure), "the delete intent is lost");
-            }
+            self.keep_deletion(id, locks, at).await;
             // It cannot vanish from the registry while its life lock is held.
             let _ = self.change(id, |facts| {
                 facts.changes.deleted_at.get_or_insert(at);
@@ -126,7 +176,10 @@ impl Service {
             Error::Runtime(osb_runtime::RuntimeError::Unavailable { .. }) => {
                 (Outcome::CreateFailed, "RUNTIME_UNAVAILABLE")
             }
-            Error::WrongState { .. } => (Outcome::Deleted, "DELETED"),
+            Error::WrongState { .. } => match locks.leaving.get() {
+                Some(Outcome::Abandoned) => (Outcome::Abandoned, ABANDONED.0),
+                _ => (Outcome::Deleted, "DELETED"),
+            },
             _ => (Outcome::CreateFailed, "START_FAILED"),
         };
         self.keep_history(history(&record.facts, outcome, reason, error.to_string()))
@@ -203,8 +256,12 @@ impl Service {
         locks: Arc<Locks>,
         outcome: Outcome,
     ) -> tokio::task::JoinHandle<Result<(), Error>> {
+        let outcome = *locks.leaving.get_or_init(|| outcome);
         // A create under way is not waited for.
-        locks.cancel.cancel();
+        match outcome {
+            Outcome::Abandoned => locks.abandoned.cancel(),
+            _ => locks.cancel.cancel(),
+        }
         let service = self.clone();
         let work = async move { service.remove_owned(&id, &locks, outcome).await };
         self.inner.tasks.spawn("remove", work)
@@ -216,6 +273,10 @@ impl Service {
         locks: &Locks,
         outcome: Outcome,
     ) -> Result<(), Error> {
+        // The answer was about to be written: nothing else in the store says that it was not.
+        if outcome == Outcome::Abandoned && !locks.deletion_kept.load(Ordering::Relaxed) {
+            self.keep_deletion(id, locks, now()).await;
+        }
         // A create under way ends first: before that nobody knows what there is to remove.
         let _owner = locks.life.lock().await;
         let Some(record) = self.inner.registry.get(id) else {
@@ -236,6 +297,7 @@ impl Service {
             return Err(error.into());
         }
         let (reason, message) = match outcome {
+            Outcome::Abandoned => ABANDONED,
             Outcome::Expired => ("EXPIRED", "Its time was up."),
             _ => ("DELETED", "It was deleted by request."),
         };
@@ -275,12 +337,17 @@ pub(super) fn history(
 
 /// Writes a create's progress into the registry.
 struct Tell {
+    /// Cancelled when the image is on the host.
+    image_is_here: CancellationToken,
     id: SandboxId,
     registry: Weak<Registry>,
 }
 
 impl Progress for Tell {
     fn reached(&self, stage: Stage) {
+        if stage >= Stage::Image {
+            self.image_is_here.cancel();
+        }
         let at = now();
         self.update(|facts| facts.reached(stage, at));
     }

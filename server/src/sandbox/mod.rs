@@ -7,9 +7,11 @@
 //! * [`lifecycle`]: making and removing, one owner per sandbox.
 //! * [`events`]: the runtime's events into the registry.
 //! * [`journal`]: history that the store could not take yet. [`ready`]: what an operator asks.
+//! * [`answer`], [`once`]: creates whose client goes away, or asks twice.
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
 //! * [`validate`]: the rules of a request.
 
+mod answer;
 pub mod endpoint;
 pub mod error;
 mod events;
@@ -17,6 +19,7 @@ pub mod expiry;
 mod journal;
 pub mod lifecycle;
 pub mod list;
+pub mod once;
 mod readiness;
 mod ready;
 pub mod reconcile;
@@ -26,9 +29,11 @@ pub mod service;
 pub mod state;
 pub mod validate;
 
+pub use answer::Unanswered;
 pub use endpoint::{EndpointQuery, Execd, Hosts};
 pub use error::Error;
 pub use list::{ListQuery, Page};
+pub use once::IdempotencyKey;
 pub use record::{Facts, Record, StageAt};
 pub use registry::{Change, Registry, RuntimeHealth};
 pub use service::{Limits, Service};

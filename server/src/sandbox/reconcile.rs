@@ -63,6 +63,11 @@ impl Service {
         {
             warn!(error = %ErrorChain(&error), "old history stays");
         }
+        if let Some(before) = at.plus_seconds(-super::once::KEPT_SECONDS)
+            && let Err(error) = self.inner.store.prune_keys(before).await
+        {
+            warn!(error = %ErrorChain(&error), "old idempotency keys stay");
+        }
         if let Err(error) = self.inner.store.session_prune(at.unix_ms() / 1000).await {
             warn!(error = %ErrorChain(&error), "old sessions stay");
         }

@@ -8,11 +8,14 @@ use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque, hash_map},
     net::IpAddr,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicBool},
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::AtomicBool,
+    },
 };
 
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Reasons, Vocabulary};
+use osb_store::Outcome;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -87,6 +90,10 @@ pub struct Locks {
     pub edit: tokio::sync::Mutex<()>,
     /// Ends a create under way.
     pub cancel: CancellationToken,
+    /// The client of a create under way is gone: what is made goes, but a pull goes on.
+    pub abandoned: CancellationToken,
+    /// Why it is being removed; the first reason counts.
+    pub leaving: OnceLock<Outcome>,
     /// Whether the store knows that the sandbox is to be removed.
     pub deletion_kept: AtomicBool,
 }

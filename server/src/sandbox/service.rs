@@ -3,19 +3,20 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use osb_protocol::{FeatureSet, FieldError, SandboxId, WireTime, lifecycle::Endpoint};
-use osb_runtime::{Amendment, Expiry, KeptBy, Runtime, Vocabulary};
+use osb_runtime::{Amendment, CreateSpec, Expiry, KeptBy, Runtime, Vocabulary};
 use osb_service::Supervisor;
 use osb_store::Store;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, mpsc};
 use tracing::info;
 
 use super::{
     Change, EndpointQuery, Error, Execd, Facts, Hosts, ListQuery, Page, Record, Registry,
-    RuntimeHealth,
+    RuntimeHealth, Unanswered,
     endpoint::{self, Target},
+    lifecycle::IdSource,
     validate,
 };
 
@@ -59,6 +60,10 @@ pub(super) struct Inner {
     pub(super) hosts: Hosts,
     /// History that waits for the store.
     pub(super) journal: super::journal::Journal,
+    /// Creates with an idempotency key.
+    pub(super) under_way: super::once::UnderWay,
+    /// Sandboxes whose clients went away.
+    pub(super) abandoned: mpsc::UnboundedSender<SandboxId>,
     /// For readiness.
     pub(super) seen: super::ready::Seen,
     /// Wakes the reconciler.
@@ -85,7 +90,11 @@ impl Service {
         limits: Limits,
         hosts: Hosts,
     ) -> Result<Self, Error> {
-        let changes = store.all_changes().await?;
+        let left = super::events::Left {
+            changes: store.all_changes().await?,
+            unanswered: store.all_unanswered().await?,
+        };
+        let abandoned = mpsc::unbounded_channel();
         let service = Self {
             inner: Arc::new(Inner {
                 registry: Arc::new(Registry::new(runtime.vocabulary())),
@@ -95,11 +104,14 @@ impl Service {
                 limits,
                 hosts,
                 journal: super::journal::Journal::default(),
+                under_way: super::once::UnderWay::default(),
+                abandoned: abandoned.0,
                 seen: super::ready::Seen::default(),
                 nudge: Notify::new(),
             }),
         };
-        super::events::start(service.clone(), changes);
+        super::events::start(service.clone(), left);
+        super::answer::start(service.clone(), abandoned.1);
         super::expiry::start(service.clone());
         super::journal::start(service.clone());
         super::reconcile::start(service.clone());
@@ -133,7 +145,8 @@ impl Service {
     /// The rules that a request to create breaks; none means it would be accepted.
     #[must_use]
     pub fn validate(&self, body: &Value) -> Vec<FieldError> {
-        validate::request(body, &self.rules()).map_or_else(|error| error.fields(), |_| Vec::new())
+        validate::request(body.clone(), &self.rules())
+            .map_or_else(|error| error.fields(), |_| Vec::new())
     }
 
     pub(super) fn rules(&self) -> validate::Rules {
@@ -147,18 +160,45 @@ impl Service {
     }
 
     /// Makes a sandbox and returns once clients may use it. The work goes on when the caller is
-    /// dropped: nothing is left half made (contract: lifecycle §5.1).
+    /// dropped, and the sandbox stays (contract: lifecycle §5.1).
     ///
     /// # Errors
     /// When a rule is broken or the runtime fails; then nothing of it is left.
-    pub async fn create(&self, body: &Value) -> Result<Arc<Record>, Error> {
-        let spec = validate::request(body, &self.rules())?;
+    pub async fn create(&self, body: Value) -> Result<Arc<Record>, Error> {
+        self.provision(self.check(body)?, IdSource::List).await
+    }
+
+    /// Makes a sandbox whose id only the answer carries. When this is dropped, or what comes with the
+    /// record, no client will ever know the sandbox, and it is removed.
+    ///
+    /// # Errors
+    /// As those of [`Service::create`].
+    pub async fn create_for_answer(&self, body: Value) -> Result<(Arc<Record>, Unanswered), Error> {
+        let spec = self.check(body)?;
+        let unanswered = Unanswered::new(self, spec.id());
+        match self.provision(spec, IdSource::Answer).await {
+            Ok(record) => {
+                let id = &record.facts.origin.id;
+                self.inner.store.set_answered(id).await?;
+                Ok((record, unanswered))
+            }
+            Err(error) => {
+                // Nothing is left to remove.
+                unanswered.answered();
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks a request to create by all rules.
+    pub(super) fn check(&self, body: Value) -> Result<CreateSpec, Error> {
+        let checked = validate::request(body, &self.rules())?;
         self.available()?;
-        let unread = validate::unread(body);
+        let (spec, unread) = (checked.spec, checked.unread);
         if !unread.is_empty() {
             info!(sandbox = %spec.id(), ?unread, "the request has members that mean nothing here");
         }
-        self.provision(spec).await
+        Ok(spec)
     }
 
     /// One sandbox.

@@ -40,6 +40,8 @@ pub struct Faults {
     pub remove_delay: Duration,
     /// Whether the image of every create is missing from the registry.
     pub no_image: bool,
+    /// Each image waits for one notification of this.
+    pub image_gate: Option<Arc<Notify>>,
     /// Each start waits for one notification of this.
     pub start_gate: Option<Arc<Notify>>,
     /// Starts fail with this message.
@@ -94,6 +96,20 @@ struct State {
     down: Option<String>,
     events: Option<mpsc::Sender<RuntimeEvent>>,
     foreign: usize,
+    /// Sandboxes whose creates are under way.
+    creating: BTreeSet<SandboxId>,
+}
+
+/// A create under way, until dropped.
+struct UnderWay<'a> {
+    runtime: &'a SimRuntime,
+    id: SandboxId,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.runtime.locked().creating.remove(&self.id);
+    }
 }
 
 /// A sandbox with its containers.
@@ -319,6 +335,9 @@ impl Runtime for SimRuntime {
         let faults = self.available()?;
         let pause = || tokio::time::sleep(faults.stage_delay);
         pause().await;
+        if let Some(gate) = &faults.image_gate {
+            gate.notified().await;
+        }
         self.find_source(&spec.origin.source, &faults)?;
         progress.reached(Stage::Image);
         pause().await;
@@ -327,6 +346,11 @@ impl Runtime for SimRuntime {
             status: Status::new(Phase::Created, now()),
         };
         let id = observed.origin.id.clone();
+        self.locked().creating.insert(id.clone());
+        let _under_way = UnderWay {
+            runtime: self,
+            id: id.clone(),
+        };
         let group = |observed| Group::new(observed, self.options.sidecar);
         let made = group(observed.clone());
         self.locked().sandboxes.insert(id.clone(), made);
@@ -403,7 +427,17 @@ impl Runtime for SimRuntime {
     }
 
     async fn sweep(&self) -> Result<(), RuntimeError> {
-        self.available().map(|_| ())
+        self.available()?;
+        let mut state = self.locked();
+        let State {
+            sandboxes,
+            creating,
+            ..
+        } = &mut *state;
+        sandboxes.retain(|id, group| {
+            group.observed.status.phase != Phase::Created || creating.contains(id)
+        });
+        Ok(())
     }
 
     async fn foreign(&self) -> Result<Vec<Foreign>, RuntimeError> {

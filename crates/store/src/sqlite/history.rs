@@ -40,6 +40,11 @@ impl SandboxHistory for SqliteStore {
         .execute(write.connection())
         .await
         .map_err(self.failed(OP))?;
+        sqlx::query("DELETE FROM unanswered_creates WHERE id = $1")
+            .bind(entry.id.as_str())
+            .execute(write.connection())
+            .await
+            .map_err(self.failed(OP))?;
         sqlx::query("DELETE FROM sandbox_changes WHERE id = $1")
             .bind(entry.id.as_str())
             .execute(write.connection())

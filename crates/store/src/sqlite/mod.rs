@@ -2,6 +2,7 @@
 //! file of its own, beside its SQL.
 
 mod changes;
+mod creates;
 mod database_file;
 mod history;
 mod sessions;
@@ -228,11 +229,18 @@ fn problem(error: &sqlx::Error) -> Option<Problem> {
 
 /// The steps of the schema, each in a file that never changes once it was released.
 fn schema() -> Migrator {
-    let steps = [(
-        1,
-        "start",
-        include_str!("../../migrations/sqlite/0001_start.sql"),
-    )];
+    let steps = [
+        (
+            1,
+            "start",
+            include_str!("../../migrations/sqlite/0001_start.sql"),
+        ),
+        (
+            2,
+            "creates",
+            include_str!("../../migrations/sqlite/0002_creates.sql"),
+        ),
+    ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();
         Migration::new(version, name.into(), MigrationType::Simple, sql, false)

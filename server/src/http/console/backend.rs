@@ -44,7 +44,10 @@ impl Domain {
 }
 
 fn is_worth_showing(entry: &HistoryEntry) -> bool {
-    matches!(entry.outcome, Outcome::CreateFailed | Outcome::Vanished)
+    matches!(
+        entry.outcome,
+        Outcome::CreateFailed | Outcome::Abandoned | Outcome::Vanished
+    )
 }
 
 #[async_trait]
@@ -92,7 +95,7 @@ impl ConsoleBackend for Domain {
     }
 
     async fn create(&self, body: Value) -> Result<SandboxId, ConsoleError> {
-        let record = self.service.create(&body).await.map_err(refused)?;
+        let record = self.service.create(body).await.map_err(refused)?;
         Ok(record.sandbox.id.clone())
     }
 

@@ -224,7 +224,7 @@ impl Console {
             "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 600,
             "resourceLimits": { "cpu": "1" }, "metadata": { "team": label },
         });
-        self.service.create(&body).await.unwrap().sandbox.id.clone()
+        self.service.create(body).await.unwrap().sandbox.id.clone()
     }
 }
 

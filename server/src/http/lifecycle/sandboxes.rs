@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use axum::{
+    body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use osb_protocol::{
-    ErrorBody, FieldError,
+    ErrorBody, FieldError, headers,
     labels::MetadataFilter,
     lifecycle::{
         CreateSandboxRequest, CreateSandboxResponse, ListSandboxesResponse, RenewRequest,
@@ -20,11 +21,12 @@ use serde_json::Value;
 
 use super::super::{
     AppState,
+    delivery::Recipient,
     error::ApiError,
     extract::{InPath, JsonBody, Query, sandbox_id},
 };
 use crate::sandbox::{
-    ListQuery, Page,
+    Error, IdempotencyKey, ListQuery, Page, Record,
     list::{PAGE_SIZE, PAGE_SIZE_MAX},
 };
 
@@ -32,26 +34,71 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Make a sandbox.
 ///
-/// Answers once its execd can be used. When it cannot be made, nothing of it is left.
+/// Answers once its execd can be used. When it cannot be made, nothing of it is left, nor when the
+/// client is gone before it has the answer and sent no `Idempotency-Key`.
 #[utoipa::path(
     post, path = "/sandboxes", tag = "sandboxes", operation_id = "createSandbox",
+    params((
+        "Idempotency-Key" = Option<String>, Header,
+        description = "The same key with the same body is answered with the first one's sandbox, for 24 hours",
+        min_length = 1, max_length = 255,
+    )),
     request_body = CreateSandboxRequest,
     responses(
         (status = 202, description = "The sandbox runs", body = CreateSandboxResponse),
         (status = 400, description = "A field breaks a rule", body = ErrorBody),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
-        (status = 422, description = "Fields have the wrong type or range", body = ErrorBody),
+        (status = 409, description = "The sandbox of this key is gone", body = ErrorBody),
+        (status = 422, description = "Fields have the wrong type or range, or the key was used for another body", body = ErrorBody),
         (status = 500, description = "The runtime cannot make it", body = ErrorBody),
-        (status = 503, description = "The runtime is away", body = ErrorBody),
+        (status = 503, description = "The runtime or the store is away", body = ErrorBody),
     ),
 )]
 pub(super) async fn create(
     State(app): State<AppState>,
+    recipient: Recipient,
+    headers: HeaderMap,
     JsonBody(body): JsonBody,
+) -> Response {
+    let hold = recipient.hold();
+    let made = make(&app, recipient, &headers, body).await;
+    let mut response = made.unwrap_or_else(IntoResponse::into_response);
+    if let Some(hold) = hold {
+        response.extensions_mut().insert(hold);
+    }
+    response
+}
+
+async fn make(
+    app: &AppState,
+    recipient: Recipient,
+    headers: &HeaderMap,
+    body: Value,
 ) -> Result<Response, ApiError> {
-    let record = app.service.create(&body).await?;
-    let answer = CreateSandboxResponse::from(record.sandbox.clone());
-    Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
+    let answer = |record: &Record| {
+        let answer = CreateSandboxResponse::from(record.sandbox.clone());
+        serde_json::to_vec(&answer).expect("maps have string keys, so this serialises")
+    };
+    let body = if let Some(key) = idempotency_key(headers)? {
+        let record = app.service.create_once(body, key).await?;
+        Body::from(answer(&record))
+    } else {
+        let (record, unanswered) = app.service.create_for_answer(body).await?;
+        Body::new(recipient.answer(answer(&record).into(), unanswered))
+    };
+    Ok((StatusCode::ACCEPTED, [(CONTENT_TYPE, JSON)], body).into_response())
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Error> {
+    let mut keys = headers.get_all(headers::IDEMPOTENCY_KEY).iter();
+    let Some(key) = keys.next() else {
+        return Ok(None);
+    };
+    if keys.next().is_some() {
+        return Err(Error::rule("Idempotency-Key", "must not be sent twice"));
+    }
+    let api_key = headers.get(headers::API_KEY).map(HeaderValue::as_bytes);
+    IdempotencyKey::new(api_key.unwrap_or_default(), key.as_bytes()).map(Some)
 }
 
 /// List sandboxes, newest first.

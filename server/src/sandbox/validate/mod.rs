@@ -51,12 +51,21 @@ impl Rules {
     }
 }
 
+/// A request that follows every rule.
+#[derive(Debug)]
+pub struct Checked {
+    /// The sandbox to be.
+    pub spec: CreateSpec,
+    /// Members that have no effect, by name.
+    pub unread: Vec<String>,
+}
+
 /// Checks a create request and turns it into a spec.
 ///
 /// # Errors
 /// [`Error::Invalid`] with all fields, or the first broken rule about sandboxes.
-pub fn request(body: &Value, rules: &Rules) -> Result<CreateSpec, Error> {
-    let body = normalise::create(body.clone());
+pub fn request(body: Value, rules: &Rules) -> Result<Checked, Error> {
+    let body = normalise::create(body);
     let mut wrong: Vec<FieldError> = schema::check(&body).take(REPORTED).collect();
     wrong.extend(cross::check(&body));
     wrong.truncate(REPORTED);
@@ -70,13 +79,10 @@ pub fn request(body: &Value, rules: &Rules) -> Result<CreateSpec, Error> {
             let path: Vec<String> = error.path().iter().map(ToString::to_string).collect();
             Error::Invalid(vec![FieldError::body("value_error", path, "is not valid")])
         })?;
-    rules::spec(request, rules)
-}
-
-/// Members of a request to create that have no effect, by name.
-#[must_use]
-pub fn unread(body: &Value) -> Vec<String> {
-    unread::members(&normalise::create(body.clone()))
+    Ok(Checked {
+        spec: rules::spec(request, rules)?,
+        unread: unread::members(&body),
+    })
 }
 
 /// Checks a metadata patch (contract: lifecycle §5.5). Keys to delete only must not be reserved.

@@ -11,6 +11,10 @@ const RULES: Rules = Rules {
     execd_isolation: true,
 };
 
+fn request(body: &Value, rules: &Rules) -> Result<CreateSpec, Error> {
+    super::request(body.clone(), rules).map(|checked| checked.spec)
+}
+
 fn good() -> Value {
     json!({
         "image": {"uri": "debian:12"},

@@ -1,0 +1,214 @@
+//! Creates that must not happen twice: the same `Idempotency-Key` gets the first one's sandbox.
+//!
+//! The store has the key before there is a sandbox, so that it also holds after a crash. A key whose
+//! sandbox never came to be is free again.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use osb_protocol::{FieldError, SandboxId};
+use osb_runtime::CreateSpec;
+use osb_service::ErrorChain;
+use osb_store::{CreateKey, Outcome};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::{Error, Record, Service, lifecycle::now};
+
+/// How long a key is kept, in seconds.
+pub(super) const KEPT_SECONDS: i64 = 24 * 3600;
+/// Longest key, in bytes.
+const LONGEST: usize = 255;
+/// Name of the header, for messages.
+const HEADER: &str = "Idempotency-Key";
+
+/// A key, within the API key that it came with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey([u8; 32]);
+
+impl IdempotencyKey {
+    /// Reads the header's value. Other API keys have keys of their own.
+    ///
+    /// # Errors
+    /// [`Error::Rule`] that names the header.
+    pub fn new(api_key: &[u8], value: &[u8]) -> Result<Self, Error> {
+        let printable = |byte: &u8| matches!(byte, b' '..=b'~');
+        if value.is_empty() || value.len() > LONGEST || !value.iter().all(printable) {
+            let rule = format!("must be 1 to {LONGEST} printable ASCII characters");
+            return Err(Error::rule(HEADER, rule));
+        }
+        let scope = Sha256::digest(api_key);
+        let digest = Sha256::new().chain_update(scope).chain_update(value);
+        Ok(Self(digest.finalize().into()))
+    }
+}
+
+/// The creates with a key that are under way.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay(Mutex<HashMap<IdempotencyKey, First>>);
+
+/// The first request with a key.
+#[derive(Debug)]
+struct First {
+    body: [u8; 32],
+    end: watch::Receiver<Option<End>>,
+}
+
+type End = Result<Arc<Record>, Arc<Error>>;
+
+impl UnderWay {
+    fn locked(&self) -> MutexGuard<'_, HashMap<IdempotencyKey, First>> {
+        // The map is whole after every operation, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the turn of the first request, also when it panics.
+struct Turn {
+    service: Service,
+    key: IdempotencyKey,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.service.inner.under_way.locked().remove(&self.key);
+    }
+}
+
+impl Service {
+    /// Makes a sandbox unless the key has one: then that is the answer, also when it is being made
+    /// just now. The sandbox stays when the caller is dropped: it may ask again.
+    ///
+    /// # Errors
+    /// As those of [`Service::create`]; also when the key was used for another body, or its sandbox
+    /// is gone.
+    pub async fn create_once(
+        &self,
+        body: Value,
+        key: IdempotencyKey,
+    ) -> Result<Arc<Record>, Error> {
+        let text = serde_json::to_vec(&body).expect("maps have string keys, so this serialises");
+        let body_digest: [u8; 32] = Sha256::digest(text).into();
+        // A request that breaks a rule uses up no key.
+        let spec = self.check(body)?;
+        let mut end = {
+            let mut under_way = self.inner.under_way.locked();
+            match under_way.get(&key) {
+                Some(first) if first.body != body_digest => return Err(reused()),
+                Some(first) => first.end.clone(),
+                None => {
+                    let (sender, end) = watch::channel(None);
+                    let first = First {
+                        body: body_digest,
+                        end: end.clone(),
+                    };
+                    under_way.insert(key, first);
+                    let turn = Turn {
+                        service: self.clone(),
+                        key,
+                    };
+                    self.inner.tasks.spawn("create once", async move {
+                        let made = turn.service.create_first(spec, key, body_digest).await;
+                        // The store knows by now what became of it.
+                        drop(turn);
+                        sender.send_replace(Some(made.map_err(Arc::new)));
+                    });
+                    end
+                }
+            }
+        };
+        match end.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(Ok(record))) => Ok(Arc::clone(record)),
+            Ok(Some(Err(error))) => Err(Error::Joined(Arc::clone(error))),
+            Ok(None) | Err(_) => Err(Error::ShuttingDown),
+        }
+    }
+
+    async fn create_first(
+        &self,
+        spec: CreateSpec,
+        key: IdempotencyKey,
+        body: [u8; 32],
+    ) -> Result<Arc<Record>, Error> {
+        let store = &self.inner.store;
+        let used_at = now();
+        let expired = used_at.plus_seconds(-KEPT_SECONDS).unwrap_or(used_at);
+        let claim = CreateKey {
+            key: key.0,
+            body,
+            sandbox_id: spec.id().clone(),
+            used_at,
+        };
+        while let Some(first) = store.claim_key(&claim, expired).await? {
+            if first.body != body {
+                return Err(reused());
+            }
+            if let Some(record) = self.made_before(&first.sandbox_id).await? {
+                return Ok(record);
+            }
+            store.free_key(&key.0, &first.sandbox_id).await?;
+        }
+        let made = self
+            .provision(spec, super::lifecycle::IdSource::IdempotencyKey)
+            .await;
+        if made.is_err()
+            && let Err(error) = store.free_key(&key.0, &claim.sandbox_id).await
+        {
+            // Its history says the same to the next request.
+            warn!(error = %ErrorChain(&error), "the idempotency key of a failed create stays");
+        }
+        made
+    }
+
+    /// The sandbox that a key had; `None` when it never came to be.
+    async fn made_before(&self, id: &SandboxId) -> Result<Option<Arc<Record>>, Error> {
+        let gone = || Error::WrongState {
+            id: id.clone(),
+            state: "gone".to_owned(),
+            needs: "its Idempotency-Key makes no other; use a new one",
+        };
+        if let Some(record) = self.inner.registry.get(id) {
+            let is_going = record.facts.is_deleted();
+            return if is_going {
+                Err(gone())
+            } else {
+                Ok(Some(record))
+            };
+        }
+        match self.history(id).await?.map(|entry| entry.outcome) {
+            None | Some(Outcome::CreateFailed | Outcome::Abandoned) => Ok(None),
+            Some(Outcome::Deleted | Outcome::Expired | Outcome::Vanished) => Err(gone()),
+        }
+    }
+}
+
+fn reused() -> Error {
+    let rule = "was used for a request with another body";
+    Error::Invalid(vec![FieldError::header(
+        "idempotency_key_reused",
+        HEADER,
+        rule,
+    )])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_bounded_and_belong_to_an_api_key() {
+        let key = |api: &[u8], value: &[u8]| IdempotencyKey::new(api, value);
+        assert_eq!(key(b"k", b"a b~").unwrap(), key(b"k", b"a b~").unwrap());
+        assert_ne!(key(b"k", b"a").unwrap(), key(b"l", b"a").unwrap());
+        assert_ne!(key(b"k", b"a").unwrap(), key(b"k", b"b").unwrap());
+        assert!(key(b"", &[b'x'; LONGEST]).is_ok());
+        for bad in [&b""[..], &[b'x'; LONGEST + 1], b"a\tb", "é".as_bytes()] {
+            let error = key(b"k", bad).unwrap_err().to_string();
+            assert!(error.starts_with("Idempotency-Key: must be"), "{error}");
+        }
+    }
+}
