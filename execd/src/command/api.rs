@@ -87,7 +87,7 @@ fn not_found(id: &str) -> ApiError {
     ApiError::NoCommand(id.to_owned())
 }
 
-/// `GET /command/status/{id}`.
+/// Handles `GET /command/status/{id}`.
 pub(crate) async fn status(
     State(commands): State<Commands>,
     Path(id): Path<String>,
@@ -98,14 +98,14 @@ pub(crate) async fn status(
     }
 }
 
-/// `GET /command/{id}/logs?cursor=`.
+/// Handles `GET /command/{id}/logs?cursor=`.
 pub(crate) async fn logs(
     State(commands): State<Commands>,
     Path(id): Path<String>,
     query: Query,
 ) -> ApiResult<Response> {
     let log = log_of(commands.get(&id).as_deref(), &id)?;
-    // Unparsable means the beginning.
+    // An invalid cursor means the beginning.
     let cursor: i64 = query
         .get("cursor")
         .and_then(|cursor| cursor.parse().ok())
@@ -144,12 +144,12 @@ fn log_of(record: Option<&Record>, id: &str) -> ApiResult<Arc<Log>> {
         return Err(ApiError::invalid(message));
     }
     record.output().log.ok_or_else(|| {
-        // The only refusal that clients of this route know (contract: execd §5.7).
+        // The only error that clients of this route know (contract: execd §5.7).
         ApiError::invalid(format!("the output of command {id} is no longer kept"))
     })
 }
 
-/// `DELETE /command?id=` and `DELETE /code?id=`.
+/// Handles `DELETE /command?id=` and `DELETE /code?id=`.
 pub(crate) async fn stop(
     State(base): State<Base>,
     State(commands): State<Commands>,
@@ -160,10 +160,10 @@ pub(crate) async fn stop(
         .get("id")
         .filter(|id| !id.is_empty())
         .ok_or_else(|| ApiError::missing_query("id"))?;
-    // A session ends with its run (contract: execd §8).
+    // The text is the contract's, including its spelling.
     let refuse = |why: &str| ApiError::runtime(format!("error interruptting code context. {why}"));
     let Some(record) = commands.get(id) else {
-        // A session disappears with its run (contract: execd §8).
+        // A session ends with its run (contract: execd §8).
         return sessions.delete(id).map_err(|_| refuse("no such session"));
     };
     let not_running = || refuse(&format!("command session {id} is not running"));

@@ -88,7 +88,7 @@ impl<S: Stream<Item = Result<Bytes, axum::Error>> + Unpin> Multipart<S> {
         Ok(Some(part(&head)))
     }
 
-    /// Next piece of the current part; `None` at its end.
+    /// Next piece of the current part; `None` after the last.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, MultipartError> {
         while self.open {
             if let Some(at) = self.delimiter.find(&self.buffer) {

@@ -1,4 +1,4 @@
-//! Writing events as bytes: one compact JSON object and two newlines each (contract: execd §4.2).
+//! Serialisation of events: one compact JSON object and two newlines each (contract: execd §4.2).
 //!
 //! Written by hand because a stream may carry a million events a second: no intermediate values, no
 //! text copied twice, and the escapes that clients need beyond JSON's own.

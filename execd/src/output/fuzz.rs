@@ -1,4 +1,4 @@
-//! What the fuzzer feeds: output of a command, cut anywhere.
+//! Fuzz target: output of a command, split anywhere.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Cutting output into the texts of events (contract: execd §5.5).
+//! Splitting output into the texts of events (contract: execd §5.5).
 //!
 //! `\n`, `\r` and `\r\n` end a line and are stripped; a blank line is the text `"\n"`; an
 //! unfinished line waits for its end. The texts do not depend on how the output was cut into

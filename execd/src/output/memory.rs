@@ -1,4 +1,4 @@
-//! What all journals take together.
+//! Memory and disk use of all journals.
 
 use std::sync::{
     Arc,
@@ -31,7 +31,7 @@ impl Memory {
         self.used.load(Ordering::Relaxed) > self.max
     }
 
-    /// Whether little should be kept for those that come again.
+    /// Whether journals should keep less for reconnecting clients.
     pub(super) fn disk_is_short(&self) -> bool {
         self.on_disk.load(Ordering::Relaxed) > limits::JOURNALS_ON_DISK
     }

@@ -6,9 +6,9 @@
 //!                      └───▶ log                                      bytes, from any offset on
 //! ```
 //!
-//! A process never waits for a client: its output is made into events at once, and they are kept in
-//! memory, and beyond a window on disk. A client that leaves ends its stream; what that means for
-//! the process is the caller's affair.
+//! A process never waits for a client: execd converts its output to events at once, and keeps them
+//! in memory, and beyond a window on disk. A disconnect ends the client's stream; the caller
+//! decides what that means for the process.
 
 mod frame;
 #[cfg(any(test, fuzzing))]

@@ -32,7 +32,7 @@ pub(crate) enum End {
         name: &'static str,
         /// Its value.
         value: String,
-        /// For people.
+        /// Explanation for people.
         reason: String,
     },
 }
@@ -49,7 +49,7 @@ impl Outcome {
 }
 
 impl End {
-    /// Why it is no success, in lines for people; empty for a success.
+    /// Reasons for the failure, in lines for people; empty on success.
     pub(crate) fn reasons(&self) -> Vec<String> {
         match self {
             Self::Exited {

@@ -91,7 +91,7 @@ impl Pipe {
         }
     }
 
-    /// Whether somebody may still write.
+    /// Whether a process may still write.
     pub(super) fn is_open(&self) -> bool {
         self.receiver.is_some()
     }

@@ -1,4 +1,4 @@
-//! Moving a process's output from its pipes to where it is read, and telling its end.
+//! Transfer of a process's output from its pipes to a sink, and the report of its end.
 
 use std::{
     future::Future,
@@ -15,14 +15,14 @@ use tracing::warn;
 use super::{End, Log, Outcome, Outputs, Pipe, Source, Writer};
 use crate::process::{Exit, Process};
 
-/// Where the output goes.
+/// Destination of the output.
 #[derive(Debug)]
 pub(crate) enum Sink {
     /// To the events of a foreground run.
     Events(Writer),
     /// To the log of a background run.
     Log(Arc<Log>),
-    /// To nobody: the stream has ended.
+    /// Discarded: the stream has ended.
     Nowhere,
 }
 
@@ -49,7 +49,7 @@ impl Sink {
 pub(crate) trait Subject: Clone + Send + Sync + 'static {
     /// Waits for its end. All that it wrote before is in its pipes then.
     fn exited(&self) -> impl Future<Output = Exit> + Send;
-    /// Brings its end about.
+    /// Ends it.
     fn end(&self);
 }
 

@@ -1,4 +1,4 @@
-//! From output to events in a journal (contract: execd §4, §5.5).
+//! Conversion of output to events in a journal (contract: execd §4, §5.5).
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use super::{
 };
 use crate::limits;
 
-/// The one that writes a journal. One that is dropped before the end leaves a stream that ends
-/// without its last event.
+/// Writer of a journal. If dropped before the end, it leaves a stream without its last event.
 #[derive(Debug)]
 pub(crate) struct Writer {
     journal: Arc<Journal>,
@@ -29,12 +28,12 @@ pub(crate) struct Writer {
     growth: usize,
 }
 
-/// Whose events may be read again.
+/// Events that clients may read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replay {
-    /// Nobody's: what was read is gone.
+    /// None: events are dropped once read.
     Never,
-    /// The last ones can be.
+    /// The most recent events.
     Recent,
 }
 

@@ -149,19 +149,19 @@ impl Processes {
 }
 
 impl Process {
-    /// Its process id, which is also the id of its group unless it was started otherwise.
+    /// Process id, which is also the id of its group unless it was started otherwise.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// How it ended, if it did.
+    /// Exit status, if the process has ended.
     #[must_use]
     pub fn ended(&self) -> Option<Exit> {
         *self.exit.borrow()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub async fn exited(&self) -> Exit {
         let mut exit = self.exit.clone();
         let published = exit.wait_for(Option::is_some).await;

@@ -1,4 +1,4 @@
-//! The routes of terminal sessions.
+//! Routes of terminal sessions.
 
 use axum::{
     Json, Router,
@@ -24,7 +24,7 @@ use crate::{
     json, kernel_path, limits, path,
 };
 
-/// All of them.
+/// All routes.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -76,8 +76,8 @@ async fn delete(State(sessions): State<Sessions>, Path(id): Path<String>) -> Api
     sessions.delete(&id)
 }
 
-/// `GET /pty/{id}/ws`. Everything that can be refused is refused before the upgrade, and nobody is
-/// evicted for a request that is no WebSocket handshake.
+/// Handles `GET /pty/{id}/ws`. All errors are returned before the upgrade, and a request that is
+/// not a WebSocket handshake evicts no client.
 async fn attach(
     State(base): State<Base>,
     State(sessions): State<Sessions>,

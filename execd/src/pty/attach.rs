@@ -55,7 +55,7 @@ impl Attach {
         let run = match self.session.started(&self.base, self.mode == PtyMode::Pty) {
             Ok(run) => run,
             Err(error) => {
-                // The next holder need not wait until this client was told.
+                // The next holder need not wait until this client has received the reason.
                 drop(hold);
                 if self.session.deleted.is_cancelled() {
                     sender.close((close_code::NORMAL, DELETED)).await;
@@ -122,8 +122,8 @@ impl Connection {
         }
     }
 
-    /// Serves until one side ends, or somebody else ends it: that never waits for the client, also
-    /// not while something is being sent.
+    /// Serves until one side ends, or another client takes over. The latter never waits for this
+    /// client, even during a send.
     async fn serve(
         mut self,
         sender: &mut Sender,
@@ -140,7 +140,7 @@ impl Connection {
             () = stopping.cancelled() => Ok(Some((close_code::GOING_AWAY, "execd stops"))),
             ended = self.talk(sender, receiver) => ended,
         };
-        // What a client typed before it went away is the process's.
+        // Input that a client sent before it disconnected still belongs to the process.
         let rest = self.input.finish(&run.running.input);
         let _unread = timeout(limits::PTY_LAST_INPUT, rest).await;
         ended
@@ -187,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// The process takes no more input. After its end there is nothing to tell: the exit frame does.
+    /// Handles a process that accepts no more input. After its end the exit frame reports that.
     async fn input_refused(&mut self, sender: &mut Sender) -> Ended {
         self.input.clear();
         if self.run.running.ended().is_some() {
@@ -234,7 +234,7 @@ impl Connection {
         let Some(slice) = slice else { return Ok(()) };
         let missed = slice.from > self.offset;
         self.offset = slice.from + slice.bytes.len() as u64;
-        // The offset of a replay frame tells a client that fell behind what it missed.
+        // The offset of a replay frame shows a client that fell behind what it missed.
         if self.role == PtyRole::Viewer || missed {
             sender.replay(&slice).await?
         } else {

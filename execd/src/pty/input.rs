@@ -35,7 +35,7 @@ impl Input {
     /// Writes some of it; without any, forever pending. Safe to cancel.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When no process reads the input any more.
     pub(super) async fn write(&mut self, end: &End) -> io::Result<()> {
         let Some(front) = self.queue.front_mut() else {
             return pending().await;
@@ -52,7 +52,7 @@ impl Input {
     /// Writes what is left.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When no process reads the input any more.
     pub(super) async fn finish(&mut self, end: &End) -> io::Result<()> {
         while !self.queue.is_empty() {
             self.write(end).await?;

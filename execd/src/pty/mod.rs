@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Every connection reads the ring at its own offset, so a byte is delivered once, replay and live
-//! output are the same thing, and the exit frame comes after the last byte. The process is held back
-//! for a moment when its holder falls behind, and not for ever: after that the holder is told that
-//! it missed something.
+//! output are the same, and the exit frame follows the last byte. The process waits briefly when
+//! its holder falls behind. After that the holder misses output, and receives a frame that reports
+//! it.
 
 mod api;
 mod attach;

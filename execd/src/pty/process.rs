@@ -54,7 +54,7 @@ impl Running {
     /// Starts a shell, interactive or with a command.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub(super) fn start(
         base: &Base,
         cwd: Option<&Path>,
@@ -185,7 +185,7 @@ fn on_pipes(base: &Base, mut command: Command) -> io::Result<Running> {
         .stdout(stdout)
         .stderr(stderr)
         .process_group(0);
-    // Before the start: a process must not run with nobody at its other ends.
+    // Before the start: a process must not run while the other ends are unread.
     let (input, out, err) = (ours(input)?, ours(out)?, ours(err)?);
     let process = base.processes.spawn(&mut command)?;
     let outputs = vec![(Stream::Stdout, out), (Stream::Stderr, err)];
@@ -197,7 +197,8 @@ fn on_pipes(base: &Base, mut command: Command) -> io::Result<Running> {
     })
 }
 
-/// Reads what is there; `None` at the end. On a terminal the end is an error: nobody has it open.
+/// Reads available output; `None` at the end. On a terminal the end is an error: no process has it
+/// open.
 pub(super) async fn read(end: &End, buffer: &mut [u8]) -> Option<usize> {
     loop {
         let mut ready = end.readable().await.ok()?;
@@ -209,7 +210,7 @@ pub(super) async fn read(end: &End, buffer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Reads what is there without waiting.
+/// Reads available output without waiting.
 pub(super) fn read_now(end: &End, buffer: &mut [u8]) -> Option<usize> {
     debug_assert!(end.as_raw_fd() >= 0);
     rustix::io::read(end.get_ref(), buffer)
@@ -220,7 +221,7 @@ pub(super) fn read_now(end: &End, buffer: &mut [u8]) -> Option<usize> {
 /// Writes what the process has room for; waits while it has none. Safe to cancel.
 ///
 /// # Errors
-/// When nobody reads any more.
+/// When no process reads the input any more.
 pub(super) async fn write(end: &End, bytes: &[u8]) -> io::Result<usize> {
     loop {
         let mut ready = end.writable().await?;

@@ -1,4 +1,4 @@
-//! The last output of a session, addressed by how many bytes came before.
+//! Recent output of a session, addressed by byte offset.
 
 use std::{collections::VecDeque, sync::Mutex, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Sessions and who holds them.
+//! Terminal sessions and their holders.
 
 use std::{
     io,
@@ -42,7 +42,7 @@ impl Sessions {
         Self { all }
     }
 
-    /// Makes a session; nothing is started.
+    /// Creates a session without starting a process.
     ///
     /// # Errors
     /// When there are too many in use.
@@ -72,7 +72,7 @@ impl Sessions {
         self.all.get(id).ok_or_else(|| not_found(id))
     }
 
-    /// Tells every shell on a terminal that its terminal went away.
+    /// Sends every shell on a terminal the hangup signal.
     pub fn hang_up(&self) {
         for session in self.all.list() {
             if let Some(run) = session.run().filter(|run| run.running.is_terminal()) {
@@ -81,7 +81,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets a session and ends what runs in it.
+    /// Removes a session and ends its process.
     ///
     /// # Errors
     /// 404 when there is none of that id.
@@ -91,7 +91,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends sessions that no client has used for long.
+    /// Ends sessions that have been idle for too long.
     pub(crate) fn end_idle(&self) {
         self.all.sweep();
     }
@@ -169,7 +169,7 @@ struct Holder {
 pub(super) struct Hold {
     session: Arc<Session>,
     number: u64,
-    /// Cancelled when somebody else takes over.
+    /// Cancelled when another client takes over.
     pub(super) evicted: CancellationToken,
     gone: CancellationToken,
 }
@@ -209,7 +209,7 @@ impl Session {
         }
     }
 
-    /// Takes the session unless somebody holds it.
+    /// Takes the session unless another client holds it.
     pub(super) fn hold(self: &Arc<Self>) -> Option<Hold> {
         let mut state = self.state();
         if state.holder.is_some() {
@@ -232,7 +232,7 @@ impl Session {
         })
     }
 
-    /// Takes the session from whoever holds it. `None` when the holder does not let go in time.
+    /// Takes the session from its holder. `None` if the holder does not release it in time.
     pub(super) async fn take_over(self: &Arc<Self>) -> Option<Hold> {
         let taken = async {
             loop {
@@ -256,7 +256,7 @@ impl Session {
     /// The running process; started if none runs.
     ///
     /// # Errors
-    /// What the system said; also when the session was deleted.
+    /// The system's error, or an error for a deleted session.
     pub(super) fn started(self: &Arc<Self>, base: &Base, terminal: bool) -> io::Result<Arc<Run>> {
         let mut state = self.state();
         // Deleting ends the run that it finds under this lock: later there must be none.
@@ -305,8 +305,8 @@ impl Session {
         info!(id = self.id, %exit, "pty ended");
         run.end.send_replace(Some((exit, self.screen.total())));
         let mut state = self.state();
-        // The descriptors close with the last connection that has them, which hangs up the terminal
-        // of whoever is left on it.
+        // The descriptors close with the last connection that uses them, which hangs up the
+        // terminal for its remaining processes.
         if state
             .run
             .as_ref()

@@ -112,7 +112,7 @@ impl Sender {
         self.binary(frame).await
     }
 
-    /// Asks whether the client lives.
+    /// Sends a ping.
     pub(super) async fn ping(&mut self) -> Result<(), Gone> {
         self.send(Message::Ping(Bytes::new())).await
     }

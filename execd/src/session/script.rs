@@ -126,10 +126,9 @@ exit "$1""#
     )
 }
 
-/// Reports without the longest variables, by the shell's own means alone: the kernel gives no program
-/// a variable of [`ARGUMENT`] bytes, nor more than so many bytes of all together. Words that a value
-/// may have put into the list of the exported ones do no harm: at most they name a variable that is
-/// too long as well.
+/// Reports without the longest variables, using shell builtins only: the kernel rejects a variable
+/// of [`ARGUMENT`] bytes, and too many bytes in total. Words that a value injects into the list of
+/// exported names are harmless: at most they name another variable that is too long.
 fn with_less(report: &str) -> String {
     let left_out = report::LEFT_OUT;
     let [most, less, little, least] = [1, 4, 16, 64].map(|part| ARGUMENT / part);

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_on_files_of_anybody() {
+    fn file_operations_of_every_identity() {
         for prefix in ["", "/v1/filesystem/1/2", "/v1/isolated/session/7"] {
             for (method, path, name) in FILES {
                 assert_eq!(operation(method, &format!("{prefix}{path}")), Some(*name));

@@ -4,7 +4,7 @@
 //!   before  the trees that are mounted later are taken aside
 //!   then    everything there is becomes read-only
 //!   then    /tmp, /run, /dev, the overlays and what is bound are put on top, /proc at the end
-//!   last    what tells of the whole machine is covered, and what whoever made the sandbox covered
+//!   last    what reveals the whole machine is covered, and what the engine covered
 //! ```
 //!
 //! Everything happens in the session's mount namespace, so no mount has to be moved elsewhere:

@@ -1,4 +1,5 @@
-//! The events of one run, written once as bytes, for any number of readers at any place.
+//! Journal: the events of one run, written once as bytes, for any number of readers at any
+//! position.
 //!
 //! ```text
 //!   oldest kept                                       newest
@@ -7,10 +8,9 @@
 //!   mark (offset, seq)          reader             reader
 //! ```
 //!
-//! What a reader has still to see is kept, up to a large number of bytes; beyond it, and when the
-//! disk takes no more, there is no room for new events. What all have seen is kept for those that
-//! come again, up to a smaller number. A reader that takes the room of another, which keeps up, is
-//! forgotten.
+//! Unread events are kept, up to a large limit. Above it, and when the disk is full, new events
+//! have no room. Events that all readers have seen are kept for reconnecting clients, up to a
+//! smaller limit. A slow reader that takes the room of one that keeps up is dropped.
 
 mod state;
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub(super) struct Keep {
     pub(super) unread: u64,
 }
 
-/// The events of one run.
+/// Events of one run.
 #[derive(Debug)]
 pub(crate) struct Journal {
     state: Mutex<State>,
@@ -56,12 +56,12 @@ pub(crate) struct Journal {
     memory: Arc<Memory>,
 }
 
-/// Why events after some number cannot be had.
+/// Reason why events after a number are unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
-    /// They are no longer kept. The first that is.
+    /// They are no longer kept. `first` is the oldest that is.
     Forgotten { first: u64 },
-    /// There was no such number. The last there was.
+    /// The number does not exist yet. `last` is the newest.
     Ahead { last: u64 },
 }
 
@@ -156,7 +156,7 @@ impl Journal {
         if self.room(&state) {
             return true;
         }
-        // Somebody who keeps up shall not lose what another does not read.
+        // A slow reader must not make one that keeps up lose events.
         let slowest = state.readers.iter().map(|place| place.at).min();
         let near = state.end.saturating_sub(self.keep.window);
         if state.readers.iter().any(|place| place.at >= near) {
@@ -191,7 +191,7 @@ impl Journal {
         state.disk_full.is_some() && state.share.taken() >= 2 * self.keep.window
     }
 
-    /// Forgets what nobody needs.
+    /// Drops bytes that no reader needs.
     fn trim(&self, state: &mut State) {
         let replay = if self.memory.disk_is_short() {
             state.replay.min(limits::REPLAY_SHORT)
@@ -201,7 +201,7 @@ impl Journal {
         state.trim(replay, self.keep.window);
     }
 
-    /// Nobody reads, and nobody will.
+    /// Whether no reader exists, and none can come.
     fn is_unwanted(&self, state: &State) -> bool {
         state.readers.is_empty() && self.keep.replay == 0
     }
@@ -285,7 +285,7 @@ impl Journal {
         oldest
     }
 
-    /// Nothing comes any more.
+    /// Marks the journal as complete.
     pub(super) fn finish(&self) {
         let mut state = self.state();
         state.finished = true;
@@ -355,7 +355,7 @@ impl Journal {
     }
 }
 
-/// What output takes.
+/// Resources that output uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     /// Bytes in memory.

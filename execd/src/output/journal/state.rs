@@ -1,4 +1,4 @@
-//! What a journal keeps, and where.
+//! State of a journal: which bytes it keeps, and where.
 
 use std::{collections::VecDeque, fs::File, io, os::unix::fs::FileExt, sync::Arc, time::Instant};
 
@@ -26,7 +26,7 @@ pub(super) struct State {
     pub(super) writing: bool,
     /// The first byte that is kept. An event begins here if anything is kept for replay.
     pub(super) start: u64,
-    /// Behind the last byte.
+    /// End offset.
     pub(super) end: u64,
     /// Places where an event begins, oldest first.
     pub(super) marks: VecDeque<Mark>,
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// Forgets everything.
+    /// Drops all bytes.
     pub(super) fn clear(&mut self) {
         if self.writing {
             return;
@@ -162,8 +162,8 @@ impl State {
         self.readers.iter_mut().find(|place| place.reader == reader)
     }
 
-    /// Forgets what every reader has seen, and is older than what is kept for those that come
-    /// again.
+    /// Drops bytes that every reader has seen, if they are older than the part kept for
+    /// reconnecting clients.
     pub(super) fn trim(&mut self, replay: u64, window: u64) {
         if self.writing {
             return;
@@ -179,7 +179,7 @@ impl State {
         let needed = recent.min(unread.unwrap_or(u64::MAX));
         let passed = self.marks.partition_point(|mark| mark.offset <= needed);
         if exact {
-            // Between two marks nobody can begin to read.
+            // No reader can begin between two marks.
             let behind = self.marks.partition_point(|mark| mark.offset < needed);
             self.marks.drain(..behind);
             self.start = self.start.max(needed);
@@ -212,7 +212,7 @@ impl State {
         self.count_disk();
     }
 
-    /// Tells all journals together what this one has on disk.
+    /// Updates the disk use of all journals with this one's.
     pub(super) fn count_disk(&mut self) {
         let start = self.window_start();
         let disk = self.disk.as_ref();
@@ -262,8 +262,7 @@ impl State {
         self.disk_full = Some(Instant::now() + limits::DISK_FULL);
     }
 
-    /// Makes one piece of many small ones: they cost more, and most journals stay as short as when
-    /// they end.
+    /// Merges many small pieces into one: they cost more, and most journals stay that short.
     pub(super) fn compact(&mut self) {
         let len = self.end - self.window_start();
         if self.writing || self.window.len() < 2 || len > limits::JOURNAL_COMPACT {
@@ -282,7 +281,7 @@ impl State {
     }
 }
 
-/// What of a filesystem may hold events that nobody may ever read again.
+/// Bytes of a file system available for events that may never be read again.
 pub(super) fn to_spare(file: &File) -> u64 {
     fstatvfs(file).map_or(0, |place| {
         place.f_bavail.saturating_mul(place.f_frsize) / limits::REPLAY_PART

@@ -95,7 +95,7 @@ async fn what_all_have_seen_is_kept_up_to_a_limit() {
     };
     let (journal, mut reader) = journal(keep);
     append(&journal, 2..=6000).await;
-    // Nobody has read: everything is there.
+    // No reader has read: all events are kept.
     assert_eq!(read(&mut reader, 6000).await, all(1..=6000));
     append(&journal, 6001..=6001).await;
     let Err(Unavailable::Forgotten { first }) = journal.reader(0) else {
@@ -104,7 +104,7 @@ async fn what_all_have_seen_is_kept_up_to_a_limit() {
     assert!((4700..=5000).contains(&first), "{first}");
     let mut again = journal.reader(first - 1).unwrap();
     assert_eq!(read(&mut again, 6001).await, all(first..=6001));
-    // What was given back is told so, and what a reader needs is not given back.
+    // Freed events are reported as such, and unread events are not freed.
     assert!(journal.held().disk < 1_400_000 + limits::JOURNAL_FREE);
     let mut slow = journal.reader(6000).unwrap();
     append(&journal, 6002..=9000).await;
