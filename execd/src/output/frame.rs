@@ -5,8 +5,7 @@
 
 use crate::limits;
 
-/// What every event ends with: when it happened, in Unix milliseconds, and its number in its
-/// journal.
+/// End of every event: its time in Unix milliseconds, and its number in its journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     at: i64,
@@ -173,8 +172,8 @@ fn number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Writes text inside a JSON string. Bytes that are no UTF-8 become U+FFFD; U+0085, U+2028 and
-/// U+2029 are escaped because line splitters of clients break at them.
+/// Writes text inside a JSON string. Invalid UTF-8 becomes U+FFFD. U+0085, U+2028 and U+2029 are
+/// escaped, because line splitters of clients break at them.
 fn escape(out: &mut Vec<u8>, text: &[u8]) {
     // Checking the whole is much faster than going through it piece by piece.
     if std::str::from_utf8(text).is_ok() {

@@ -118,7 +118,7 @@ impl Lines {
         }
     }
 
-    /// What would come next was dropped: what comes then is no part of the unfinished line.
+    /// Records that later output was dropped: the next bytes do not continue the incomplete line.
     pub(crate) fn cut_off(&mut self) {
         self.cut_off = true;
         self.after_return = false;

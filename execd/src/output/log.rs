@@ -1,4 +1,4 @@
-//! Output of a background command, kept to be read at any offset (contract: execd §5.7).
+//! Log of a background command, readable at any offset (contract: execd §5.7).
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc, sync::Mutex};
 
@@ -64,7 +64,7 @@ impl Log {
         self.state().len
     }
 
-    /// What it takes.
+    /// Resources that the log uses.
     pub(crate) fn held(&self) -> Held {
         let state = self.state();
         let memory = state.memory.len() as u64;

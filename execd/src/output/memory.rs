@@ -36,13 +36,13 @@ impl Memory {
         self.on_disk.load(Ordering::Relaxed) > limits::JOURNALS_ON_DISK
     }
 
-    /// What journals of ended runs may take of it.
+    /// Memory available to journals of ended runs.
     pub(crate) fn for_ended(&self) -> u64 {
         self.max / 4
     }
 }
 
-/// What one journal takes; given back when it is dropped.
+/// Resources of one journal, returned on drop.
 #[derive(Debug)]
 pub(super) struct Share {
     memory: Arc<Memory>,

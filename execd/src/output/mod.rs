@@ -39,7 +39,7 @@ pub(crate) use self::{
 use self::{lines::Budget, memory::Memory};
 use crate::limits;
 
-/// Which output.
+/// Stream of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Stdout,
@@ -56,7 +56,7 @@ impl Source {
     }
 }
 
-/// What all streams together may take. Clones share it.
+/// Limits of all streams together. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Outputs {
     lingering: Arc<Semaphore>,

@@ -30,7 +30,7 @@ impl Pipe {
         }
     }
 
-    /// What is there, or an empty piece when nothing is; `None` at the end. Never waits.
+    /// Available output, or an empty piece if there is none; `None` after the last. Never waits.
     fn read_now(&mut self) -> Option<Bytes> {
         let receiver = self.receiver.as_ref()?;
         if self.buffer.capacity() - self.buffer.len() < limits::READ_CHUNK / 16 {

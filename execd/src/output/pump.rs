@@ -45,7 +45,7 @@ impl Sink {
     }
 }
 
-/// What has output and ends: a process, or something like one.
+/// Subject of a pump: a process, or a run that behaves like one.
 pub(crate) trait Subject: Clone + Send + Sync + 'static {
     /// Waits for its end. All that it wrote before is in its pipes then.
     fn exited(&self) -> impl Future<Output = Exit> + Send;

@@ -29,7 +29,7 @@ pub(crate) fn response(reader: EventReader) -> Response {
 
 struct Events {
     reader: EventReader,
-    /// What was sent last; two newlines end an event, and there are none inside.
+    /// The last two bytes sent; two newlines end an event, and there are none inside.
     last: [u8; 2],
     ping: Interval,
 }

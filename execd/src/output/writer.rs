@@ -72,7 +72,7 @@ impl Writer {
         }
     }
 
-    /// What it writes to.
+    /// Journal that it writes.
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         &self.journal
     }

@@ -22,7 +22,7 @@ use crate::{base::Base, json, limits};
 /// Reason of a close.
 const DELETED: &str = "session deleted";
 
-/// What a client asked for.
+/// Parameters of a connection.
 pub(super) struct Attach {
     pub(super) base: Base,
     pub(super) session: Arc<Session>,

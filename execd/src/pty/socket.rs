@@ -17,7 +17,7 @@ use crate::limits;
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// What the client sent.
+/// Message from the client.
 #[derive(Debug)]
 pub(super) enum Received {
     Text(Utf8Bytes),
@@ -26,7 +26,7 @@ pub(super) enum Received {
     Alive,
     /// The client closes the connection; its close frame is to be answered.
     Closing,
-    /// What the client sent cannot be read; the connection is to be closed for this reason.
+    /// The message is invalid; the connection must close for this reason.
     Unreadable(CloseReason),
 }
 

@@ -134,7 +134,7 @@ impl Journal {
         self.left.clone()
     }
 
-    /// What it holds.
+    /// Resources that the journal uses.
     pub(crate) fn held(&self) -> Held {
         let state = self.state();
         let on_disk = |disk: &Disk| state.window_start().saturating_sub(disk.freed);
@@ -327,7 +327,7 @@ impl Journal {
         }
     }
 
-    /// So many bytes more were read.
+    /// Advances a reader by a number of bytes.
     fn passed(&self, state: &mut State, reader: u64, bytes: u64) {
         if let Some(place) = state.place(reader) {
             place.at += bytes;
@@ -408,7 +408,7 @@ enum Ready {
     End,
 }
 
-/// Reads a journal; while there is one, what it has still to read is kept.
+/// Reader of a journal. While it exists, its unread events are kept.
 #[derive(Debug)]
 pub(crate) struct EventReader {
     journal: Arc<Journal>,
@@ -457,7 +457,7 @@ impl EventReader {
         }
     }
 
-    /// What is left of bytes behind the events to be passed over.
+    /// Rest of the bytes after the events to skip.
     fn after_skipped(&mut self, bytes: Bytes) -> Bytes {
         if self.skip == 0 {
             return bytes;

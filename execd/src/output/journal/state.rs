@@ -12,7 +12,7 @@ use crate::{limits, output::memory::Share, scratch};
 pub(super) struct State {
     /// The newest bytes.
     pub(super) window: VecDeque<Block>,
-    /// What they take of the memory of all journals.
+    /// Their share of the memory of all journals.
     pub(super) share: Share,
     /// Older ones.
     pub(super) disk: Option<Disk>,
@@ -20,7 +20,7 @@ pub(super) struct State {
     pub(super) disk_full: Option<Instant>,
     /// Bytes that are kept for those that come again, as far as the disk has them to spare.
     pub(super) replay: u64,
-    /// The filesystem takes nothing back but whole files.
+    /// The file system cannot punch holes; only whole files can be freed.
     pub(super) no_holes: bool,
     /// The oldest of the window are being written to disk: nothing of them may go meanwhile.
     pub(super) writing: bool,
