@@ -15,16 +15,16 @@ const CONFIRMATION: &str = "YES";
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// Nobody confirmed.
+    /// No confirmation came.
     #[error(
         "server.api_key is empty: set it, or set {ENV_INSECURE}={CONFIRMATION} to let everybody \
          who can connect control sandboxes"
     )]
     NoKey,
-    /// Somebody typed something else.
+    /// The operator typed something else.
     #[error("not confirmed: the server does not start without server.api_key")]
     Refused,
-    /// Nobody typed anything.
+    /// No input came.
     #[error("no answer within {} seconds: the server does not start without server.api_key", PATIENCE.as_secs())]
     NoAnswer,
 }

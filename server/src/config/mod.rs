@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn typos_are_told_and_secrets_are_not() {
+    fn typos_are_reported_without_secrets() {
         let loaded =
             read("[server]\napi_keys = 'hunter2'\n[runtime]\ntype='docker'\n[servre]\n").unwrap();
         let warnings: Vec<String> = loaded.unknown.iter().map(ToString::to_string).collect();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_can_get_the_consoles_cookie_are_told() {
+    fn ports_that_can_get_the_consoles_cookie_cause_a_warning() {
         let warns = |text: &str| {
             let notes = read(text).unwrap().config.notes();
             notes.iter().any(|note| note.contains("cookie"))
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_on_an_ipv6_address_that_is_not_published_are_told() {
+    fn endpoints_on_an_unpublished_ipv6_address_cause_a_warning() {
         let warns = |host: &str, more: &str| {
             let text = format!(
                 "[server]\nhost = '{host}'\n{more}\n[runtime]\ntype = 'docker'\n\

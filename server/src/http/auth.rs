@@ -70,7 +70,7 @@ impl ApiKeys {
     }
 }
 
-/// In a time that tells nothing about where they differ.
+/// Compares in a time that does not depend on where the keys differ.
 fn equal(given: &[u8], key: &SecretString) -> bool {
     given.ct_eq(key.expose_secret().as_bytes()).into()
 }

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_newcomer_waits_until_somebody_left() {
+    async fn a_new_connection_waits_until_another_has_left() {
         let connections = Connections::new(1);
         let first = connections.room().await;
         let leaves = async {

@@ -39,7 +39,7 @@ pub struct AppState {
     pub keys: Arc<ApiKeys>,
     /// Connections to sandboxes.
     pub forwarder: Forwarder,
-    /// Configured public address, without a slash at its end.
+    /// Configured public address, without a trailing slash.
     pub eip: Option<String>,
     /// Whether sandboxes may use the proxy without a key.
     pub keyless_from_sandboxes: bool,
@@ -91,7 +91,7 @@ pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(app.clone())
         .merge(docs);
-    // Without a key a browser would do here what any page tells it to.
+    // Without a key any page could make the operator's browser call these routes.
     let api = match keys_are_there {
         true => api.layer(from_fn(cors::open)),
         false => api.layer(from_fn(cors::own)),
@@ -110,8 +110,8 @@ pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
         .layer(from_fn(request_id::tag))
 }
 
-/// Whoever gives the server's address to a browser wants the console; a program is told what every
-/// unknown route is.
+/// Redirects a browser at the server's address to the console. A program gets the answer for unknown
+/// routes.
 async fn browsers_to_console(request: Request, next: Next) -> Response {
     let mut accepted = request.headers().get_all(ACCEPT).into_iter();
     let wants_page = accepted.any(|value| {
@@ -124,8 +124,8 @@ async fn browsers_to_console(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// A path that is not there. A slash too many is told apart: the path without it is tried by
-/// clients that follow redirects (contract: lifecycle §1.1).
+/// Answers unknown paths. A path with a trailing slash is redirected to the one without, for clients
+/// that follow redirects (contract: lifecycle §1.1).
 async fn not_found(OriginalUri(uri): OriginalUri, request: Request) -> Response {
     let path = uri.path();
     if let Some(bare) = path

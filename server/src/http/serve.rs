@@ -227,7 +227,7 @@ mod tests {
         String::from_utf8(answer).unwrap()
     }
 
-    /// The clock goes on by itself when nothing else does, so waiting for ever is told.
+    /// The paused clock advances when nothing else runs, so an endless wait fails the test.
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_asks_for_nothing_is_closed() {
         for begin in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HT"] {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_reads_is_given_up() {
+    async fn a_response_that_is_not_read_is_given_up() {
         let tasks = Supervisor::new();
         let (body, mut dropped) = endless();
         let mut body = unless_stalled(body, LIMIT, &tasks);

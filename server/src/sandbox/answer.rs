@@ -1,4 +1,4 @@
-//! Creates whose client may go away before it has the answer.
+//! Creates whose client may disconnect before it has the answer.
 //!
 //! ```text
 //!  accepted ─▶ mark in the store ─▶ made ─▶ mark taken back ─▶ answer written
@@ -35,7 +35,7 @@ impl Unanswered {
         }
     }
 
-    /// The client has the answer: the sandbox is its own business from now on.
+    /// The client has the answer, so the sandbox stays.
     pub fn answered(mut self) {
         self.is_answered = true;
     }
@@ -51,7 +51,7 @@ impl Drop for Unanswered {
     }
 }
 
-/// The creates whose client went away. No more wait here than are under way.
+/// Creates whose client disconnected; never more than there are creates in progress.
 pub(super) type Abandoned = mpsc::UnboundedReceiver<SandboxId>;
 
 pub(super) fn start(service: Service, mut abandoned: Abandoned) {
@@ -77,7 +77,7 @@ impl Service {
         if !matches!(marked, Some(Ok(_))) {
             return;
         }
-        info!(sandbox = %id, "its client went away before it had the answer");
+        info!(sandbox = %id, "the client disconnected before it had the answer");
         if let Some(locks) = self.inner.registry.locks(id) {
             self.start_removal(id.clone(), locks, Outcome::Abandoned);
         }

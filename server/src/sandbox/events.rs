@@ -1,4 +1,4 @@
-//! The runtime's events into the registry.
+//! Applies the runtime's events to the registry.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,15 +13,15 @@ use super::{
     lifecycle::{ABANDONED, history},
 };
 
-/// What the last server left in the store.
-pub(super) struct Left {
+/// What an earlier process left in the store.
+pub(super) struct StoredAtStart {
     pub(super) changes: HashMap<SandboxId, Changes>,
     pub(super) unanswered: Vec<UnansweredCreate>,
 }
 
-/// Follows the runtime. What the last server left is used up by the first synchronisation; after
-/// that the registry knows more.
-pub(super) fn start(service: Service, mut left: Left) {
+/// Follows the runtime. The first synchronisation uses up what an earlier process left in the store;
+/// after that the registry knows more.
+pub(super) fn start(service: Service, mut left: StoredAtStart) {
     let tasks = service.inner.tasks.clone();
     let mut events = std::sync::Arc::clone(&service.inner.runtime).watch(&tasks);
     tasks.clone().spawn("runtime events", async move {
@@ -37,8 +37,8 @@ pub(super) fn start(service: Service, mut left: Left) {
                 }
                 Some(event) => service.apply(event).await,
                 None => {
-                    // Nobody tells any more: what is known cannot be vouched for.
-                    let reason = "its events are not followed any more".to_owned();
+                    // Without events the registry goes out of date unnoticed.
+                    let reason = "its events are no longer followed".to_owned();
                     error!(reason, "restart the server");
                     service
                         .inner
@@ -51,18 +51,18 @@ pub(super) fn start(service: Service, mut left: Left) {
     });
 }
 
-/// What is waited for, unless the server stops. A stop counts first: it also ends those whose events
-/// are waited for, and that is no failure then.
-async fn unless_stopped<T>(tasks: &Supervisor, waited_for: impl Future<Output = T>) -> Option<T> {
+/// Waits for a future unless the server stops. The stop has priority: it also ends the sender of the
+/// events, and that is no failure then.
+async fn unless_stopped<T>(tasks: &Supervisor, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         () = tasks.stopping().cancelled() => None,
-        done = waited_for => Some(done),
+        done = future => Some(done),
     }
 }
 
 impl Service {
-    /// The runtime told everything it has: the registry is made to agree.
+    /// Brings the registry in line with a full list from the runtime.
     async fn synchronise(
         &self,
         all: Vec<Observed>,
@@ -80,7 +80,7 @@ impl Service {
                     Ok(())
                 });
             } else if observed.status.phase != Phase::Created && !registry.was_removed(&id) {
-                // One that never started is a left-over of a crash; the sweep removes it.
+                // A container that never started is left over from a crash; the sweep removes it.
                 if observed.origin.expiry == osb_runtime::Expiry::Unknown {
                     warn!(sandbox = %id, "has no readable expiry and is kept until it is deleted");
                 }
@@ -90,13 +90,14 @@ impl Service {
         }
         for record in registry.snapshot().0 {
             let facts = &record.facts;
-            // A create under way has no container yet, one that has just ended was not looked at.
+            // A create in progress has no container yet; a container that started after the list was
+            // taken is not in it.
             let looked_at = facts.phase.is_some_and(|(_, since)| since < at);
             if looked_at && !seen.contains(&facts.origin.id) {
                 self.gone(&facts.origin.id, at).await;
             }
         }
-        // Whoever the store still knows was removed just before the last server ended.
+        // Sandboxes that only the store knows were removed just before the last server ended.
         for (id, known) in changes.drain() {
             if seen.contains(&id) {
                 continue;
@@ -121,7 +122,7 @@ impl Service {
         }
     }
 
-    /// The last server ended before it could answer these, so no client knows them.
+    /// Removes sandboxes whose create the last server did not answer: no client knows their ids.
     async fn end_unanswered(&self, creates: Vec<UnansweredCreate>) {
         for create in creates {
             if self.inner.registry.get(&create.id).is_some() {
@@ -196,14 +197,15 @@ impl Service {
     }
 
     fn alter(&self, id: &SandboxId, change: impl FnOnce(&mut Facts)) {
-        // Unknown ones belong to a removal that has just ended.
+        // An unknown sandbox was removed just now.
         let _ = self.change(id, |facts| {
             change(facts);
             Ok(())
         });
     }
 
-    /// A container was gone at `at`. Its create or its removal may be the reason, and goes first.
+    /// Handles a container that was gone at `at`. A create or a removal in progress may be the reason
+    /// and ends first.
     async fn gone(&self, id: &SandboxId, at: WireTime) {
         let registry = &self.inner.registry;
         let (Some(record), Some(locks)) = (registry.get(id), registry.locks(id)) else {
@@ -215,7 +217,7 @@ impl Service {
         if let Ok(_owner) = locks.life.try_lock() {
             return self.vanished(id, at).await;
         }
-        // Events must go on meanwhile: the create waits for some of them.
+        // Events must be handled meanwhile: the create waits for some of them.
         let (service, id) = (self.clone(), id.clone());
         self.inner.tasks.spawn("vanished", async move {
             let _owner = locks.life.lock().await;
@@ -223,8 +225,8 @@ impl Service {
         });
     }
 
-    /// Nobody makes or removes the sandbox, so its container was removed behind our back, unless
-    /// that was one of an earlier attempt to make it. The caller holds the `life` lock.
+    /// Records that another program removed the container, unless it belonged to an earlier attempt
+    /// of the create. The caller holds the `life` lock.
     async fn vanished(&self, id: &SandboxId, at: WireTime) {
         let Some(record) = self.inner.registry.get(id) else {
             return;
@@ -233,8 +235,8 @@ impl Service {
         if facts.is_deleted() || !facts.had_container(at) {
             return;
         }
-        warn!(sandbox = %id, "was removed by somebody else");
-        let message = "Its container was removed by somebody else.".to_owned();
+        warn!(sandbox = %id, "was removed by another program");
+        let message = "Its container was removed by another program.".to_owned();
         self.keep_history(history(facts, Outcome::Vanished, "VANISHED", message))
             .await;
         self.inner.registry.remove(id);

@@ -1,5 +1,5 @@
-//! Making and removing sandboxes: one at a time per sandbox, by the task that holds its `life`
-//! lock. The work belongs to the server, not to the request that asked for it.
+//! Creates and removes sandboxes: one operation at a time per sandbox, in the task that holds its
+//! `life` lock. The task belongs to the server, not to the request.
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
@@ -22,10 +22,10 @@ pub(super) fn now() -> WireTime {
     WireTime::new(jiff::Timestamp::now())
 }
 
-/// Reason and message of a sandbox whose client is gone.
+/// Reason and message of a sandbox whose client disconnected before the answer.
 pub(super) const ABANDONED: (&str, &str) = (
     "ABANDONED",
-    "Its client went away before it had the answer.",
+    "Its client disconnected before it had the answer.",
 );
 
 /// How the client of a create learns the id of its sandbox.
@@ -68,12 +68,12 @@ impl Service {
         }
         let registry = &self.inner.registry;
         let cancelled = locks.cancel.cancelled();
-        let progress = Tell {
+        let progress = RegistryProgress {
             id: id.clone(),
             registry: Arc::downgrade(registry),
             image_is_here: CancellationToken::new(),
         };
-        // A pull goes on without its client: the next try needs the image.
+        // A pull continues without its client: the next attempt needs the image.
         let abandoned = async {
             locks.abandoned.cancelled().await;
             progress.image_is_here.cancelled().await;
@@ -87,9 +87,9 @@ impl Service {
         };
         let made = tokio::select! {
             made = self.inner.runtime.create(spec, &progress) => made.map_err(Error::from),
-            // Deleted or expired meanwhile: nobody wants to wait for a pull then.
+            // The sandbox was deleted or expired, so the pull is no longer waited for.
             () = cancelled => ended("it was deleted before it was made"),
-            () = abandoned => ended("its client went away before it was made"),
+            () = abandoned => ended("its client disconnected before it was made"),
         };
         let known = made.and_then(|observed| {
             self.change(&id, |facts| {
@@ -119,8 +119,8 @@ impl Service {
         Ok(self.inner.store.set_unanswered(&create).await?)
     }
 
-    /// A sandbox whose execd does not answer in time is not a failed create: it may be slow, and
-    /// its own command runs. Nor is one whose command has ended already, or that was deleted.
+    /// Waits until execd answers. A create whose execd is slow has not failed, because the entry point
+    /// runs; nor has one whose entry point has ended or whose sandbox was deleted meanwhile.
     async fn wait_for_execd(&self, record: &Record) {
         let id = &record.facts.origin.id;
         if let Ok(execd) = self.execd_of(&record.facts) {
@@ -138,7 +138,7 @@ impl Service {
                 Wait::Unwanted => return,
             }
         }
-        // A sandbox that went away meanwhile needs no stages.
+        // A sandbox that was removed meanwhile needs no stages.
         let _ = self.change(id, |facts| {
             let at = now();
             facts.reached(Stage::Execd, at);
@@ -147,8 +147,8 @@ impl Service {
         });
     }
 
-    /// Nothing of a failed create may stay. Where that cannot be had now, the sandbox is marked as
-    /// deleted, and the reconciler goes on.
+    /// Removes everything that a failed create made. When that fails, the sandbox is marked as deleted
+    /// and the reconciler retries.
     async fn create_failed(&self, id: &SandboxId, locks: &Locks, error: &Error) {
         let record = self.inner.registry.get(id);
         let source = record.as_ref().map(|record| &record.facts.origin.source);
@@ -158,7 +158,7 @@ impl Service {
             warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
             let at = now();
             self.keep_deletion(id, locks, at).await;
-            // It cannot vanish from the registry while its life lock is held.
+            // The entry stays in the registry while the life lock is held.
             let _ = self.change(id, |facts| {
                 facts.changes.deleted_at.get_or_insert(at);
                 facts.removal_error = Some(failure.to_string());
@@ -187,12 +187,12 @@ impl Service {
         self.inner.registry.remove(id);
     }
 
-    /// Deletes a sandbox (contract: lifecycle §5.6). Returns once the intent is kept; with `wait`,
-    /// or when the store cannot keep it, only when the sandbox is gone: a full disk is emptied by
-    /// deleting. A repeated call while the removal goes on is answered in the same way.
+    /// Deletes a sandbox (contract: lifecycle §5.6). Returns once the intent is stored. With `wait`, or
+    /// when the store cannot take the intent, it returns only when the sandbox is gone: deleting must
+    /// work on a full disk. A repeated call during the removal gets the same answer.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; if the removal is waited for, also why it failed (it is tried again).
+    /// [`Error::NotFound`]; with `wait` also why the removal failed (it is retried).
     pub async fn delete(&self, id: &SandboxId, wait: bool) -> Result<(), Error> {
         let locks = self.locks(id)?;
         let (service, id) = (self.clone(), id.clone());
@@ -221,7 +221,7 @@ impl Service {
         }
     }
 
-    /// Keeps the intent to delete; answers whether it is kept now.
+    /// Stores the intent to delete. Returns whether it is stored.
     async fn keep_deletion(&self, id: &SandboxId, locks: &Locks, at: WireTime) -> bool {
         match self.inner.store.set_deleted(id, at).await {
             Ok(()) => {
@@ -229,14 +229,13 @@ impl Service {
                 true
             }
             Err(failure) => {
-                warn!(sandbox = %id, error = %ErrorChain(&failure), "the delete intent cannot be kept");
+                warn!(sandbox = %id, error = %ErrorChain(&failure), "the delete intent cannot be stored");
                 false
             }
         }
     }
 
-    /// Runs a change to its end, also when whoever asked for it goes away: store and memory must
-    /// not part.
+    /// Completes a change even if its request is dropped: store and memory must not diverge.
     pub(super) async fn owned<T: Send + 'static>(
         &self,
         name: &'static str,
@@ -249,7 +248,7 @@ impl Service {
             .unwrap_or(Err(Error::ShuttingDown))
     }
 
-    /// Removes a sandbox that is marked as deleted, in a task of its own.
+    /// Starts a task that removes a sandbox which is marked as deleted.
     pub(super) fn start_removal(
         &self,
         id: SandboxId,
@@ -257,7 +256,7 @@ impl Service {
         outcome: Outcome,
     ) -> tokio::task::JoinHandle<Result<(), Error>> {
         let outcome = *locks.leaving.get_or_init(|| outcome);
-        // A create under way is not waited for.
+        // Ends a create in progress.
         match outcome {
             Outcome::Abandoned => locks.abandoned.cancel(),
             _ => locks.cancel.cancel(),
@@ -273,23 +272,23 @@ impl Service {
         locks: &Locks,
         outcome: Outcome,
     ) -> Result<(), Error> {
-        // The answer was about to be written: nothing else in the store says that it was not.
+        // The mark of the unanswered create is gone already, so the intent must be stored.
         if outcome == Outcome::Abandoned && !locks.deletion_kept.load(Ordering::Relaxed) {
             self.keep_deletion(id, locks, now()).await;
         }
-        // A create under way ends first: before that nobody knows what there is to remove.
+        // A create in progress ends first: only then is it known what to remove.
         let _owner = locks.life.lock().await;
         let Some(record) = self.inner.registry.get(id) else {
             return Ok(());
         };
         if let Err(error) = self.inner.runtime.remove(id).await {
-            warn!(sandbox = %id, error = %ErrorChain(&error), "cannot be removed, will be tried again");
-            // It cannot vanish from the registry while its life lock is held.
+            warn!(sandbox = %id, error = %ErrorChain(&error), "cannot be removed yet, will retry");
+            // The entry stays in the registry while the life lock is held.
             let _ = self.change(id, |facts| {
                 facts.removal_error = Some(error.to_string());
                 Ok(())
             });
-            // An expiry has not asked the store yet; now it may have to outlive this process.
+            // An expiry stores no intent at first; now it may have to outlive this process.
             if !locks.deletion_kept.load(Ordering::Relaxed) {
                 let at = record.facts.changes.deleted_at.unwrap_or_else(now);
                 self.keep_deletion(id, locks, at).await;
@@ -298,7 +297,7 @@ impl Service {
         }
         let (reason, message) = match outcome {
             Outcome::Abandoned => ABANDONED,
-            Outcome::Expired => ("EXPIRED", "Its time was up."),
+            Outcome::Expired => ("EXPIRED", "It expired."),
             _ => ("DELETED", "It was deleted by request."),
         };
         let entry = history(&record.facts, outcome, reason, message.to_owned());
@@ -336,14 +335,14 @@ pub(super) fn history(
 }
 
 /// Writes a create's progress into the registry.
-struct Tell {
+struct RegistryProgress {
     /// Cancelled when the image is on the host.
     image_is_here: CancellationToken,
     id: SandboxId,
     registry: Weak<Registry>,
 }
 
-impl Progress for Tell {
+impl Progress for RegistryProgress {
     fn reached(&self, stage: Stage) {
         if stage >= Stage::Image {
             self.image_is_here.cancel();
@@ -357,7 +356,7 @@ impl Progress for Tell {
     }
 }
 
-impl Tell {
+impl RegistryProgress {
     fn update(&self, change: impl FnOnce(&mut Facts)) {
         if let Some(registry) = self.registry.upgrade() {
             registry.update::<()>(&self.id, |facts| {

@@ -22,7 +22,7 @@ pub(super) enum Wait {
     Ready,
     /// It did not in time.
     TooSlow,
-    /// Nobody waits for it any more.
+    /// The wait was no longer needed.
     Unwanted,
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_sandbox_that_has_ended_is_not_slow() {
-        // Nobody answers there: the listener is gone at once.
+        // The listener is gone, so connections are refused.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let authority = listener.local_addr().unwrap().to_string();
         drop(listener);

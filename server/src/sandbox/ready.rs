@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::{Error, Service};
 
-/// How long an answer of the store counts: anybody may ask, as often as they like.
+/// How long a result of the store's check is reused: clients may ask at any rate.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// What was last seen.

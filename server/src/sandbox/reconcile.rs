@@ -41,7 +41,7 @@ impl Service {
             if !facts.is_deleted() {
                 continue;
             }
-            // Whoever holds the lock is at it already.
+            // The holder of the lock is removing it already.
             let Some(locks) = self.inner.registry.locks(&facts.origin.id) else {
                 continue;
             };

@@ -25,7 +25,7 @@ pub struct Facts {
     pub origin: Arc<Origin>,
     /// What the container does and since when; `None` until it runs for the first time.
     pub phase: Option<(Phase, WireTime)>,
-    /// Whether the kernel killed something for want of memory since the container started.
+    /// Whether the kernel killed a process because the memory limit was reached since the container started.
     pub out_of_memory: bool,
     /// How to reach it.
     pub address: Address,
@@ -203,7 +203,7 @@ impl Facts {
     }
 }
 
-/// One sandbox as it stands.
+/// One sandbox in its current state.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// What clients see.

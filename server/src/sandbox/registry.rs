@@ -1,7 +1,7 @@
 //! Every sandbox in memory.
 //!
 //! One lock guards three views of the same records: by id, by age (for lists) and by deadline (for
-//! expiry). It is held for map operations only, never across an await. Each change is told on one
+//! expiry). It is held for map operations only, never across an await. Each change is published on one
 //! broadcast, which console topics and waiters listen to.
 
 use std::{
@@ -180,7 +180,7 @@ impl Registry {
     pub fn put(&self, facts: Facts) -> Arc<Record> {
         let mut views = self.write();
         let (record, _) = views.put(facts, &self.vocabulary.reasons);
-        self.told(&record.facts.origin.id, Some(&record), views.seq);
+        self.publish(&record.facts.origin.id, Some(&record), views.seq);
         record
     }
 
@@ -188,12 +188,12 @@ impl Registry {
     pub(super) fn accept(&self, facts: Facts) -> Arc<Locks> {
         let mut views = self.write();
         let (record, locks) = views.put(facts, &self.vocabulary.reasons);
-        self.told(&record.facts.origin.id, Some(&record), views.seq);
+        self.publish(&record.facts.origin.id, Some(&record), views.seq);
         locks
     }
 
-    /// Changes a sandbox in one step: nobody sees or changes it in between. `change` answers
-    /// whether anything is to be kept; `None` when there is no such sandbox.
+    /// Changes a sandbox atomically. An error of `change` leaves it as it was. Returns `None` when
+    /// there is no such sandbox.
     pub fn update<T>(
         &self,
         id: &SandboxId,
@@ -205,7 +205,7 @@ impl Registry {
             return Some(Err(refused));
         }
         let (record, _) = views.put(facts, &self.vocabulary.reasons);
-        self.told(id, Some(&record), views.seq);
+        self.publish(id, Some(&record), views.seq);
         Some(Ok(record))
     }
 
@@ -219,7 +219,7 @@ impl Registry {
         }
         views.removed.push_back(id.clone());
         views.seq += 1;
-        self.told(id, None, views.seq);
+        self.publish(id, None, views.seq);
         Some(entry.record)
     }
 
@@ -230,7 +230,7 @@ impl Registry {
         self.read().removed.contains(id)
     }
 
-    /// Tells changes from now on. A listener that lags gets an error and looks at everything.
+    /// Receives changes from now on. A receiver that lags gets an error and must read everything.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
@@ -242,7 +242,7 @@ impl Registry {
         self.health.borrow().clone()
     }
 
-    /// Tells when the runtime's health changes.
+    /// Receives changes of the runtime's health.
     #[must_use]
     pub fn watch_health(&self) -> watch::Receiver<RuntimeHealth> {
         self.health.subscribe()
@@ -267,8 +267,8 @@ impl Registry {
         self.deadline_moved.notified().await;
     }
 
-    fn told(&self, id: &SandboxId, record: Option<&Arc<Record>>, seq: u64) {
-        // Nobody listening is fine. Sent under the lock, so changes are told in their order.
+    fn publish(&self, id: &SandboxId, record: Option<&Arc<Record>>, seq: u64) {
+        // There may be no receiver. Sent under the lock, so that changes are published in order.
         let _ = self.changes.send(Change {
             id: id.clone(),
             record: record.cloned(),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_in_order_and_refused_ones_are_not() {
+    fn changes_are_published_in_order_and_refused_ones_are_not() {
         let registry = Registry::new(&Vocabulary::CONTAINERS);
         let mut changes = registry.subscribe();
         registry.put(sandbox("a", 1, None));

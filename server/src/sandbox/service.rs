@@ -90,7 +90,7 @@ impl Service {
         limits: Limits,
         hosts: Hosts,
     ) -> Result<Self, Error> {
-        let left = super::events::Left {
+        let left = super::events::StoredAtStart {
             changes: store.all_changes().await?,
             unanswered: store.all_unanswered().await?,
         };
@@ -357,7 +357,7 @@ impl Service {
         Ok(self.inner.runtime.log_tail(id, lines).await?)
     }
 
-    /// Tells changes from now on.
+    /// Receives changes from now on.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Change> {
         self.inner.registry.subscribe()

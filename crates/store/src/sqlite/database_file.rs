@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_by_the_same_name_is_told_apart() {
+    fn another_file_by_the_same_name_is_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let name = |name: &str| folder.path().join(name);
         std::fs::write(name("real"), []).unwrap();

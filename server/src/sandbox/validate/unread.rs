@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_reads_is_named() {
+    fn members_without_effect_are_named() {
         let body = json!({
             "image": {"uri": "debian:12", "pullPolicy": "Always"},
             "entrypoint": ["sleep", "infinity"],
