@@ -1,11 +1,16 @@
 """A server that is killed at any moment loses nothing."""
 
 import os
+import random
 import re
 import signal
 import socket
 import subprocess
+import threading
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -140,6 +145,93 @@ def test_an_expiry_after_the_restart_is_carried_out(server):
     server.start()
     wait_until("the sandbox expired", lambda: api.http.get(path).status_code == 404)
     assert datetime.now(timezone.utc) >= moment
+
+
+@dataclass
+class Ledger:
+    """What one client knows about its sandboxes. A request without a response may have taken effect."""
+
+    #: Acceptable values of expiresAt by sandbox; more than one after a renewal without a response.
+    alive: dict[str, set[str]] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    #: A delete without a response.
+    uncertain: set[str] = field(default_factory=set)
+    #: Key of a create without a response.
+    pending_key: str | None = None
+
+    def create(self, api: Api) -> None:
+        self.pending_key = self.pending_key or str(uuid.uuid4())
+        reply = api.http.post("/v1/sandboxes", json=api.body(), headers={"Idempotency-Key": self.pending_key})
+        assert reply.status_code == 202, reply.text
+        self.pending_key = None
+        self.alive[reply.json()["id"]] = {reply.json()["expiresAt"]}
+
+    def renew(self, api: Api, sandbox: str) -> None:
+        until = (datetime.now(timezone.utc) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self.alive[sandbox].add(until)
+        reply = api.http.post(f"/v1/sandboxes/{sandbox}/renew-expiration", json={"expiresAt": until})
+        assert reply.status_code == 200, reply.text
+        self.alive[sandbox] = {reply.json()["expiresAt"]}
+
+    def delete(self, api: Api, sandbox: str) -> None:
+        del self.alive[sandbox]
+        self.uncertain.add(sandbox)
+        assert api.http.delete(f"/v1/sandboxes/{sandbox}").status_code == 204
+        self.uncertain.remove(sandbox)
+        self.deleted.add(sandbox)
+
+    def work(self, api: Api, dice: random.Random) -> None:
+        """Send requests until the server is killed."""
+        try:
+            while True:
+                known = sorted(self.alive)
+                if len(known) < 2 or self.pending_key:
+                    self.create(api)
+                else:
+                    dice.choice([self.renew, self.renew, self.delete])(api, dice.choice(known))
+        except httpx.TransportError:
+            pass
+
+    def check(self, api: Api) -> None:
+        """Compare with the server after its restart."""
+        for sandbox in self.uncertain | self.deleted:
+            reply = api.http.get(f"/v1/sandboxes/{sandbox}")
+            if reply.status_code == 200 and sandbox in self.uncertain and reply.json()["status"]["state"] == "Running":
+                api.delete(sandbox)
+            wait_until("a deleted sandbox is gone", lambda path=reply.url.path: api.http.get(path).status_code == 404)
+        self.deleted |= self.uncertain
+        self.uncertain.clear()
+        for sandbox, acceptable in self.alive.items():
+            shown = api.http.get(f"/v1/sandboxes/{sandbox}")
+            assert shown.status_code == 200, f"{sandbox} is lost: {shown.text}"
+            assert shown.json()["status"]["state"] == "Running", shown.text
+            assert shown.json()["expiresAt"] in acceptable, f"{sandbox}: not one of {acceptable}"
+            acceptable.intersection_update({shown.json()["expiresAt"]})
+        if self.pending_key:
+            self.create(api)
+
+
+def listed(api: Api) -> set[str]:
+    return {item["id"] for item in api.http.get("/v1/sandboxes", params={"pageSize": 200}).json()["items"]}
+
+
+def test_a_storm_of_kills_loses_nothing_that_was_acknowledged(server):
+    api = server.api
+    dice = random.Random(7)
+    ledgers = [Ledger() for _ in range(3)]
+    for _ in range(60 if "OPENSANDBOX_TEST_FULL" in os.environ else 6):
+        with ThreadPoolExecutor() as clients:
+            work = [clients.submit(ledger.work, api, random.Random(dice.random())) for ledger in ledgers]
+            # The moment of the kill is the subject of the test.
+            threading.Event().wait(dice.uniform(0.05, 1.5))
+            server.kill()
+            for client in work:
+                client.result(PATIENCE)
+        server.start()
+        for ledger in ledgers:
+            ledger.check(api)
+        known = {sandbox for ledger in ledgers for sandbox in ledger.alive}
+        wait_until("only known sandboxes exist", lambda: listed(api) == known)
 
 
 def test_a_terminal_survives_the_server(server):
