@@ -174,7 +174,7 @@ fn of_history(entry: HistoryEntry) -> SandboxDetail {
 }
 
 /// The domain's error as a page shows it.
-pub(super) fn refused(error: Error) -> ConsoleError {
+fn refused(error: Error) -> ConsoleError {
     let problems = error.fields();
     match error {
         Error::NotFound(_) => ConsoleError::NotFound,

@@ -4,13 +4,11 @@
 //! token nor execd's address reaches the browser.
 
 use axum::http::StatusCode;
-use osb_app::error::ConsoleError;
 use osb_client::ExecdClient;
 use osb_protocol::{SandboxId, headers::EXECD_ACCESS_TOKEN, lifecycle::Endpoint};
 use secrecy::ExposeSecret;
 use tokio::time::error::Elapsed;
 
-use super::backend;
 use crate::sandbox::{self, Service};
 
 /// Makes clients of execd. Clones share connections.
@@ -78,17 +76,6 @@ impl ExecdError {
     }
 }
 
-impl From<ExecdError> for ConsoleError {
-    fn from(error: ExecdError) -> Self {
-        match error {
-            ExecdError::Domain(error) => backend::refused(error),
-            other => Self::Refused {
-                message: other.to_string(),
-            },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use osb_runtime::sim::SimRuntime;
@@ -104,7 +91,8 @@ mod tests {
         let execds = Execds::new(console.service.clone()).unwrap();
         let error = execds.client(&"none".into()).unwrap_err();
         assert_eq!(error.status(), None);
-        assert_eq!(ConsoleError::from(error), ConsoleError::NotFound);
+        let missing = matches!(error, ExecdError::Domain(sandbox::Error::NotFound(_)));
+        assert!(missing, "{error:?}");
     }
 
     #[tokio::test]
@@ -116,8 +104,7 @@ mod tests {
         let console = Console::open_over(SimRuntime::with([running("a", port)])).await;
         let execds = Execds::new(console.service.clone()).unwrap();
         let failure = execds.client(&"a".into()).unwrap().ping().await;
-        let error = ConsoleError::from(ExecdError::from(failure.unwrap_err()));
-        let message = "execd cannot be reached".to_owned();
-        assert_eq!(error, ConsoleError::Refused { message });
+        let error = ExecdError::from(failure.unwrap_err());
+        assert_eq!(error.to_string(), "execd cannot be reached");
     }
 }
