@@ -42,6 +42,7 @@
 //! | [`http`], [`json`], [`error`] | queries, bodies, and what a request can fail with |
 //! | [`kernel_path`] | absolute paths, `..` behind links, directories that are made |
 //! | [`blocking`], [`scratch`] | work that blocks; files without a name |
+//! | `script` | a client's text between commands of the daemon, as input of a shell |
 //! | [`heap`], `idle` | giving memory back; ending sessions that clients left behind |
 //! | `duration`, [`limits`] | durations in Go's form; every bound |
 #![warn(missing_docs)]
@@ -84,6 +85,7 @@ pub mod pty;
 pub mod request;
 pub mod runtime_init;
 pub mod scratch;
+mod script;
 pub mod server;
 pub mod session;
 pub mod signals;

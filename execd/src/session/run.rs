@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
-    script::{ARGUMENT, Script, TEXT},
+    script::{Script, TEXT},
     store::Session,
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     env::report::Reader,
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
     process::{Place, Process, Program, inherit, reserve},
+    script::ARGUMENT,
     telemetry::Operation,
 };
 

@@ -20,6 +20,7 @@ mod output;
 mod proxy;
 mod pty;
 mod runtime_init;
+mod script;
 mod server;
 mod session;
 mod support;

@@ -3,7 +3,10 @@
 use osb_protocol::execd::event::{Event, EventKind};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Daemon, alive, daemon, events, eventually, texts};
+use crate::{
+    script::{Ran, as_in_a_file, from_file, scripts},
+    support::{Answer, Daemon, alive, daemon, events, eventually, texts},
+};
 
 async fn session(daemon: &Daemon, body: Value) -> String {
     let answer = daemon.post("/session", body).await;
@@ -260,6 +263,39 @@ async fn a_run_ends_and_reports_errors_like_a_script() {
         let last = events.last().unwrap();
         assert_eq!(last.exit_code(), Some(code), "{command}: {events:?}");
     }
+}
+
+#[tokio::test]
+async fn scripts_end_and_print_as_from_a_file() {
+    let daemon = daemon();
+    let mut different = Vec::new();
+    for script in scripts() {
+        let id = session(&daemon, json!({})).await;
+        let events = run(&daemon, &id, &script).await;
+        let lines = texts(&events, EventKind::Stdout);
+        let ran = Ran {
+            code: events.last().unwrap().exit_code().unwrap(),
+            stdout: lines.into_iter().map(as_in_a_file).collect(),
+            stderr: Vec::new(),
+        };
+        let want = from_file(&script, true);
+        if ran != want {
+            let script: String = script.chars().take(200).collect();
+            different.push(format!("{script:?}\n  run  {ran:?}\n  file {want:?}"));
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// With `set -e` a last command that fails without ending the shell, as in `[ … ] && …`.
+#[tokio::test]
+async fn a_failing_condition_at_the_end_keeps_the_state_in_spite_of_set_e() {
+    let daemon = daemon();
+    let id = session(&daemon, json!({})).await;
+    let command = "set -e; cd /usr; export A=1; [ -f /nonexistent ] && echo no";
+    let events = run(&daemon, &id, command).await;
+    assert_eq!(events.last().unwrap().exit_code(), Some(1), "{events:?}");
+    assert_eq!(output_of(&daemon, &id, "echo $A $PWD").await, "1 /usr");
 }
 
 #[tokio::test]
