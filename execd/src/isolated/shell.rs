@@ -8,7 +8,12 @@
 //! descriptors in the user's code cannot interfere. `sh` cannot print its functions, so they
 //! persist only in `bash`.
 
-use std::os::fd::RawFd;
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+};
+
+use crate::script::{self, BASH_ARGUMENTS, BashScript};
 
 /// Marker at the end of a complete state.
 pub(super) const COMPLETE: &str = "\n# complete\n";
@@ -20,14 +25,24 @@ const TRAPS: &str = "HUP INT QUIT USR1 USR2 PIPE ALRM TERM ERR";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Files {
     pub(super) keeper: i32,
-    /// The user's code.
-    pub(super) code: RawFd,
-    /// Commands to run before it.
-    pub(super) before: RawFd,
+    /// Commands to run before the user's code, if any.
+    pub(super) before: Option<RawFd>,
     /// Declarations to restore after it.
     pub(super) kept: RawFd,
-    /// Options and traps that it leaves.
-    pub(super) options: RawFd,
+    /// Traps that it leaves.
+    pub(super) traps: RawFd,
+    /// File for the new state, if it is kept.
+    pub(super) state: Option<RawFd>,
+}
+
+/// Shell command line and its standard input.
+#[derive(Debug)]
+pub(super) struct Invocation {
+    pub(super) arguments: Vec<String>,
+    /// Standard input, unless it is empty.
+    pub(super) input: Option<OwnedFd>,
+    /// Code that is too long for an argument; the shell opens it through the keeper.
+    pub(super) code: Option<OwnedFd>,
 }
 
 impl Files {
@@ -43,25 +58,44 @@ impl Files {
         }
         let names: Vec<&str> = named().map(|(name, _)| name.as_str()).collect();
         let kept = self.path(self.kept);
+        // Functions and aliases of the user have been restored. Other shells keep no functions.
+        let builtin = if bash { r"\builtin " } else { "" };
         let mut text = String::new();
-        text.push_str(&format!("{{ echo unset -v {}\n", names.join(" ")));
+        let names_in_line = names.join(" ");
+        text.push_str(&format!(
+            "{{ {builtin}echo '{builtin}unset -v {names_in_line}'\n"
+        ));
         for name in &names {
             if bash {
-                text.push_str(&format!("builtin declare -p {name}\n"));
+                text.push_str(&format!("{builtin}declare -p {name}\n"));
             } else {
-                // Variables that were unset are unset again.
-                text.push_str(&format!(
-                    "case ${{{name}+x}} in x) export -p | while IFS= read -r l; do case $l in \
-                     \"export {name}=\"*) printf '%s\\n' \"$l\";; esac; done;; esac\n"
-                ));
+                text.push_str(&saved_by_sh(name));
             }
         }
         text.push_str(&format!("}} >{kept} 2>/dev/null\n"));
         for (name, value) in named() {
-            text.push_str(&format!("export {name}={}\n", quoted(value)));
+            text.push_str(&format!("{builtin}export {name}={}\n", quoted(value)));
         }
         text
     }
+}
+
+/// Commands by which a shell without `declare` prints a variable as a command. It prints nothing
+/// for a variable that is unset.
+fn saved_by_sh(name: &str) -> String {
+    format!(
+        r#"case ${{{name}+x}} in x) (
+r=${name}
+case "$(export -p)" in *"export {name}="*) printf 'export ';; esac
+printf "%s='" {name}
+while case $r in *\'*) ;; *) false;; esac; do
+printf '%s%s' "${{r%%\'*}}" "'\\''"
+r=${{r#*\'}}
+done
+printf "%s'\n" "$r"
+);; esac
+"#
+    )
 }
 
 /// Whether shells accept this as the name of a variable.
@@ -78,86 +112,228 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Code that the shell starts with. Options take effect together with the user's code, so that they
-/// do not affect the commands before it.
-pub(super) fn wrapper(files: &Files, state: Option<RawFd>, bash: bool) -> String {
-    let (code, before, kept) = (
-        files.path(files.code),
-        files.path(files.before),
-        files.path(files.kept),
-    );
-    if !bash {
-        return of_sh(
-            &code,
-            &before,
-            &kept,
-            state.map(|state| files.path(state)).as_deref(),
-        );
+/// Command line that evaluates the user's code between the commands of `before` and the report of
+/// the new state.
+///
+/// # Errors
+/// When the system is out of descriptors or memory.
+pub(super) fn invocation(files: &Files, code: &str, bash: bool) -> io::Result<Invocation> {
+    if bash {
+        let input = script::in_file(&for_bash(files, code))?;
+        return Ok(Invocation {
+            arguments: BASH_ARGUMENTS.map(str::to_owned).into(),
+            input: Some(input),
+            code: None,
+        });
     }
-    let options = files.path(files.options);
-    let begin =
-        format!("set --; . {before} 2>/dev/null; eval \"shift $#; ${{1:-:}}; $(<{code})\"\n");
-    let Some(state) = state.map(|state| files.path(state)) else {
-        return begin;
-    };
-    // Options and traps come first, so that they do not affect later commands. Traps are not
-    // printed in a substitution, which has its own. All is on one line, so that the user's code
-    // keeps its line numbers.
-    format!(
-        "{begin}{{ builtin set -- \"$?\"
-builtin trap -p {TRAPS} >|{options}
-builtin set -- \"$1\" \"$(<{options})\"
-builtin printf 'builtin eval %q; ' \"$2\" >|{options}
-builtin printf '%s ' set +o braceexpand +o hashall +o interactive-comments \
-  ${{SHELLOPTS:+-o ${{SHELLOPTS//:/ -o }}}} >>{options}
+    let code = script::with_line_end(code);
+    let long = script::is_long(&code)
+        .then(|| script::in_file(&code))
+        .transpose()?;
+    let path = long.as_ref().map(|file| files.path(file.as_raw_fd()));
+    let script = for_sh(files, path.as_deref());
+    let mut arguments = vec!["-c".to_owned(), script, "sh".to_owned()];
+    if long.is_none() {
+        arguments.push(code.into_owned());
+    }
+    Ok(Invocation {
+        arguments,
+        input: None,
+        code: long,
+    })
+}
+
+/// Input of `bash`. The last command of `before` leaves options and traps in `$1`.
+///
+/// A subshell reports the state, because a `DEBUG` trap of the user runs before each command of its
+/// own shell. Aliases apply to text that is parsed after the user's code, so the names of builtins
+/// are quoted there.
+fn for_bash(files: &Files, code: &str) -> String {
+    let before = files.before.map(|before| files.path(before));
+    // Not with `source`: messages about restored functions would show the path.
+    let before = before.map(|path| format!("builtin eval \"$(<{path})\" 2>/dev/null; "));
+    let after = files.state.map(|state| {
+        let [state, kept, traps] = [state, files.kept, files.traps].map(|file| files.path(file));
+        format!(
+            r#"{{ ! ( builtin set +euvx -- "${{PIPESTATUS[0]}}" "${{SHELLOPTS:+-o ${{SHELLOPTS//:/ -o }}}}"
+builtin trap -p {TRAPS} >|{traps}
 builtin trap - ERR DEBUG RETURN
-builtin set +efuvx
+BASH_SUBSHELL=0
 {{
 builtin shopt -p
 builtin umask -p
-builtin printf 'builtin cd -- %q\\n' \"$PWD\"
+builtin printf 'builtin cd -- %q\n' "$PWD"
 builtin declare -p
 builtin declare -f
 builtin declare -Fx
 builtin alias -p
-builtin printf '%s\\n' \"$(<{kept})\"
-builtin printf 'builtin set -- %q\\n' \"$(<{options})\"
-builtin printf '\\n# complete\\n'
+builtin printf '%s\n' "$(<{kept})"
+builtin printf '\\builtin set -- %q\n' "$(\builtin printf \
+  '\\builtin eval %q; \\builtin set +o braceexpand +o hashall +o interactive-comments %s' \
+  "$(<{traps})" "$2")"
+builtin printf '\n# complete\n'
 }} >|{state}
-}} >/dev/null 2>&1
-exit \"$1\""
-    )
+builtin exit "$1" )
+builtin set +xv -- "${{PIPESTATUS[0]}}"; builtin trap - DEBUG; }} >/dev/null 2>&1"#
+        )
+    });
+    let script = BashScript {
+        before: before.as_deref().unwrap_or_default(),
+        preamble: before.as_deref().map(|_| "${1-}"),
+        text: code,
+        after: after.as_deref(),
+    };
+    script.to_input()
 }
 
-fn of_sh(code: &str, before: &str, kept: &str, state: Option<&str>) -> String {
-    let begin = format!("set --\n. {before} 2>/dev/null\neval \"${{1-}}\"; set --\n. {code}\n");
-    let Some(state) = state else {
-        return begin;
+/// Command of another shell, as one compound command, so that aliases of the user do not apply to
+/// it. Its first argument is the code, unless a path names it. The last command of `before` leaves
+/// options in `$2`, as one command, so that none of them shows in a trace.
+fn for_sh(files: &Files, long: Option<&str>) -> String {
+    let before = files.before.map(|before| files.path(before));
+    let before = before.map(|path| format!("set -- \"${{1-}}\"; . {path} 2>/dev/null\n"));
+    let before = before.unwrap_or_default();
+    let code = long.map_or_else(|| "$1".to_owned(), |path| format!(". {path}"));
+    let begin = format!(r#"{{ {before}eval "shift $#; ${{2-}} {code}""#);
+    let Some(state) = files.state else {
+        return format!("{begin}\n}}");
     };
+    let [state, kept] = [state, files.kept].map(|file| files.path(file));
     format!(
-        "{begin}{{ set -- \"$?\" \"$(set +o)\"; set +efuvx; {{
-printf 'umask %s\\n' \"$(umask)\"
+        r#"{begin}
+{{ set -- "$?" "set$(set +o | while IFS= read -r l; do printf ' %s' "${{l#set }}"; done);"
+set +efuvx; {{
+printf 'umask %s\n' "$(umask)"
 set
 export -p
-alias | while IFS= read -r l; do printf 'alias %s\\n' \"${{l#alias }}\"; done
-printf '%s\\n' 'cd -- \"$PWD\"'
-while IFS= read -r l; do printf '%s\\n' \"$l\"; done <{kept}
-printf \"set -- '%s'\\n\" \"$2\"
-printf '\\n# complete\\n'
+alias | while IFS= read -r l; do printf 'alias %s\n' "${{l#alias }}"; done
+printf '%s\n' 'cd -- "$PWD"'
+while IFS= read -r l; do printf '%s\n' "$l"; done <{kept}
+printf "set -- \"\$1\" '%s'\n" "$2"
+printf '\n# complete\n'
 }} >|{state}
 }} >/dev/null 2>&1
-exit \"$1\""
+exit "$1"; }}"#
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::File,
+        io::Write,
+        os::unix::{fs::FileExt, process::CommandExt},
+        process::{Command, Stdio},
+    };
+
+    use rustix::process::getpid;
+
     use super::*;
+    use crate::isolated::wire;
 
     #[test]
     fn names_and_words_of_shells() {
         assert!(is_name("_a1") && is_name("A"));
         assert!(!is_name("") && !is_name("1a") && !is_name("a-b") && !is_name("a.b"));
         assert_eq!(quoted("a'b"), r"'a'\''b'");
+    }
+
+    /// Runs code in `sh` as a keeper does; a complete report replaces the state.
+    fn run_in_sh(state: &mut Vec<u8>, envs: &[(&str, &str)], code: &str) -> (i32, String, String) {
+        let envs: Vec<_> = envs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let [mut before, kept, traps, after] = [(); 4].map(|()| wire::memory().unwrap());
+        let files = Files {
+            keeper: getpid().as_raw_nonzero().get(),
+            before: Some(before.as_raw_fd()),
+            kept: kept.as_raw_fd(),
+            traps: traps.as_raw_fd(),
+            state: Some(after.as_raw_fd()),
+        };
+        before.write_all(state).unwrap();
+        before
+            .write_all(files.injected(&envs, false).as_bytes())
+            .unwrap();
+        let invocation = invocation(&files, code, false).unwrap();
+        let output = Command::new("/bin/sh")
+            .arg0("sh")
+            .args(invocation.arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let new = contents(&after);
+        if new.ends_with(COMPLETE.as_bytes()) {
+            *state = new;
+        }
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code().unwrap(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    }
+
+    fn contents(file: &File) -> Vec<u8> {
+        let len = file.metadata().unwrap().len();
+        let mut bytes = vec![0; len.try_into().unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn code_in_another_shell_ends_and_prints_as_from_a_file() {
+        let long = format!("a={}\necho ${{#a}}; (exit 6)", "x".repeat(1 << 20));
+        for first in [None, Some("A=1")] {
+            for (code, status, stdout) in [
+                ("echo 'abc", 2, ""),
+                ("if then", 2, ""),
+                ("set -u; echo $NONE; echo no", 2, ""),
+                ("echo a \\", 0, "a\n"),
+                ("set -e; false; echo no", 1, ""),
+                ("exit 3", 3, ""),
+                ("(exit 4)", 4, ""),
+                ("trap 'echo X $?' EXIT; (exit 5)", 5, "X 5\n"),
+                ("echo \"$0 $# ${1-none}\"", 0, "sh 0 none\n"),
+                ("alias set='echo no' exit='echo no'\n:", 0, ""),
+                (&long, 6, "1048576\n"),
+            ] {
+                let mut state = Vec::new();
+                if let Some(first) = first {
+                    assert_eq!(run_in_sh(&mut state, &[], first).0, 0);
+                }
+                let ran = run_in_sh(&mut state, &[], code);
+                let code: String = code.chars().take(200).collect();
+                assert_eq!(
+                    (ran.0, ran.1.as_str()),
+                    (status, stdout),
+                    "{code}: {}",
+                    ran.2
+                );
+                let shown = ["shift", "set --", "/proc/", "eval \""];
+                let shown = shown.iter().find(|text| ran.2.contains(**text));
+                assert_eq!(shown, None, "{code}: {}", ran.2);
+            }
+        }
+    }
+
+    #[test]
+    fn options_of_another_shell_persist_and_show_in_the_code_only() {
+        let mut state = Vec::new();
+        let set = "cd /usr; A='a b'; export B=2 D=\"it's\nit\"; umask 027; set -fx";
+        assert_eq!(run_in_sh(&mut state, &[], set).0, 0);
+        let envs = [("A", "once"), ("C", "c"), ("D", "d")];
+        let ran = run_in_sh(&mut state, &envs, "echo \"$A$C$D\"");
+        let trace = "+ echo oncecd\n".to_owned();
+        assert_eq!(ran, (0, "oncecd\n".to_owned(), trace));
+        let ran = run_in_sh(
+            &mut state,
+            &[],
+            "echo \"$A $B ${C-none}\" * $PWD\numask\nset +x; echo \"$D\"; env | grep '^[AD]='",
+        );
+        let output = "a b 2 none * /usr\n0027\nit's\nit\nD=it's\n".to_owned();
+        let trace = "+ echo a b 2 none * /usr\n+ umask\n+ set +x\n".to_owned();
+        assert_eq!(ran, (0, output, trace));
     }
 }

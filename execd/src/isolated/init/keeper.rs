@@ -24,7 +24,7 @@ use super::serve::{children, ended, wait};
 use crate::{
     isolated::{
         plan::{KeeperEvent, Order},
-        shell::{Files, wrapper},
+        shell::{Files, invocation},
         wire,
     },
     limits,
@@ -153,34 +153,37 @@ fn start(
     let short = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let program = shell(order.search.as_deref())?;
     let bash = program.ends_with("bash");
-    let mut code = wire::memory()?;
-    code.write_all(order.code.as_bytes())?;
     let mut before = wire::memory()?;
     if order.restore {
         copy(&File::from(fds.next().ok_or_else(short)?), &mut before)?;
     }
-    let (kept, options) = (wire::memory()?, wire::memory()?);
-    let files = Files {
+    let state = order
+        .report
+        .then(|| fds.next().map(File::from).ok_or_else(short))
+        .transpose()?;
+    let (kept, traps) = (wire::memory()?, wire::memory()?);
+    let mut files = Files {
         keeper: getpid().as_raw(),
-        code: code.as_raw_fd(),
-        before: before.as_raw_fd(),
+        before: order.restore.then(|| before.as_raw_fd()),
         kept: kept.as_raw_fd(),
-        options: options.as_raw_fd(),
+        traps: traps.as_raw_fd(),
+        state: state.as_ref().map(AsRawFd::as_raw_fd),
     };
-    before.write_all(files.injected(&order.envs, bash).as_bytes())?;
-    let mut open = vec![code, before, kept, options];
-    let mut state = None;
-    if order.report {
-        let file = File::from(fds.next().ok_or_else(short)?);
-        state = Some(file.as_raw_fd());
-        open.push(file);
+    let injected = files.injected(&order.envs, bash);
+    if !injected.is_empty() {
+        before.write_all(injected.as_bytes())?;
+        files.before = Some(before.as_raw_fd());
     }
+    let invocation = invocation(&files, &order.code, bash)?;
+    let open = [before, kept, traps]
+        .into_iter()
+        .chain(state)
+        .chain(invocation.code.map(File::from))
+        .collect();
     let mut command = Command::new(&program);
-    command.arg0(if bash { "bash" } else { "sh" });
-    if bash {
-        command.args(["--noprofile", "--norc"]);
-    }
-    command.arg("-c").arg(wrapper(&files, state, bash));
+    command
+        .arg0(if bash { "bash" } else { "sh" })
+        .args(invocation.arguments);
     let odd = order
         .envs
         .iter()
@@ -190,7 +193,7 @@ fn start(
         .envs(order.variables.iter().map(|(name, value)| (name, value)))
         .envs(odd.map(|(name, value)| (name, value)))
         .current_dir(existing(&order.cwd))
-        .stdin(Stdio::null())
+        .stdin(invocation.input.map_or_else(Stdio::null, Stdio::from))
         .stdout(stdout)
         .stderr(stderr)
         .process_group(0);

@@ -110,6 +110,39 @@ async fn background_runs_are_reported_until_they_end() {
 }
 
 #[tokio::test]
+async fn background_runs_end_and_report_errors_like_a_script() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    isolated.output_of(&id, "A=1; f() { :; }; set -u").await;
+    for (code, status, want) in [
+        (
+            "echo 'abc",
+            2,
+            "bash: eval: line 1: unexpected EOF while looking for matching `''\n",
+        ),
+        (
+            "echo one\nif then",
+            2,
+            "one\nbash: eval: line 2: syntax error near unexpected token `then'\n\
+             bash: eval: line 2: `if then'\n",
+        ),
+        ("echo $NONE", 1, "bash: line 1: NONE: unbound variable\n"),
+        ("echo a \\", 0, "a\n"),
+        ("trap 'echo X $? $#' EXIT; (exit 3)", 3, "X 3 0\n"),
+        ("trap 'echo D' DEBUG; :; :", 0, "D\nD\n"),
+        ("echo $LINENO\necho $A $LINENO", 0, "1\n1 2\n"),
+        ("set -e; trap 'echo E' ERR; false; echo no", 1, "E\n"),
+    ] {
+        let (run, _) = isolated.started(&id, code).await;
+        let ended = isolated.ended(&run).await;
+        assert_eq!(isolated.logs(&run, 0).await.0, want, "{code}");
+        assert_eq!(ended["exit_code"], json!(status), "{code}");
+    }
+}
+
+#[tokio::test]
 async fn logs_are_paged_and_limited() {
     let Some(isolated) = Isolated::new().await else {
         return;

@@ -18,6 +18,7 @@ mod changes;
 mod files;
 mod limits;
 mod runs;
+mod scripts;
 
 /// A daemon with a directory for uppers and a working directory.
 struct Isolated {
