@@ -26,7 +26,10 @@ use std::{
 };
 
 use nix::{
-    sys::wait::{WaitStatus, waitpid},
+    sys::{
+        signal::{SigSet, SigmaskHow},
+        wait::{WaitStatus, waitpid},
+    },
     unistd::{ForkResult, fork},
 };
 use rustix::{
@@ -78,6 +81,9 @@ pub fn run() -> io::Result<()> {
     if let Err(failure) = make_namespaces(&plan) {
         return tell(&socket, &refused(failure));
     }
+    // The daemon signals all its descendants when it stops. This process must stay until the
+    // namespace is empty, because its end means that to the daemon.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     #[expect(unsafe_code, reason = "only a child is in the new namespace")]
     // SAFETY: this process is single-threaded, so the child may run any code.
     match unsafe { fork() }? {
@@ -91,7 +97,10 @@ pub fn run() -> io::Result<()> {
             ) {}
             Ok(())
         }
-        ForkResult::Child => first(&plan, socket),
+        ForkResult::Child => {
+            mask.thread_set_mask()?;
+            first(&plan, socket)
+        }
     }
 }
 

@@ -479,18 +479,12 @@ async fn nothing_remains_when_a_session_or_the_daemon_ends() {
     let (lost, kept) = (own("dying"), own("staying"));
     isolated.output_of(&dying, &marker(&lost)).await;
     isolated.output_of(&staying, &marker(&kept)).await;
-    let found = |name: &str| -> Vec<i32> {
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(|pid: &i32| {
-            fs::read(format!("/proc/{pid}/cmdline"))
-                .is_ok_and(|line| line.starts_with(name.as_bytes()))
-        })
-        .collect()
-    };
     // A shell does not wait until its background child has executed the program.
     let marked = async |name: &str| {
-        eventually("the process runs", async || found(name).first().copied()).await
+        eventually("the process runs", async || {
+            with_name(name).first().copied()
+        })
+        .await
     };
     let pid = marked(&kept).await;
     // The init process of one session is killed from outside.
@@ -504,7 +498,7 @@ async fn nothing_remains_when_a_session_or_the_daemon_ends() {
         (isolated.daemon.get(&path).await.status == 404).then_some(())
     })
     .await;
-    assert!(found(&lost).is_empty());
+    assert!(with_name(&lost).is_empty());
     assert_eq!(isolated.uppers().len(), 1);
     let Isolated { daemon, place } = isolated;
     daemon.signal(rustix::process::Signal::TERM);
@@ -516,24 +510,56 @@ async fn nothing_remains_when_a_session_or_the_daemon_ends() {
     );
 }
 
+/// A stopping daemon sends SIGTERM to all its descendants, and the sessions end on their own.
+#[tokio::test]
+async fn a_signal_to_the_process_around_a_session_ends_nothing() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    let marker = format!("inside-{}", std::process::id());
+    let code = format!("exec -a {marker} sleep 100000 & A=1");
+    isolated.output_of(&id, &code).await;
+    let inside = eventually("the process runs", async || {
+        with_name(&marker).first().copied()
+    })
+    .await;
+    let outer = number_in_status(parent_of_namespace(inside), "PPid:");
+    let outer = rustix::process::Pid::from_raw(outer).unwrap();
+    use rustix::process::Signal;
+    for signal in [Signal::HUP, Signal::INT, Signal::USR1, Signal::TERM] {
+        rustix::process::kill_process(outer, signal).unwrap();
+    }
+    assert_eq!(isolated.output_of(&id, "echo $A").await, "1");
+    assert!(alive(inside));
+    isolated.delete(&id).await;
+    assert!(!alive(inside) && !alive(outer.as_raw_nonzero().get()));
+}
+
+/// Returns the processes whose first argument is this.
+fn with_name(name: &str) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).next() == Some(name.as_bytes())
+    })
+    .collect()
+}
+
+/// Returns the last number in a line of a process's status.
+fn number_in_status(pid: i32, name: &str) -> i32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.unwrap().split_ascii_whitespace().last().unwrap();
+    number.parse().unwrap()
+}
+
 /// Returns the first process in the PID namespace of another process.
 fn parent_of_namespace(pid: i32) -> i32 {
-    let status = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let field = |pid: i32, name: &str| {
-        let status = status(pid);
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .unwrap();
-        line.split_ascii_whitespace()
-            .last()
-            .unwrap()
-            .parse::<i32>()
-            .unwrap()
-    };
     let mut at = pid;
-    while field(at, "NSpid:") != 1 {
-        at = field(at, "PPid:");
+    while number_in_status(at, "NSpid:") != 1 {
+        at = number_in_status(at, "PPid:");
     }
     at
 }
