@@ -229,10 +229,12 @@ mod tests {
     #[test]
     fn a_stale_handle_signals_no_process_and_a_tree_includes_its_root() {
         let processes = Processes::default();
-        // It stays in the process group of this test.
+        // It stays in the process group of this test, and ends with its input, even if an
+        // assertion fails.
+        let (input, _held) = io::pipe().unwrap();
         let process = processes
-            .spawn(Command::new("sleep").arg("1000"))
-            .expect("there is a sleep");
+            .spawn(Command::new("cat").stdin(input))
+            .expect("there is a cat");
         let (_sender, exit) = watch::channel(Some(Exit::Code(0)));
         let past = Process {
             exit,

@@ -69,8 +69,10 @@ mod tests {
     #[test]
     fn children_are_seen() {
         let own = rustix::process::getpid();
-        let mut child = std::process::Command::new("sleep")
-            .arg("1000")
+        // It ends with its input, even if an assertion fails.
+        let (input, _held) = std::io::pipe().unwrap();
+        let mut child = std::process::Command::new("cat")
+            .stdin(input)
             .spawn()
             .unwrap();
         let of_child = Pid::from_child(&child);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     script::{Ran, as_in_a_file, from_file, scripts},
-    support::{Answer, Daemon, alive, daemon, events, eventually, texts},
+    support::{Answer, Daemon, KillOnDrop, alive, daemon, events, eventually, texts},
 };
 
 async fn session(daemon: &Daemon, body: Value) -> String {
@@ -343,6 +343,7 @@ async fn background_children_of_a_run_block_nothing() {
         .await
         .parse()
         .unwrap();
+    let _killed = KillOnDrop(pid);
     assert_eq!(output_of(&daemon, &id, "echo next").await, "next");
     assert!(alive(pid));
 }

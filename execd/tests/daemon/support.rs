@@ -292,3 +292,13 @@ pub(crate) fn alive(pid: i32) -> bool {
         .next()
         .is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
+
+/// Process that outlives its daemon; killed when dropped.
+pub(crate) struct KillOnDrop(pub(crate) i32);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_raw(self.0).unwrap();
+        let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
