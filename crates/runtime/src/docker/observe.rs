@@ -22,9 +22,9 @@ use crate::{Address, Foreign, Observed, Phase, Role, RuntimeError, Status};
 
 /// Longest line of a log tail, in bytes.
 const LOG_LINE: usize = 4096;
-/// Most containers of a list that are inspected at the same time.
-const INSPECTIONS: usize = 8;
-/// Longest wait for one container of a list.
+/// Most containers of a list, or images of them, that are inspected at the same time.
+pub(super) const INSPECTIONS: usize = 8;
+/// Longest wait for one container of a list, or for its image.
 pub(super) const INSPECTION: Duration = Duration::from_secs(10);
 
 /// Containers and images, by id, whose failing inspection was logged.

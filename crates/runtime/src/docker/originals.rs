@@ -15,16 +15,22 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use bollard::{models::ContainerSummary, query_parameters::ListContainersOptionsBuilder};
+use futures::{StreamExt, stream};
 use osb_protocol::SandboxId;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::{DockerRuntime, engine::bounded, error, labels, names, observe::INSPECTION};
+use super::{
+    DockerRuntime,
+    engine::bounded,
+    error, labels, names,
+    observe::{INSPECTION, INSPECTIONS},
+};
 use crate::{Role, RuntimeError};
 
 /// Which container has which role in which sandbox.
@@ -42,6 +48,15 @@ enum Undecided {
 
 /// A role in a sandbox.
 type Place = (SandboxId, Role);
+
+/// Results of inspecting images, by their ids.
+#[derive(Debug, Default)]
+struct Inspected {
+    /// The sandbox whose id an image carries.
+    ids: HashMap<String, Option<SandboxId>>,
+    /// Why an image cannot be inspected.
+    failed: HashMap<String, RuntimeError>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -87,6 +102,14 @@ impl Originals {
     /// Whether a start or an exit is the first event of a container since this process created it.
     pub(super) fn take_created(&self, container: &str) -> bool {
         self.locked().created.remove(container)
+    }
+
+    /// Records a container for a role of the sandbox, unless another container has it. Returns whether
+    /// this one has it now.
+    fn claim(&self, id: &SandboxId, role: Role, container: &str) -> bool {
+        let mut state = self.locked();
+        let known = state.known.entry((id.clone(), role));
+        known.or_insert_with(|| container.to_owned()) == container
     }
 
     /// Forgets a removed container.
@@ -207,6 +230,7 @@ impl DockerRuntime {
                 by_place.entry(place).or_default().push(container);
             }
         }
+        let mut images = self.inspect_images(&by_place).await?;
         let mut originals = Vec::with_capacity(by_place.len());
         for ((id, role), mut containers) in by_place {
             // Oldest last.
@@ -217,33 +241,72 @@ impl DockerRuntime {
                     continue;
                 };
                 let image = container.image_id.as_deref();
-                let decided = timeout(INSPECTION, self.is_original(&id, role, &name, image)).await;
-                match decided.unwrap_or_else(|_| Err(error::no_answer())) {
-                    Ok(true) => original = Some(container),
-                    Ok(false) => self.originals.report_copy(&id, &name),
-                    Err(error)
-                        if undecided == Undecided::Refused || error::is_disconnected(&error) =>
-                    {
-                        return Err(error);
-                    }
-                    Err(error) => {
-                        if self.unreadable.insert(image.unwrap_or_default()) {
-                            warn!(
-                                sandbox = %id,
-                                container = name,
-                                %error,
-                                "cannot check whether the container is a copy, assuming that it is not"
-                            );
+                let is_original = match (self.originals.of(&id, role), image) {
+                    (Some(known), _) => known == name,
+                    (None, None) => self.originals.claim(&id, role, &name),
+                    (None, Some(image)) => {
+                        if undecided == Undecided::Refused
+                            && let Some(error) = images.failed.remove(image)
+                        {
+                            return Err(error);
                         }
-                        // Not recorded: the next list asks again, and a removal asks strictly.
-                        original = Some(container);
-                        break;
+                        if let Some(error) = images.failed.get(image) {
+                            if self.unreadable.insert(image) {
+                                warn!(
+                                    sandbox = %id,
+                                    container = name,
+                                    %error,
+                                    "cannot check whether the container is a copy, assuming that it is not"
+                                );
+                            }
+                            // Not recorded: the next list asks again, and a removal asks strictly.
+                            original = Some(container);
+                            break;
+                        }
+                        // Not inspected: the known container was removed in the meantime.
+                        let Some(inherited) = images.ids.get(image) else {
+                            continue;
+                        };
+                        inherited.as_ref() != Some(&id) && self.originals.claim(&id, role, &name)
                     }
+                };
+                match is_original {
+                    true => original = Some(container),
+                    false => self.originals.report_copy(&id, &name),
                 }
             }
             originals.extend(original);
         }
         Ok(originals)
+    }
+
+    /// Inspects the images of containers with roles for which no container is known. Fails only if the
+    /// engine cannot be reached.
+    async fn inspect_images(
+        &self,
+        by_place: &BTreeMap<Place, Vec<ContainerSummary>>,
+    ) -> Result<Inspected, RuntimeError> {
+        let images: BTreeSet<String> = by_place
+            .iter()
+            .filter(|((id, role), _)| self.originals.of(id, *role).is_none())
+            .flat_map(|(_, containers)| containers)
+            .filter_map(|container| container.image_id.clone())
+            .collect();
+        let mut results = stream::iter(images)
+            .map(async |image| {
+                let id = self.id_in_image(&image).await;
+                (image, id)
+            })
+            .buffer_unordered(INSPECTIONS);
+        let mut inspected = Inspected::default();
+        while let Some((image, result)) = results.next().await {
+            match result {
+                Ok(id) => drop(inspected.ids.insert(image, id)),
+                Err(error) if error::is_disconnected(&error) => return Err(error),
+                Err(error) => drop(inspected.failed.insert(image, error)),
+            }
+        }
+        Ok(inspected)
     }
 
     /// Whether a container with the sandbox's id belongs to the sandbox. If none is known, it does from
@@ -263,9 +326,7 @@ impl DockerRuntime {
         {
             return Ok(false);
         }
-        let mut state = self.originals.locked();
-        let known = state.known.entry((id.clone(), role));
-        Ok(known.or_insert_with(|| container.to_owned()) == container)
+        Ok(self.originals.claim(id, role, container))
     }
 
     /// Reads the sandbox id among the labels of an image. An image that is gone has none.
@@ -274,10 +335,12 @@ impl DockerRuntime {
             return Ok(known.clone());
         }
         let docker = self.docker()?;
-        let labels = match bounded(docker, docker.inspect_image(image)).await {
-            Ok(image) => image.config.and_then(|config| config.labels),
-            Err(error) if error::is_missing(&error) => return Ok(None),
-            Err(error) => return Err(error::other("inspect the image", &error)),
+        let inspected = timeout(INSPECTION, bounded(docker, docker.inspect_image(image))).await;
+        let labels = match inspected {
+            Ok(Ok(image)) => image.config.and_then(|config| config.labels),
+            Ok(Err(error)) if error::is_missing(&error) => return Ok(None),
+            Ok(Err(error)) => return Err(error::other("inspect the image", &error)),
+            Err(_) => return Err(error::no_answer()),
         };
         let id = labels.and_then(|labels| labels::Read(&labels).id());
         let mut state = self.originals.locked();
@@ -291,7 +354,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{Runtime, docker::fake_engine::FakeEngine};
+    use crate::{
+        Runtime,
+        docker::fake_engine::{FakeEngine, HOLD},
+    };
 
     fn container(name: &str, image: &str, created: i64) -> Value {
         json!({
@@ -359,6 +425,28 @@ mod tests {
         assert_eq!(listed(&runtime).await, ["only"]);
         runtime.remove(&"a".into()).await.unwrap_err();
         assert_eq!(engine.requests("DELETE"), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn images_are_inspected_side_by_side_within_a_bound() {
+        const SANDBOXES: usize = 3 * INSPECTIONS;
+        let containers = (0..SANDBOXES).map(|number| {
+            let id = format!("c{number}");
+            json!({
+                "Id": id, "ImageID": format!("i{number}"), "State": "running",
+                "Labels": {labels::ID: id, labels::SERVER: "us"},
+            })
+        });
+        let list = json!(containers.collect::<Vec<_>>()).to_string();
+        let engine = FakeEngine::start(move |request| match request {
+            _ if request.starts_with("GET /containers/json") => (200, list.clone()),
+            _ => (HOLD, json!({}).to_string()),
+        })
+        .await;
+        assert_eq!(listed(&engine.runtime()).await.len(), SANDBOXES);
+        assert_eq!(engine.requests("GET /images").len(), SANDBOXES);
+        let most = engine.most_open();
+        assert!((2..=INSPECTIONS).contains(&most), "{most}");
     }
 
     #[tokio::test]

@@ -81,9 +81,16 @@ impl DockerRuntime {
                 };
                 if let (Some(id), Some(role)) = (&id, role) {
                     let image = container.image_id.as_deref();
-                    if !self.is_original(id, role, &name, image).await? {
-                        self.originals.report_copy(id, &name);
-                        continue;
+                    match self.is_original(id, role, &name, image).await {
+                        Ok(true) => {}
+                        Ok(false) => {
+                            self.originals.report_copy(id, &name);
+                            continue;
+                        }
+                        Err(error) => {
+                            self.skip(id, &name, error)?;
+                            continue;
+                        }
                     }
                 }
                 match remove_never_started(docker, &name).await {
@@ -120,11 +127,20 @@ impl DockerRuntime {
                 if self.creating.contains(&id) || self.originals.main(&id).is_some() {
                     continue;
                 }
-                self.find_group(&id).await?;
                 let image = container.image_id.as_deref();
-                let has_main = self.originals.main(&id).is_some();
-                if has_main || !self.is_original(&id, role, &name, image).await? {
-                    continue;
+                let is_left_over = async {
+                    self.find_group(&id).await?;
+                    let has_main = self.originals.main(&id).is_some();
+                    let is_original = self.is_original(&id, role, &name, image);
+                    Ok::<_, RuntimeError>(!has_main && is_original.await?)
+                };
+                match is_left_over.await {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) => {
+                        self.skip(&id, &name, error)?;
+                        continue;
+                    }
                 }
                 match remove_container(docker, &name, Force::Yes).await {
                     Ok(_) => info!(sandbox = %id, %role, "removed a sidecar without its sandbox"),
@@ -134,6 +150,28 @@ impl DockerRuntime {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Logs, once, that a container stays because it may be a copy. An engine that cannot be reached
+    /// ends the sweep instead.
+    fn skip(
+        &self,
+        id: &SandboxId,
+        container: &str,
+        error: RuntimeError,
+    ) -> Result<(), RuntimeError> {
+        if error::is_disconnected(&error) {
+            return Err(error);
+        }
+        if self.unreadable.insert(container) {
+            warn!(
+                sandbox = %id,
+                container,
+                %error,
+                "cannot check whether the left-over container is a copy, keeping it"
+            );
         }
         Ok(())
     }
@@ -255,6 +293,45 @@ mod tests {
             let removed = engine.requests("DELETE /containers/side");
             assert_eq!(removed.len(), removals, "main: {has_main}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_container_whose_image_cannot_be_inspected_does_not_keep_others_from_being_swept() {
+        let engine = FakeEngine::start(|request| {
+            let container = |id: &str, image: &str, role: &str| {
+                json!({
+                    "Id": id, "ImageID": image, "State": "created",
+                    "Labels": {labels::ID: id, labels::SERVER: "us", labels::ROLE: role},
+                })
+            };
+            let [bad, good] = ["bad", "good"].map(|image| container(image, image, ""));
+            let [bad_sidecar, good_sidecar] = [("bad-sidecar", "bad"), ("good-sidecar", "good")]
+                .map(|(id, image)| container(id, image, "egress"));
+            let lists = |label: &str| {
+                request.starts_with("GET /containers/json") && request.contains(label)
+            };
+            match request {
+                _ if lists("helper-of") => ok(json!([])),
+                _ if lists("role%3Degress") => ok(json!([bad_sidecar, good_sidecar])),
+                _ if lists("id%3Dbad-sidecar") => ok(json!([bad_sidecar])),
+                _ if lists("id%3Dgood-sidecar") => ok(json!([good_sidecar])),
+                _ if lists("server%3Dus") => ok(json!([bad, good])),
+                "GET /images/bad/json" => (500, json!({"message": "damaged"}).to_string()),
+                _ if request.starts_with("GET /containers/") => {
+                    ok(json!({"State": {"Status": "created"}}))
+                }
+                _ if request.starts_with("GET /volumes") => ok(json!({"Volumes": []})),
+                _ if request.starts_with("DELETE") => (204, String::new()),
+                _ => ok(json!({})),
+            }
+        })
+        .await;
+        engine.runtime().sweep().await.unwrap();
+        let removed = engine.requests("DELETE /containers/");
+        let names = removed
+            .iter()
+            .filter_map(|request| request.split(['/', '?']).nth(2));
+        assert_eq!(names.collect::<Vec<_>>(), ["good", "good-sidecar"]);
     }
 
     const IN_PROGRESS: &str = r#"{"message":"removal of container x is already in progress"}"#;
