@@ -7,6 +7,7 @@
 
 use std::{
     io,
+    os::fd::{AsFd, BorrowedFd},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -18,6 +19,7 @@ use tokio::{
     runtime::Handle,
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::Supervisor;
 
@@ -36,6 +38,8 @@ pub struct LingeringStream<H: Send + 'static> {
     open: Option<(TcpStream, H)>,
     /// Nothing more can be received or sent.
     over: bool,
+    /// Ends the lingering early.
+    cut: CancellationToken,
     tasks: Supervisor,
 }
 
@@ -45,8 +49,16 @@ impl<H: Send + 'static> LingeringStream<H> {
         Self {
             open: Some((stream, held)),
             over: false,
+            cut: CancellationToken::new(),
             tasks: tasks.clone(),
         }
+    }
+
+    /// Ends the lingering when the token is cancelled, or prevents it.
+    #[must_use]
+    pub fn cut_by(mut self, cut: CancellationToken) -> Self {
+        self.cut = cut;
+        self
     }
 
     fn stream(&mut self) -> Pin<&mut TcpStream> {
@@ -107,19 +119,31 @@ impl<H: Send + Unpin + 'static> AsyncWrite for LingeringStream<H> {
     }
 }
 
+impl<H: Send + 'static> AsFd for LingeringStream<H> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let (stream, _) = self.open.as_ref().expect("it is taken by drop only");
+        stream.as_fd()
+    }
+}
+
 impl<H: Send + 'static> Drop for LingeringStream<H> {
     fn drop(&mut self) {
         let Some((stream, held)) = self.open.take() else {
             return;
         };
         // Without a runtime, at the end of the process, it closes at once.
-        if !self.over && Handle::try_current().is_ok() {
-            self.tasks
-                .spawn_abortable("lingering connection", async move {
-                    let _late = timeout(LINGER, linger(stream)).await;
-                    drop(held);
-                });
+        if self.over || self.cut.is_cancelled() || Handle::try_current().is_err() {
+            return;
         }
+        let cut = self.cut.clone();
+        self.tasks
+            .spawn_abortable("lingering connection", async move {
+                tokio::select! {
+                    _late = timeout(LINGER, linger(stream)) => {}
+                    () = cut.cancelled() => {}
+                }
+                drop(held);
+            });
     }
 }
 
@@ -137,7 +161,10 @@ async fn linger(mut stream: TcpStream) {
 mod tests {
     use std::sync::Arc;
 
-    use tokio::{net::TcpListener, sync::Semaphore};
+    use tokio::{
+        net::TcpListener,
+        sync::{OwnedSemaphorePermit, Semaphore},
+    };
 
     use super::*;
 
@@ -147,7 +174,7 @@ mod tests {
     async fn pair(
         tasks: &Supervisor,
         slots: &Arc<Semaphore>,
-    ) -> (impl AsyncRead + AsyncWrite + use<>, TcpStream) {
+    ) -> (LingeringStream<OwnedSemaphorePermit>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (client, accepted) = tokio::join!(client, listener.accept());
@@ -181,6 +208,21 @@ mod tests {
         assert_eq!(server.read(&mut [0; 8]).await.unwrap(), 0);
         drop(server);
         assert_eq!((slots.available_permits(), tasks.running()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_cut_ends_or_prevents_it() {
+        let (tasks, slots) = (Supervisor::new(), Arc::new(Semaphore::new(1)));
+        let cut = CancellationToken::new();
+        let (server, _client) = pair(&tasks, &slots).await;
+        drop(server.cut_by(cut.clone()));
+        assert_eq!(slots.available_permits(), 0, "it lingers");
+        cut.cancel();
+        let slot = timeout(LINGER / 2, slots.acquire()).await;
+        drop(slot.expect("it is cut").unwrap());
+        let (server, _client) = pair(&tasks, &slots).await;
+        drop(server.cut_by(cut));
+        assert_eq!(slots.available_permits(), 1, "it does not linger");
     }
 
     #[tokio::test]

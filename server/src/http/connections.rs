@@ -134,6 +134,11 @@ impl Connection {
         self.evicted.cancelled().await;
     }
 
+    /// Returns the token that is cancelled when its place is needed.
+    pub(super) fn eviction(&self) -> CancellationToken {
+        self.evicted.clone()
+    }
+
     /// Returns once it had no exchange for this long.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {
@@ -248,20 +253,18 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Sent<B> {
     }
 }
 
-/// The stream of a connection. It has the connection's place for as long as it is open, also after
-/// an upgrade took it over, and breaks when the client takes nothing for too long.
-pub(super) struct Counted<S> {
+/// The stream of a connection, also after an upgrade took it over. It breaks when the client takes
+/// nothing for [`WRITE_STALL`].
+pub(super) struct WriteTimeout<S> {
     stream: S,
     stalled: Option<Pin<Box<Sleep>>>,
-    _slot: Slot,
 }
 
-impl<S> Counted<S> {
-    pub(super) fn new(stream: S, slot: Slot) -> Self {
+impl<S> WriteTimeout<S> {
+    pub(super) fn new(stream: S) -> Self {
         Self {
             stream,
             stalled: None,
-            _slot: slot,
         }
     }
 
@@ -283,7 +286,7 @@ impl<S> Counted<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -293,7 +296,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -361,9 +364,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_cut() {
-        let connections = Connections::new(1);
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut stream = Counted::new(ours, connections.room().await);
+        let mut stream = WriteTimeout::new(ours);
         let slowly = async {
             let mut taken = [0; 16];
             for _ in 0..4 {

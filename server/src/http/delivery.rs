@@ -20,7 +20,7 @@ use axum::extract::FromRequestParts;
 use bytes::Bytes;
 use http::{Version, request::Parts};
 use http_body::{Body, Frame, SizeHint};
-use osb_service::Supervisor;
+use osb_service::{Supervisor, linger::LingeringStream};
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
@@ -29,6 +29,7 @@ use tokio::{
 };
 use tracing::debug;
 
+use super::connections::Slot;
 use crate::sandbox::Unanswered;
 
 /// Longest wait for the reset of a client that may be gone: longer than a packet takes round the
@@ -91,7 +92,7 @@ impl Shared {
 
 impl Delivery {
     /// A connection whose stream notices what becomes of its answers.
-    pub(super) fn over(tcp: TcpStream, tasks: &Supervisor) -> (Self, Stream) {
+    pub(super) fn over(tcp: LingeringStream<Slot>, tasks: &Supervisor) -> (Self, Stream) {
         let shared = Arc::new(Shared {
             tasks: tasks.clone(),
             state: Mutex::default(),
@@ -223,7 +224,7 @@ impl Drop for AnswerBody {
 /// The socket under hyper.
 #[derive(Debug)]
 pub(super) struct Stream {
-    tcp: TcpStream,
+    tcp: LingeringStream<Slot>,
     shared: Arc<Shared>,
 }
 

@@ -8,7 +8,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use osb_service::{Supervisor, request_body::read_or_close};
+use osb_service::{Supervisor, linger::LingeringStream, request_body::read_or_close};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
@@ -19,7 +19,7 @@ use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use super::{
-    connections::{Connections, Counted, Exchange, Sent, Slot},
+    connections::{Connections, Exchange, Sent, Slot, WriteTimeout},
     delivery::Delivery,
 };
 
@@ -119,8 +119,10 @@ async fn connection(
     let _ = SockRef::from(&stream).set_tcp_keepalive(&probes);
     let begun = CancellationToken::new();
     let has_begun = begun.clone();
-    let (delivery, stream) = Delivery::over(stream, tasks);
     let own = Arc::clone(&slot.connection);
+    // It has its place until it is closed, also after an upgrade.
+    let stream = LingeringStream::new(stream, slot, tasks).cut_by(own.eviction());
+    let (delivery, stream) = Delivery::over(stream, tasks);
     let of_requests = Arc::clone(&own);
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
         begun.cancel();
@@ -155,7 +157,7 @@ async fn connection(
         .max_header_list_size(u32::try_from(HEAD_MAX).unwrap_or(u32::MAX))
         .keep_alive_interval(PROBE_AFTER)
         .keep_alive_timeout(PROBE_WAIT);
-    let stream = TokioIo::new(Counted::new(stream, slot));
+    let stream = TokioIo::new(WriteTimeout::new(stream));
     let connection = server.serve_connection_with_upgrades(stream, service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
@@ -248,6 +250,41 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();
         assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_reaches_a_client_that_sends_all_of_a_body_that_nothing_reads() {
+        const BODY: usize = 1 << 20;
+        let mut client = connected().await;
+        let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {BODY}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&vec![0; BODY]).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.ends_with("here"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn connections_that_linger_give_way_to_others() {
+        let router = Router::new().fallback(|| async { "here" });
+        let address = served(router, 1).await;
+        let mut lingers = TcpStream::connect(address).await.unwrap();
+        let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1048576\r\n\r\n";
+        lingers.write_all(head.as_bytes()).await.unwrap();
+        let mut answered = String::new();
+        lingers.read_to_string(&mut answered).await.unwrap();
+        assert!(answered.ends_with("here"), "{answered}");
+        // Its client is neither silent nor done, so without the other it would linger for longer.
+        let sends = async {
+            while lingers.write_all(&[0; 1024]).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let mut other = TcpStream::connect(address).await.unwrap();
+        let both = async { tokio::join!(answer(&mut other), sends) };
+        let (answer, ()) = timeout(Duration::from_secs(5), both).await.unwrap();
+        assert!(answer.ends_with("here"), "{answer}");
     }
 
     #[tokio::test]
