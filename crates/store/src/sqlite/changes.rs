@@ -12,11 +12,9 @@ use crate::{Changes, SandboxChanges, StoreError};
 impl SandboxChanges for SqliteStore {
     async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
         type Row = (String, Option<i64>, Option<String>, Option<i64>);
-        let rows: Vec<Row> =
-            sqlx::query_as("SELECT id, expires_at, metadata, deleted_at FROM sandbox_changes")
-                .fetch_all(&self.reader)
-                .await
-                .map_err(self.failed("read the sandbox changes"))?;
+        let query =
+            sqlx::query_as("SELECT id, expires_at, metadata, deleted_at FROM sandbox_changes");
+        let rows: Vec<Row> = self.read_all("read the sandbox changes", query).await?;
         rows.into_iter()
             .map(|(id, expires_at, metadata, deleted_at)| {
                 let metadata = metadata
@@ -81,7 +79,7 @@ impl SandboxChanges for SqliteStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Store;
+    use crate::{Store, sqlite::tests::store};
 
     #[tokio::test]
     async fn changes_survive_a_restart_and_do_not_touch_each_other() {
@@ -131,10 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_writers_queue_instead_of_failing() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&folder.path().join("s.db"))
-            .await
-            .unwrap();
+        let (store, _folder) = store().await;
         let writes = (0..64).map(|n| {
             let store = store.clone();
             async move {

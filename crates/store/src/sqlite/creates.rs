@@ -35,11 +35,9 @@ impl CreateRequests for SqliteStore {
     }
 
     async fn all_unanswered(&self) -> Result<Vec<UnansweredCreate>, StoreError> {
-        let rows: Vec<(String, String, i64)> =
-            sqlx::query_as("SELECT id, image, created_at FROM unanswered_creates")
-                .fetch_all(&self.reader)
-                .await
-                .map_err(self.failed("read the unanswered creates"))?;
+        type Row = (String, String, i64);
+        let query = sqlx::query_as("SELECT id, image, created_at FROM unanswered_creates");
+        let rows: Vec<Row> = self.read_all("read the unanswered creates", query).await?;
         let creates = rows.into_iter().filter_map(|(id, image, created_at)| {
             Some(UnansweredCreate {
                 id: SandboxId::new(id),
@@ -110,13 +108,7 @@ impl CreateRequests for SqliteStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HistoryEntry, Outcome, SandboxHistory};
-
-    async fn store() -> (SqliteStore, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s.db");
-        (SqliteStore::open(&path).await.unwrap(), folder)
-    }
+    use crate::{HistoryEntry, Outcome, SandboxHistory, sqlite::tests::store};
 
     fn at(us: i64) -> WireTime {
         WireTime::from_unix_us(us).unwrap()

@@ -54,26 +54,22 @@ impl SandboxHistory for SqliteStore {
     }
 
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
-        let row: Option<Row> = sqlx::query_as(
+        let query = sqlx::query_as(
             "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
              FROM sandbox_history WHERE id = $1",
         )
-        .bind(id.as_str())
-        .fetch_optional(&self.reader)
-        .await
-        .map_err(self.failed("read the history"))?;
+        .bind(id.as_str());
+        let row: Option<Row> = self.read_one("read the history", query).await?;
         row.map(entry).transpose()
     }
 
     async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as(
+        let query = sqlx::query_as(
             "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
              FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
         )
-        .bind(limit)
-        .fetch_all(&self.reader)
-        .await
-        .map_err(self.failed("read the history"))?;
+        .bind(limit);
+        let rows: Vec<Row> = self.read_all("read the history", query).await?;
         rows.into_iter().map(entry).collect()
     }
 
@@ -118,14 +114,11 @@ fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SandboxChanges;
+    use crate::{SandboxChanges, sqlite::tests::store};
 
     #[tokio::test]
     async fn finishing_moves_a_sandbox_from_changes_to_history_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&folder.path().join("s.db"))
-            .await
-            .unwrap();
+        let (store, _folder) = store().await;
         let at = |us| WireTime::from_unix_us(us).unwrap();
         let entry = HistoryEntry {
             id: "a".into(),

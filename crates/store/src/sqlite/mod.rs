@@ -18,13 +18,13 @@ use std::{
 
 use async_trait::async_trait;
 use sqlx::{
-    SqlSafeStr, Sqlite, SqliteConnection, SqlitePool,
+    FromRow, SqlSafeStr, Sqlite, SqliteConnection, SqlitePool,
     migrate::{Migration, MigrationType, Migrator},
     pool::PoolConnection,
-    query::Query,
+    query::{Query, QueryAs},
     sqlite::{
         SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions,
-        SqliteQueryResult, SqliteSynchronous,
+        SqliteQueryResult, SqliteRow, SqliteSynchronous,
     },
 };
 use uuid::Uuid;
@@ -115,6 +115,32 @@ impl SqliteStore {
             self.written(op)?;
         }
         Ok(done)
+    }
+
+    /// Reads all rows of a query.
+    async fn read_all<Row>(
+        &self,
+        op: &'static str,
+        query: QueryAs<'_, Sqlite, Row, SqliteArguments>,
+    ) -> Result<Vec<Row>, StoreError>
+    where
+        Row: for<'row> FromRow<'row, SqliteRow> + Send + Unpin,
+    {
+        let rows = query.fetch_all(&self.reader).await;
+        rows.map_err(self.failed(op))
+    }
+
+    /// Reads the row of a query that has at most one.
+    async fn read_one<Row>(
+        &self,
+        op: &'static str,
+        query: QueryAs<'_, Sqlite, Row, SqliteArguments>,
+    ) -> Result<Option<Row>, StoreError>
+    where
+        Row: for<'row> FromRow<'row, SqliteRow> + Send + Unpin,
+    {
+        let row = query.fetch_optional(&self.reader).await;
+        row.map_err(self.failed(op))
     }
 
     /// Begins a write of several statements, with the lock that it takes; [`Self::commit`] ends it.
@@ -298,7 +324,8 @@ mod tests {
     use super::*;
     use crate::{SandboxChanges, SandboxHistory};
 
-    async fn store() -> (SqliteStore, tempfile::TempDir) {
+    /// Opens a store `s.db` in a new folder.
+    pub(super) async fn store() -> (SqliteStore, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.db");
         (SqliteStore::open(&path).await.unwrap(), folder)

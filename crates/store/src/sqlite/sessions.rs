@@ -28,12 +28,10 @@ impl ConsoleSessions for SqliteStore {
     }
 
     async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
-        let row: Option<(String, Vec<u8>, i64)> =
-            sqlx::query_as("SELECT id, data, expires_at FROM sessions WHERE id = $1")
-                .bind(id)
-                .fetch_optional(&self.reader)
-                .await
-                .map_err(self.failed("load a session"))?;
+        type Row = (String, Vec<u8>, i64);
+        let query =
+            sqlx::query_as("SELECT id, data, expires_at FROM sessions WHERE id = $1").bind(id);
+        let row: Option<Row> = self.read_one("load a session", query).await?;
         Ok(row.map(|(id, data, expires_at)| SessionRow {
             id,
             data,
@@ -56,13 +54,11 @@ impl ConsoleSessions for SqliteStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::tests::store;
 
     #[tokio::test]
     async fn sessions_are_created_once_and_pruned_by_expiry() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&folder.path().join("s.db"))
-            .await
-            .unwrap();
+        let (store, _folder) = store().await;
         let row = SessionRow {
             id: "s".into(),
             data: vec![1, 2],
