@@ -127,8 +127,8 @@ pub enum Frame<D = serde_json::Value> {
 pub enum RowChange {
     /// A new or changed row.
     Put(Box<SandboxRow>),
-    /// A sandbox that is gone.
-    Gone(SandboxId),
+    /// A sandbox that was removed.
+    Removed(SandboxId),
 }
 
 /// Decoded data of a topic.

@@ -96,7 +96,7 @@ impl Rows {
         self.rendered.set_value(None);
         match change {
             RowChange::Put(row) => self.put(*row),
-            RowChange::Gone(id) => {
+            RowChange::Removed(id) => {
                 self.index.update_value(|index| drop(index.remove(&id)));
                 self.order
                     .update(|order| order.retain(|(known, _)| *known != id));
@@ -173,8 +173,8 @@ mod tests {
             rows.apply(RowChange::Put(Box::new(row_at("b", 20))));
             rows.apply(RowChange::Put(Box::new(row_at("d", 40))));
             assert_eq!(ids(&rows), ["d", "c", "b", "a"]);
-            rows.apply(RowChange::Gone("c".into()));
-            rows.apply(RowChange::Gone("unknown".into()));
+            rows.apply(RowChange::Removed("c".into()));
+            rows.apply(RowChange::Removed("unknown".into()));
             assert_eq!(ids(&rows), ["d", "b", "a"]);
         });
     }

@@ -88,7 +88,7 @@ impl Hub {
     fn publish(&self, change: &Change) {
         let data = match &change.record {
             Some(record) => RowChange::Put(Box::new(backend::row(record))),
-            None => RowChange::Gone(change.id.clone()),
+            None => RowChange::Removed(change.id.clone()),
         };
         let (topic, seq) = (Topic::Sandboxes, change.seq);
         let frame = text(&Frame::Delta { topic, seq, data });

@@ -76,7 +76,7 @@ async fn a_snapshot_is_followed_by_every_change_in_order() {
         let (seq, change) = page.delta().await;
         assert_eq!(seq, last + 1);
         last = seq;
-        if change["gone"] == id.as_str() {
+        if change["removed"] == id.as_str() {
             break;
         }
     }
