@@ -33,7 +33,7 @@ pub trait ConsoleBackend: Send + Sync {
     /// Every rule of the API that this create request breaks; nothing is made.
     fn validate(&self, body: &serde_json::Value) -> Vec<FieldError>;
 
-    /// Makes a sandbox from a create request of the API.
+    /// Accepts a create request of the API. The sandbox's page shows its progress.
     ///
     /// # Errors
     /// [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].

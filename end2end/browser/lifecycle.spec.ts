@@ -76,6 +76,18 @@ test("the form reports mistakes while the user types", async ({ page }) => {
   await expect(page).toHaveURL(/\/console\/create$/);
 });
 
+test("a create that fails shows the failed stage and the reason", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  await page.getByLabel("Image").fill("no-such-registry.invalid/no/such:image");
+  await page.getByRole("button", { name: "Create" }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.locator(".page-head")).toContainText("Failed");
+  const stages = page.getByRole("list", { name: "Stages" });
+  await expect(stages.locator("[data-state=failed]")).toContainText("image");
+  await expect(page.locator("#main")).toContainText("no-such-registry.invalid/no/such:image cannot be pulled");
+});
+
 test("the filter stands in the URL and keys move through the list", async ({ page, api }) => {
   const first = await api.create(undefined, { which: "first" });
   const second = await api.create(undefined, { which: "second" });

@@ -91,7 +91,7 @@ pub fn CreatePage() -> impl IntoView {
         spawn_local(async move {
             match api::create(state.form.get_untracked()).await {
                 Ok(Creation::Made(id)) => {
-                    toasts.good(format!("{} is running", id.short()));
+                    toasts.good(format!("{} is being created", id.short()));
                     navigate(&format!("/console/sandboxes/{id}"), Default::default());
                 }
                 Ok(Creation::Invalid(problems)) => {

@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::{components::Outlet, hooks::use_params_map};
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
 use super::{api, tab::TabBar};
 use crate::{
@@ -14,6 +14,9 @@ use crate::{
     ui::{CopyButton, Countdown, Icon, StateBadge},
     view::{SandboxDetail, StageState},
 };
+
+/// Reloads the page every 2 s. Browsers with script follow the sandbox without it.
+const RELOAD: &str = r#"<meta http-equiv="refresh" content="2">"#;
 
 /// Loads a sandbox and shows the chosen tab.
 #[component]
@@ -37,6 +40,7 @@ pub fn SandboxPage() -> impl IntoView {
 #[component]
 fn Loaded(detail: SandboxDetail) -> impl IntoView {
     let id = detail.sandbox.id.clone();
+    let is_pending = detail.sandbox.status.state == SandboxState::Pending;
     let current = RwSignal::new(detail);
     let gone = RwSignal::new(false);
     provide_context(Current(current));
@@ -53,6 +57,7 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
     let sandbox = move || current.read().sandbox.clone();
     view! {
         <Title text=id.short().to_owned() />
+        {is_pending.then(|| view! { <noscript inner_html=RELOAD></noscript> })}
         <div class="page-head">
             <h1 class="mono" title=id.to_string()>
                 {id.short().to_owned()}
@@ -81,10 +86,9 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
 
 /// The stage of a sandbox that is being created.
 pub(crate) fn current_stage(detail: &SandboxDetail) -> Option<String> {
-    use osb_protocol::lifecycle::SandboxState::Pending;
     let mut stages = detail.stages.iter();
     let next = stages.find(|stage| stage.state == StageState::Current)?;
-    (detail.sandbox.status.state == Pending).then(|| next.name.clone())
+    (detail.sandbox.status.state == SandboxState::Pending).then(|| next.name.clone())
 }
 
 #[component]

@@ -7,7 +7,7 @@ use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{CreateSpec, Progress, Stage};
 use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome, StageTime, UnansweredCreate};
-use tokio::time::Instant;
+use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -45,11 +45,20 @@ impl Service {
         spec: CreateSpec,
         id_source: IdSource,
     ) -> Result<Arc<Record>, Error> {
+        let done = self.start_provision(spec, id_source).await;
+        done.unwrap_or(Err(Error::ShuttingDown))
+    }
+
+    /// Puts a sandbox into the registry and creates it in a task, which nothing needs to wait for.
+    pub(super) fn start_provision(
+        &self,
+        spec: CreateSpec,
+        id_source: IdSource,
+    ) -> JoinHandle<Result<Arc<Record>, Error>> {
         let locks = self.inner.registry.accept(Facts::accepted(&spec));
         let service = self.clone();
         let work = async move { service.provision_owned(spec, id_source, &locks).await };
-        let done = self.inner.tasks.spawn("create", work).await;
-        done.unwrap_or(Err(Error::ShuttingDown))
+        self.inner.tasks.spawn("create", work)
     }
 
     async fn provision_owned(
@@ -254,7 +263,7 @@ impl Service {
         id: SandboxId,
         locks: Arc<Locks>,
         outcome: Outcome,
-    ) -> tokio::task::JoinHandle<Result<(), Error>> {
+    ) -> JoinHandle<Result<(), Error>> {
         let outcome = *locks.leaving.get_or_init(|| outcome);
         // Ends a create in progress.
         match outcome {

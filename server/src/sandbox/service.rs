@@ -159,20 +159,24 @@ impl Service {
         }
     }
 
-    /// Makes a sandbox and returns once clients may use it. The work goes on when the caller is
-    /// dropped, and the sandbox stays (contract: lifecycle §5.1).
+    /// Accepts a sandbox and returns its id while a task creates it. The registry shows its progress,
+    /// and the history a failure.
+    ///
+    /// # Errors
+    /// When a rule is broken or the runtime is unavailable.
+    pub fn accept(&self, body: Value) -> Result<SandboxId, Error> {
+        let spec = self.check(body)?;
+        let id = spec.id().clone();
+        drop(self.start_provision(spec, IdSource::List));
+        Ok(id)
+    }
+
+    /// Creates a sandbox and returns once clients may use it (contract: lifecycle §5.1). Only the
+    /// answer carries its id: when this is dropped, or what comes with the record, no client will ever
+    /// know the sandbox, and it is removed.
     ///
     /// # Errors
     /// When a rule is broken or the runtime fails; then nothing of it is left.
-    pub async fn create(&self, body: Value) -> Result<Arc<Record>, Error> {
-        self.provision(self.check(body)?, IdSource::List).await
-    }
-
-    /// Makes a sandbox whose id only the answer carries. When this is dropped, or what comes with the
-    /// record, no client will ever know the sandbox, and it is removed.
-    ///
-    /// # Errors
-    /// As those of [`Service::create`].
     pub async fn create_for_answer(&self, body: Value) -> Result<(Arc<Record>, Unanswered), Error> {
         let spec = self.check(body)?;
         let unanswered = Unanswered::new(self, spec.id());

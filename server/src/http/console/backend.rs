@@ -95,8 +95,7 @@ impl ConsoleBackend for Domain {
     }
 
     async fn create(&self, body: Value) -> Result<SandboxId, ConsoleError> {
-        let record = self.service.create(body).await.map_err(refused)?;
-        Ok(record.sandbox.id.clone())
+        self.service.accept(body).map_err(refused)
     }
 
     async fn renew(&self, id: &SandboxId, expires_at: WireTime) -> Result<WireTime, ConsoleError> {

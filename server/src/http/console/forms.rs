@@ -40,7 +40,7 @@ async fn create(State(state): State<ConsoleState>, session: Session, request: Re
         Ok(id) => {
             session::leave_notice(
                 &session,
-                &Notice::good(format!("{} is running", id.short())),
+                &Notice::good(format!("{} is being created", id.short())),
             )
             .await;
             return Redirect::to(&page_of(&id)).into_response();

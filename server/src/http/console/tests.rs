@@ -11,12 +11,16 @@ use axum::{
 use futures::StreamExt;
 use http_body_util::BodyExt;
 use osb_protocol::{SandboxId, WireTime};
-use osb_runtime::{Address, Observed, Origin, Phase, Ports, Source, Status, sim::SimRuntime};
+use osb_runtime::{
+    Address, Observed, Origin, Phase, Ports, Source, Status,
+    sim::{Faults, SimRuntime},
+};
 use osb_service::Supervisor;
 use osb_store::{Location, Store};
 use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},
+    sync::Notify,
     time::timeout,
 };
 use tokio_tungstenite::{
@@ -36,6 +40,9 @@ const KEY: &str = "right";
 const HOST: &str = "console.test:8080";
 /// Keeps a hang from stalling the run.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A create form without mistakes.
+pub(super) const FORM: &str =
+    "image=debian%3A12&entrypoint=sleep+9&ttl=10m&cpu=1&memory=256Mi&env=&metadata=";
 /// Longer than any test: WebSockets check their sessions only on a logout.
 const NEVER: Duration = Duration::from_secs(3_600);
 
@@ -224,7 +231,9 @@ impl Console {
             "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 600,
             "resourceLimits": { "cpu": "1" }, "metadata": { "team": label },
         });
-        self.service.create(body).await.unwrap().sandbox.id.clone()
+        let (record, unanswered) = self.service.create_for_answer(body).await.unwrap();
+        unanswered.answered();
+        record.sandbox.id.clone()
     }
 }
 
@@ -629,8 +638,7 @@ async fn the_create_form_comes_back_with_what_is_wrong() {
 #[tokio::test]
 async fn forms_act_and_leave_their_news_on_the_next_page() {
     let console = Console::open().await;
-    let form = "image=debian%3A12&entrypoint=sleep+9&ttl=10m&cpu=1&memory=256Mi&env=&metadata=";
-    let made = console.post("/console/create", form).await;
+    let made = console.post("/console/create", FORM).await;
     let page = made.location().to_owned();
     assert!(
         page.starts_with("/console/sandboxes/"),
@@ -640,7 +648,7 @@ async fn forms_act_and_leave_their_news_on_the_next_page() {
     let short = SandboxId::from(page.rsplit('/').next().unwrap())
         .short()
         .to_owned();
-    let news = format!("{short} is running");
+    let news = format!("{short} is being created");
     assert!(console.get(&page).await.body.contains(&news));
     assert!(!console.get(&page).await.body.contains(&news), "shown once");
 
@@ -662,6 +670,37 @@ async fn forms_act_and_leave_their_news_on_the_next_page() {
     assert_eq!(deleted.location(), "/console/sandboxes");
     let list = console.get("/console/sandboxes").await;
     assert!(list.body.contains("is being deleted"), "{}", list.body);
+}
+
+#[tokio::test]
+async fn a_create_is_answered_on_acceptance() {
+    const RELOAD: &str = r#"<meta http-equiv="refresh" content="2">"#;
+    let runtime = SimRuntime::new();
+    let gate = Arc::new(Notify::new());
+    runtime.set_faults(Faults {
+        start_gate: Some(gate.clone()),
+        ..Faults::default()
+    });
+    let console = Console::open_over(runtime).await;
+    let made = timeout(PATIENCE, console.post("/console/create", FORM)).await;
+    let made = made.expect("answered while the container is starting");
+    let path = made.location();
+    assert!(path.starts_with("/console/sandboxes/"), "{}", made.body);
+    let page = console.get(path).await.body;
+    assert!(page.contains("Pending"), "{page}");
+    assert!(page.contains(RELOAD), "{page}");
+    gate.notify_one();
+    let running = async {
+        loop {
+            let page = console.get(path).await.body;
+            if page.contains("The sandbox is running.") {
+                return page;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let page = timeout(PATIENCE, running).await.unwrap();
+    assert!(!page.contains(RELOAD), "{page}");
 }
 
 #[tokio::test]

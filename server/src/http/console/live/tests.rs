@@ -1,13 +1,15 @@
 //! The tab's WebSocket, over a real connection.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::{SinkExt, StreamExt};
 use osb_app::live::{CLOSE_SIGNED_OUT, Command, Frame, Position, Topic};
+use osb_runtime::sim::{Faults, SimRuntime};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::super::tests::{Console, Socket, closed};
+use super::super::tests::{Console, FORM, Socket, closed};
 
 const MIB: usize = 1024 * 1024;
 
@@ -117,6 +119,43 @@ async fn a_sandbox_is_followed_to_its_end() {
     assert_eq!(detail["stages"][0]["name"], "accepted");
     console.service.delete(&id, true).await.unwrap();
     while !page.snapshot().await.1.is_null() {}
+}
+
+#[tokio::test]
+async fn a_create_that_fails_is_followed_to_the_reason() {
+    let runtime = SimRuntime::new();
+    let gate = Arc::new(Notify::new());
+    runtime.set_faults(Faults {
+        start_gate: Some(gate.clone()),
+        start_fails: Some("no such command".to_owned()),
+        ..Faults::default()
+    });
+    let console = Console::open_over(runtime).await;
+    console.post("/console/create", FORM).await;
+    let id = console.service.registry().snapshot().0[0]
+        .sandbox
+        .id
+        .clone();
+    let (mut page, _) = Page::open(&console).await;
+    page.subscribe(Topic::Sandbox(id), None).await;
+    let (_, detail) = page.snapshot().await;
+    assert_eq!(detail["sandbox"]["status"]["state"], "Pending");
+    gate.notify_one();
+    let failed = loop {
+        let (_, detail) = page.snapshot().await;
+        if detail["sandbox"]["status"]["state"] != "Pending" {
+            break detail;
+        }
+    };
+    let status = &failed["sandbox"]["status"];
+    assert_eq!(status["state"], "Failed", "{failed}");
+    let message = status["message"].as_str().unwrap();
+    assert!(message.contains("no such command"), "{failed}");
+    let stages = failed["stages"].as_array().unwrap();
+    assert!(
+        stages.iter().any(|stage| stage["state"] == "failed"),
+        "{failed}"
+    );
 }
 
 #[tokio::test]
