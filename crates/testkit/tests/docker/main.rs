@@ -1,0 +1,16 @@
+//! The server over the real Docker engine: behaviour that only a real engine shows.
+//!
+//! Needs the engine's socket, an execd binary and one image; fails with the reason otherwise.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test helper that cannot go on fails the test"
+)]
+
+mod containers;
+mod creates;
+mod engine;
+mod isolation;
+mod restart;
+mod secrets;
+mod sidecar;
+mod stage;

@@ -1,0 +1,10 @@
+//! The REST API over the simulated runtime, as clients see it.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test helper that cannot go on fails the test"
+)]
+
+mod calls;
+mod life;
+mod requests;
+mod resync;
