@@ -1,0 +1,179 @@
+//! Pages, forms and server functions.
+
+use std::sync::Arc;
+
+use axum::http::{Request, StatusCode, header};
+use osb_protocol::SandboxId;
+use osb_runtime::sim::{Faults, SimRuntime};
+use tokio::{sync::Notify, time::timeout};
+
+use super::{Console, FORM, PATIENCE};
+
+#[tokio::test]
+async fn pages_read_without_script_and_escape_what_users_wrote() {
+    let console = Console::open().await;
+    let empty = console.get("/console/sandboxes").await;
+    assert!(empty.body.contains("No sandboxes yet"), "{}", empty.body);
+    let id = console.sandbox("search").await;
+    let list = console.get("/console/sandboxes").await;
+    for part in [id.short(), "debian:12", "team=search", "1 in total"] {
+        assert!(list.body.contains(part), "{part} in {}", list.body);
+    }
+    let none = console
+        .get("/console/sandboxes?q=%3Cscript%3Ealert(1)%3C/script%3E")
+        .await;
+    assert!(none.body.contains("No matches"));
+    assert!(!none.body.contains("<script>alert(1)"), "{}", none.body);
+    let detail = console.get(&format!("/console/sandboxes/{id}")).await;
+    for part in [
+        id.as_str(),
+        "Stages",
+        "accepted",
+        "sleep 9",
+        "Renew",
+        "Delete sandbox",
+    ] {
+        assert!(detail.body.contains(part), "{part} in {}", detail.body);
+    }
+    let missing = console.get("/console/sandboxes/nope").await;
+    assert!(missing.body.contains("No such sandbox"));
+    assert_eq!(
+        console.get("/console/nowhere").await.status(),
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test]
+async fn the_create_form_comes_back_with_what_is_wrong() {
+    let console = Console::open().await;
+    let form = "image=&entrypoint=sh+-c+%27x&ttl=5s&cpu=fast&memory=1Gi&env=A%3D%3Ci%3E&metadata=";
+    let answer = console.post("/console/create", form).await;
+    assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        answer.body.contains("quote that is not closed"),
+        "{}",
+        answer.body
+    );
+    assert!(
+        answer.body.contains("lives for at least 1 minute"),
+        "{}",
+        answer.body
+    );
+    assert!(answer.body.contains("A=&lt;i>"), "{}", answer.body);
+    assert!(answer.body.contains(r#"value="5s""#), "{}", answer.body);
+    assert!(
+        answer.body.matches(r#"aria-invalid="true""#).count() >= 3,
+        "{}",
+        answer.body
+    );
+    assert!(console.service.registry().snapshot().0.is_empty());
+}
+
+#[tokio::test]
+async fn forms_act_and_leave_their_news_on_the_next_page() {
+    let console = Console::open().await;
+    let made = console.post("/console/create", FORM).await;
+    let page = made.location().to_owned();
+    assert!(
+        page.starts_with("/console/sandboxes/"),
+        "{page} {}",
+        made.body
+    );
+    let short = SandboxId::from(page.rsplit('/').next().unwrap())
+        .short()
+        .to_owned();
+    let news = format!("{short} is being created");
+    assert!(console.get(&page).await.body.contains(&news));
+    assert!(!console.get(&page).await.body.contains(&news), "shown once");
+
+    let before = console.service.registry().snapshot().0[0]
+        .sandbox
+        .expires_at;
+    let renewed = console
+        .post(&format!("{page}/renew"), "seconds=86400")
+        .await;
+    assert_eq!(renewed.location(), page);
+    assert!(
+        console.service.registry().snapshot().0[0]
+            .sandbox
+            .expires_at
+            > before
+    );
+
+    let deleted = console.post(&format!("{page}/delete"), "").await;
+    assert_eq!(deleted.location(), "/console/sandboxes");
+    let list = console.get("/console/sandboxes").await;
+    assert!(list.body.contains("is being deleted"), "{}", list.body);
+}
+
+#[tokio::test]
+async fn a_create_is_answered_on_acceptance() {
+    const RELOAD: &str = r#"<meta http-equiv="refresh" content="2">"#;
+    let runtime = SimRuntime::new();
+    let gate = Arc::new(Notify::new());
+    runtime.set_faults(Faults {
+        start_gate: Some(gate.clone()),
+        ..Faults::default()
+    });
+    let console = Console::open_over(runtime).await;
+    let made = timeout(PATIENCE, console.post("/console/create", FORM)).await;
+    let made = made.expect("answered while the container is starting");
+    let path = made.location();
+    assert!(path.starts_with("/console/sandboxes/"), "{}", made.body);
+    let page = console.get(path).await.body;
+    assert!(page.contains("Pending"), "{page}");
+    assert!(page.contains(RELOAD), "{page}");
+    gate.notify_one();
+    let running = async {
+        loop {
+            let page = console.get(path).await.body;
+            if page.contains("The sandbox is running.") {
+                return page;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let page = timeout(PATIENCE, running).await.unwrap();
+    assert!(!page.contains(RELOAD), "{page}");
+}
+
+#[tokio::test]
+async fn server_functions_answer_hydrated_pages() {
+    let console = Console::open().await;
+    let id = console.sandbox("a").await;
+    let call = |path: &'static str, body: String| {
+        let request = Request::post(format!("/console/fn/sandboxes/{path}"))
+            .header("sec-fetch-site", "same-origin")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let console = &console;
+        async move { console.send(request, &body).await }
+    };
+    let list = call(
+        "list",
+        "query[q]=debian&query[state]=&query[page]=1".to_owned(),
+    )
+    .await;
+    assert_eq!(list.status(), StatusCode::OK, "{}", list.body);
+    assert!(list.body.contains(id.as_str()), "{}", list.body);
+    let check = call("check", "form[image]=x&form[ttl]=1s".to_owned()).await;
+    assert!(check.body.contains("timeout"), "{}", check.body);
+    let port = call("port", format!("id={id}&port=8000")).await;
+    assert_eq!(port.status(), StatusCode::OK, "{}", port.body);
+    assert!(port.body.contains("nowhere"), "{}", port.body);
+    let gone = call("get", "id=nope".to_owned()).await;
+    assert_eq!(gone.body, r#"{"error":"not_found"}"#);
+    assert_eq!(gone.status(), StatusCode::NOT_FOUND);
+    let unread = call("get", "no=id".to_owned()).await;
+    assert_eq!(unread.status(), StatusCode::BAD_REQUEST, "{}", unread.body);
+    assert!(unread.body.contains("missing field"), "{}", unread.body);
+    for unknown in ["nope", "nope/nope", "list/"] {
+        let gone = call(unknown, String::new()).await;
+        assert_eq!(
+            gone.status(),
+            StatusCode::NOT_FOUND,
+            "{unknown}: {}",
+            gone.body
+        );
+        assert_eq!(gone.body, r#"{"error":"not_found"}"#, "{unknown}");
+    }
+}
