@@ -12,6 +12,7 @@
 
 mod config;
 mod container;
+mod conversion;
 mod create;
 mod engine;
 mod error;
@@ -23,6 +24,7 @@ mod group;
 mod image;
 mod labels;
 mod log_driver;
+mod log_tail;
 mod names;
 mod network;
 mod observe;

@@ -7,21 +7,22 @@ use std::{
 };
 
 use bollard::{
-    models::{
-        ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, EndpointSettings,
-    },
-    query_parameters::{InspectContainerOptions, LogsOptionsBuilder},
+    models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum},
+    query_parameters::InspectContainerOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use osb_protocol::{SandboxId, WireTime};
+use osb_protocol::SandboxId;
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::{DockerRuntime, engine::bounded, error, group, labels};
-use crate::{Address, Foreign, Observed, Phase, Role, RuntimeError, Status};
+use super::{
+    DockerRuntime,
+    conversion::{Owner, network_mode},
+    engine::bounded,
+    error, group, labels,
+};
+use crate::{Foreign, Observed, Role, RuntimeError};
 
-/// Longest line of a log tail, in bytes.
-const LOG_LINE: usize = 4096;
 /// Most containers of a list, or images of them, that are inspected at the same time.
 pub(super) const INSPECTIONS: usize = 8;
 /// Longest wait for one container of a list, or for its image.
@@ -211,148 +212,6 @@ impl DockerRuntime {
         let ours = server.is_none_or(|server| server == self.config.instance);
         Some((read.id()?, read.role()?)).filter(|_| ours)
     }
-
-    /// Converts a listed main container. Sidecars are part of its status.
-    fn read_summary(&self, container: &ContainerSummary, owner: Option<Owner>) -> Option<Observed> {
-        let labels = container.labels.as_ref()?;
-        self.place_if_ours(labels)
-            .filter(|(_, role)| *role == Role::Main)?;
-        let read = labels::Read(labels);
-        let made = WireTime::from_unix_us(container.created.unwrap_or_default() * 1_000_000)?;
-        let phase = match container.state {
-            Some(ContainerSummaryStateEnum::RUNNING) => Phase::Running,
-            Some(ContainerSummaryStateEnum::PAUSED) => Phase::Paused,
-            Some(ContainerSummaryStateEnum::CREATED) => Phase::Created,
-            Some(ContainerSummaryStateEnum::RESTARTING) => Phase::Restarting,
-            _ => Phase::Unknown,
-        };
-        let own = Owner::of_summary(container);
-        // The list has the command joined and truncated, and not whether memory ran out.
-        let fallback = labels::Fallback {
-            created_at: made,
-            image: container.image.clone().unwrap_or_default(),
-            command: Vec::new(),
-        };
-        Some(Observed {
-            origin: read.origin(fallback)?,
-            status: Status {
-                lost: lost(owner.as_ref()),
-                address: address(&read, &owner.unwrap_or(own)),
-                ..Status::new(phase, made)
-            },
-        })
-    }
-
-    fn read_inspect(
-        &self,
-        mut container: ContainerInspectResponse,
-        owner: Option<Owner>,
-    ) -> Option<Observed> {
-        let config = container.config.take()?;
-        let labels = config.labels?;
-        self.place_if_ours(&labels)
-            .filter(|(_, role)| *role == Role::Main)?;
-        let read = labels::Read(&labels);
-        let time = |text: Option<&str>| WireTime::parse(text?).ok().filter(|at| at.unix_us() > 0);
-        let made = container
-            .created
-            .as_ref()
-            .and_then(|at| time(Some(&at.to_string())))?;
-        let state = container.state.clone().unwrap_or_default();
-        let (started, finished) = (
-            time(state.started_at.as_deref()),
-            time(state.finished_at.as_deref()),
-        );
-        let phase = if state.paused == Some(true) {
-            Phase::Paused
-        } else if state.restarting == Some(true) {
-            Phase::Restarting
-        } else if state.running == Some(true) {
-            Phase::Running
-        } else if finished.is_some() {
-            Phase::Exited(state.exit_code.unwrap_or_default())
-        } else if started.is_none() {
-            Phase::Created
-        } else {
-            Phase::Unknown
-        };
-        let since = match phase {
-            Phase::Exited(_) => finished,
-            _ => started,
-        };
-        let fallback = labels::Fallback {
-            created_at: made,
-            image: config.image.unwrap_or_default(),
-            command: config.cmd.unwrap_or_default(),
-        };
-        Some(Observed {
-            origin: read.origin(fallback)?,
-            status: Status {
-                out_of_memory: state.oom_killed == Some(true),
-                lost: lost(owner.as_ref()),
-                address: address(
-                    &read,
-                    &owner.unwrap_or_else(|| Owner::of_inspect(container)),
-                ),
-                ..Status::new(phase, since.unwrap_or(made))
-            },
-        })
-    }
-
-    pub(super) async fn read_log_tail(
-        &self,
-        id: &SandboxId,
-        lines: usize,
-    ) -> Result<Vec<String>, RuntimeError> {
-        let container = match self.originals.main(id) {
-            Some(known) => Some(known),
-            None => {
-                self.find_group(id).await?;
-                self.originals.main(id)
-            }
-        };
-        let tail = match container {
-            Some(container) => self.log_tail_of(&container, lines).await?,
-            None => None,
-        };
-        tail.ok_or_else(|| RuntimeError::NotFound(id.clone()))
-    }
-
-    /// Reads the last lines of a container's log. `None` if there is no such container.
-    async fn log_tail_of(
-        &self,
-        container: &str,
-        lines: usize,
-    ) -> Result<Option<Vec<String>>, RuntimeError> {
-        let options = LogsOptionsBuilder::default()
-            .stdout(true)
-            .stderr(true)
-            .tail(&lines.to_string())
-            .build();
-        let docker = self.docker()?;
-        let mut output = docker.logs(container, Some(options));
-        let read = async {
-            let mut text = Vec::new();
-            while let Some(chunk) = output.try_next().await? {
-                text.extend_from_slice(&chunk.into_bytes());
-                // `tail` bounds lines, not bytes.
-                if text.len() > lines.max(1) * LOG_LINE {
-                    text.drain(..text.len() - lines.max(1) * LOG_LINE);
-                }
-            }
-            Ok(text)
-        };
-        let text = match bounded(docker, read).await {
-            Ok(text) => text,
-            Err(error) if error::is_missing(&error) => return Ok(None),
-            Err(error) => return Err(error::other("read the log", &error)),
-        };
-        let all: Vec<String> = String::from_utf8_lossy(&text)
-            .lines()
-            .map(str::to_owned)
-            .collect();
-        Ok(Some(all[all.len().saturating_sub(lines)..].to_vec()))
-    }
 }
 
 fn no_labels(container: &str) -> RuntimeError {
@@ -363,100 +222,18 @@ fn no_labels(container: &str) -> RuntimeError {
     }
 }
 
-/// The container that owns a network namespace.
-#[derive(Debug, Default)]
-struct Owner {
-    runs: bool,
-    mode: Option<String>,
-    networks: HashMap<String, EndpointSettings>,
-}
-
-impl Owner {
-    fn of_summary(container: &ContainerSummary) -> Self {
-        use ContainerSummaryStateEnum::{PAUSED, RUNNING};
-        let networks = container.network_settings.as_ref();
-        Self {
-            runs: matches!(container.state, Some(RUNNING | PAUSED)),
-            mode: network_mode(container).map(str::to_owned),
-            networks: networks
-                .and_then(|settings| settings.networks.clone())
-                .unwrap_or_default(),
-        }
-    }
-
-    fn of_inspect(container: ContainerInspectResponse) -> Self {
-        let state = container.state.unwrap_or_default();
-        let settings = container.network_settings.unwrap_or_default();
-        Self {
-            runs: state.running == Some(true),
-            mode: container.host_config.and_then(|host| host.network_mode),
-            networks: settings.networks.unwrap_or_default(),
-        }
-    }
-}
-
-fn network_mode(container: &ContainerSummary) -> Option<&str> {
-    container.host_config.as_ref()?.network_mode.as_deref()
-}
-
-/// Returns the lost role of a sandbox whose network belongs to another container.
-fn lost(owner: Option<&Owner>) -> Option<Role> {
-    owner.filter(|owner| !owner.runs).map(|_| Role::Egress)
-}
-
-/// Returns the address on the network that the owner was attached to, else on any other network
-/// (contract: lifecycle §6.3).
-fn address(read: &labels::Read<'_>, owner: &Owner) -> Address {
-    let ip_of = |endpoint: &EndpointSettings| {
-        endpoint
-            .ip_address
-            .as_deref()
-            .filter(|ip| !ip.is_empty())?
-            .parse()
-            .ok()
-    };
-    let mode = owner.mode.as_deref();
-    let named = mode.and_then(|mode| owner.networks.get(mode));
-    let any = || owner.networks.values().find_map(ip_of);
-    Address {
-        host_network: mode == Some("host"),
-        ip: named.and_then(ip_of).or_else(any),
-        ports: read.ports(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
     use crate::{
-        Runtime,
+        Phase, Runtime,
         docker::{
             DockerConfig,
             fake_engine::{self, CUT, FakeEngine, HANG, HOLD, STALL},
         },
     };
-
-    #[tokio::test]
-    async fn an_exit_has_its_time_and_whether_memory_ran_out() {
-        let engine = FakeEngine::start(|_| {
-            let container = json!({
-                "Created": "2031-05-01T10:00:00Z",
-                "Config": {"Labels": {labels::ID: "a", labels::SERVER: "us"}},
-                "State": {
-                    "Running": false, "OOMKilled": true, "ExitCode": 137,
-                    "StartedAt": "2031-05-01T10:00:01Z", "FinishedAt": "2031-05-01T10:00:02Z",
-                },
-            });
-            (200, container.to_string())
-        })
-        .await;
-        let observed = engine.runtime().observe("sandbox-a").await.unwrap();
-        assert_eq!(observed.status.phase, Phase::Exited(137));
-        assert_eq!(observed.status.since.to_string(), "2031-05-01T10:00:02Z");
-        assert!(observed.status.out_of_memory);
-    }
 
     /// A stopped main container in a list.
     fn stopped(id: &str) -> serde_json::Value {
@@ -548,84 +325,5 @@ mod tests {
             panic!("{foreign:?}");
         };
         assert_eq!((one.id.as_str(), one.instance.as_str()), ("b", "them"));
-    }
-
-    #[tokio::test]
-    async fn the_log_of_an_unknown_container_is_found_by_its_label() {
-        let engine = FakeEngine::start(|request| {
-            if request.starts_with("GET /containers/json") {
-                let renamed =
-                    json!({"Id": "c1", "Labels": {labels::ID: "a", labels::SERVER: "us"}});
-                return (200, json!([renamed]).to_string());
-            }
-            match request.starts_with("GET /containers/c1/logs") {
-                // A frame: stream 1, four bytes of length, the bytes.
-                true => (200, "\u{1}\0\0\0\0\0\0\u{8}one\ntwo\n".to_owned()),
-                false => (404, json!({"message": "No such container"}).to_string()),
-            }
-        })
-        .await;
-        let tail = engine.runtime().log_tail(&"a".into(), 1).await.unwrap();
-        assert_eq!(tail, ["two"]);
-        let engine = FakeEngine::start(|request| match request {
-            _ if request.starts_with("GET /containers/json") => (200, "[]".to_owned()),
-            _ => (404, json!({"message": "No such container"}).to_string()),
-        })
-        .await;
-        let none = engine.runtime().log_tail(&"a".into(), 1).await;
-        assert!(matches!(none, Err(RuntimeError::NotFound(_))), "{none:?}");
-    }
-
-    /// A main container behind a sidecar.
-    fn joined() -> serde_json::Value {
-        json!({
-            "Id": "main", "Created": 1_935_396_000, "State": "running", "Image": "debian:12",
-            "Labels": {labels::ID: "a", labels::SERVER: "us", labels::ENTRYPOINT: r#"["x"]"#},
-            "HostConfig": {"NetworkMode": "container:side"},
-        })
-    }
-
-    fn sidecar(state: &str) -> serde_json::Value {
-        json!({
-            "Id": "side", "Created": 1_935_396_000, "State": state, "Image": "egress",
-            "Labels": {labels::ID: "a", labels::SERVER: "us", labels::ROLE: "egress"},
-            "HostConfig": {"NetworkMode": "opensandbox"},
-            "NetworkSettings": {"Networks": {"opensandbox": {"IPAddress": "172.20.0.9"}}},
-        })
-    }
-
-    #[tokio::test]
-    async fn a_group_is_one_sandbox_with_the_owners_address() {
-        for (state, lost) in [("running", None), ("exited", Some(Role::Egress))] {
-            let engine = FakeEngine::start(move |request| match request {
-                _ if request.starts_with("GET /containers/json") => {
-                    (200, json!([sidecar(state), joined()]).to_string())
-                }
-                _ => (200, json!({}).to_string()),
-            })
-            .await;
-            let all = engine.runtime().observe_all().await.unwrap();
-            let [sandbox] = all.as_slice() else {
-                panic!("{all:?}");
-            };
-            assert_eq!(sandbox.origin.id.as_str(), "a");
-            assert_eq!(sandbox.status.lost, lost);
-            let ip = sandbox.status.address.ip.unwrap();
-            assert_eq!(ip.to_string(), "172.20.0.9");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_missing_sidecar_is_lost() {
-        let engine = FakeEngine::start(|request| match request {
-            _ if request.starts_with("GET /containers/json") => {
-                (200, json!([joined()]).to_string())
-            }
-            _ => (200, json!({}).to_string()),
-        })
-        .await;
-        let all = engine.runtime().observe_all().await.unwrap();
-        assert_eq!(all[0].status.lost, Some(Role::Egress));
-        assert_eq!(all[0].status.address.ip, None);
     }
 }
