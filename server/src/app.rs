@@ -15,7 +15,7 @@ use crate::{
     descriptors::Room,
     hosts,
     http::{
-        self, AllowedHosts, AppState, Capacities, Edge, Throttle, TrustedProxies,
+        self, AllowedHosts, AppState, Capacities, EdgeRules, Throttle, TrustedProxies,
         auth::ApiKeys,
         console::{self, ConsoleParts},
         serve::{self, Bounds},
@@ -104,7 +104,7 @@ impl App {
             tasks: tasks.clone(),
             throttle,
         };
-        let edge = Edge {
+        let edge = EdgeRules {
             proxies: TrustedProxies::new(server.trusted_networks()),
             hosts: hosts_of(server),
         };

@@ -11,7 +11,7 @@ use crate::{config::Config, sandbox::Hosts};
 /// Decides the hosts from the configuration and from where this process runs.
 #[must_use]
 pub(crate) fn find(config: &Config) -> Hosts {
-    let place = Place {
+    let location = ProcessLocation {
         in_container: in_container(),
         outward_address: &outward_address,
     };
@@ -19,18 +19,23 @@ pub(crate) fn find(config: &Config) -> Hosts {
         config.server.eip.as_deref(),
         &config.server.host,
         config.docker.host_ip.as_deref(),
-        &place,
+        &location,
     )
 }
 
 /// Where this process runs.
-struct Place<'a> {
+struct ProcessLocation<'a> {
     in_container: bool,
     /// The address that packets to the outside leave from.
     outward_address: &'a dyn Fn() -> String,
 }
 
-fn decide(eip: Option<&str>, host: &str, docker_host_ip: Option<&str>, place: &Place<'_>) -> Hosts {
+fn decide(
+    eip: Option<&str>,
+    host: &str,
+    docker_host_ip: Option<&str>,
+    location: &ProcessLocation<'_>,
+) -> Hosts {
     let given = |text: Option<&str>| {
         text.map(str::trim)
             .filter(|text| !text.is_empty())
@@ -38,7 +43,7 @@ fn decide(eip: Option<&str>, host: &str, docker_host_ip: Option<&str>, place: &P
     };
     let wildcard = matches!(host, "" | "0.0.0.0" | "::");
     let loopback = matches!(host, "127.0.0.1" | "::1" | "localhost");
-    let host_ip = given(docker_host_ip).filter(|_| place.in_container);
+    let host_ip = given(docker_host_ip).filter(|_| location.in_container);
     let own = (!(wildcard || loopback && host_ip.is_some())).then(|| host.to_owned());
     let internal = own
         .clone()
@@ -48,7 +53,7 @@ fn decide(eip: Option<&str>, host: &str, docker_host_ip: Option<&str>, place: &P
         .map(|eip| host_of(&eip).to_owned())
         .or(own)
         .or(host_ip)
-        .unwrap_or_else(place.outward_address);
+        .unwrap_or_else(location.outward_address);
     Hosts {
         external: in_url(external),
         internal: in_url(internal),
@@ -117,11 +122,11 @@ mod tests {
         docker_host_ip: Option<&str>,
         in_container: bool,
     ) -> (String, String) {
-        let place = Place {
+        let location = ProcessLocation {
             in_container,
             outward_address: &|| "192.0.2.1".to_owned(),
         };
-        let Hosts { external, internal } = decide(eip, host, docker_host_ip, &place);
+        let Hosts { external, internal } = decide(eip, host, docker_host_ip, &location);
         (external, internal)
     }
 

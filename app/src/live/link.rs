@@ -98,7 +98,7 @@ impl Live {
         };
         let on_message = Closure::new(move |event: MessageEvent| {
             if let Some(text) = event.data().as_string() {
-                self.hear(&text);
+                self.receive(&text);
             }
         });
         let on_close = Closure::new(move |event: CloseEvent| self.closed(event.code()));
@@ -175,7 +175,7 @@ impl Live {
         }
     }
 
-    fn hear(self, text: &str) {
+    fn receive(self, text: &str) {
         self.heard.set(browser::now_ms());
         let Ok(frame) = serde_json::from_str::<Frame>(text) else {
             return;

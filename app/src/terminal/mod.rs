@@ -47,7 +47,7 @@ pub(crate) enum Phase {
 
 /// An action of the user outside the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum TerminalAction {
     /// Take the shell over from another tab.
     TakeOver,
     /// Start a new shell.
@@ -75,9 +75,9 @@ fn Terminal(
 ) -> impl IntoView {
     let place = NodeRef::<Div>::new();
     let phase = RwSignal::new(Phase::Connecting);
-    let wish = RwSignal::new(None::<Wish>);
+    let action = RwSignal::new(None::<TerminalAction>);
     #[cfg(feature = "hydrate")]
-    session::mount(id.clone(), place, phase, wish);
+    session::mount(id.clone(), place, phase, action);
     let line = move || match phase.get() {
         Phase::Connecting => "Connecting …".to_owned(),
         Phase::Open => "Connected".to_owned(),
@@ -89,14 +89,16 @@ fn Terminal(
         Phase::Refused(why) => why,
     };
     let offer = move || match phase.get() {
-        Phase::Taken => Some(("Take over", Wish::TakeOver)),
-        Phase::Ended(_) | Phase::Refused(_) => Some(("Start a new shell", Wish::StartNew)),
+        Phase::Taken => Some(("Take over", TerminalAction::TakeOver)),
+        Phase::Ended(_) | Phase::Refused(_) => {
+            Some(("Start a new shell", TerminalAction::StartNew))
+        }
         _ => None,
     };
     let button = move || {
         offer().map(|(label, asks)| {
             view! {
-                <button type="button" class="button" on:click=move |_| wish.set(Some(asks))>
+                <button type="button" class="button" on:click=move |_| action.set(Some(asks))>
                     {label}
                 </button>
             }

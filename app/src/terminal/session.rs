@@ -11,9 +11,9 @@ use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::ResizeObserver;
 
 use super::{
-    Phase, Wish,
+    Phase, TerminalAction,
     bindings::Xterm,
-    socket::{Heard, Socket},
+    socket::{Socket, SocketEvent},
 };
 use crate::{
     browser::{self, Memory},
@@ -51,7 +51,7 @@ pub(super) fn mount(
     sandbox: SandboxId,
     place: NodeRef<Div>,
     phase: RwSignal<Phase>,
-    wish: RwSignal<Option<Wish>>,
+    action: RwSignal<Option<TerminalAction>>,
 ) {
     let session = Rc::new(RefCell::new(Session {
         pty: Memory::Tab.get(&memory_name(&sandbox)),
@@ -70,8 +70,8 @@ pub(super) fn mount(
         }
     });
     Effect::new(move |_| {
-        if let Some(wish) = wish.get() {
-            grant(&kept.get_value(), wish);
+        if let Some(action) = action.get() {
+            grant(&kept.get_value(), action);
         }
     });
     on_cleanup(move || {
@@ -200,15 +200,15 @@ fn connect(session: &Shared, take_over: bool) {
     let heard = Rc::downgrade(session);
     let socket = Socket::open(&url, move |message| {
         if let Some(session) = heard.upgrade() {
-            hear(&session, message);
+            on_event(&session, message);
         }
     });
     session.borrow_mut().socket = socket;
 }
 
-fn hear(session: &Shared, message: Heard) {
+fn on_event(session: &Shared, message: SocketEvent) {
     match message {
-        Heard::Bytes(message) => match BinaryFrame::decode(&message) {
+        SocketEvent::Bytes(message) => match BinaryFrame::decode(&message) {
             Some(BinaryFrame::Stdout(data) | BinaryFrame::Stderr(data)) => {
                 session.borrow_mut().show(data);
             }
@@ -219,7 +219,7 @@ fn hear(session: &Shared, message: Heard) {
             }
             Some(BinaryFrame::Stdin(_)) | None => {}
         },
-        Heard::Text(message) => match ServerFrame::decode(&message) {
+        SocketEvent::Text(message) => match ServerFrame::decode(&message) {
             Some(ServerFrame::Connected { session_id, .. }) => {
                 session.borrow_mut().connected(session_id);
             }
@@ -231,7 +231,7 @@ fn hear(session: &Shared, message: Heard) {
             }
             Some(ServerFrame::Pong) | None => {}
         },
-        Heard::Closed(code, reason) => closed(session, code, reason),
+        SocketEvent::Closed(code, reason) => closed(session, code, reason),
     }
 }
 
@@ -281,19 +281,19 @@ fn retry(session: &Shared, meanwhile: Phase) {
     );
 }
 
-fn grant(session: &Shared, wish: Wish) {
+fn grant(session: &Shared, action: TerminalAction) {
     {
         let mut session = session.borrow_mut();
         session.attempts = 0;
         session.phase.set(Phase::Connecting);
-        if wish == Wish::StartNew {
+        if action == TerminalAction::StartNew {
             session.forget();
             if let Some(xterm) = &session.xterm {
                 xterm.reset();
             }
         }
     }
-    connect(session, wish == Wish::TakeOver);
+    connect(session, action == TerminalAction::TakeOver);
 }
 
 impl Session {

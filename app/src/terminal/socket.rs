@@ -5,7 +5,7 @@ use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
 
 /// A message or the end of the connection.
-pub(super) enum Heard {
+pub(super) enum SocketEvent {
     /// A binary frame.
     Bytes(Vec<u8>),
     /// A text frame.
@@ -23,19 +23,24 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Connects; `None` when the address is refused, which only a wrong page policy does.
-    pub(super) fn open(url: &str, hear: impl Fn(Heard) + Clone + 'static) -> Option<Self> {
+    pub(super) fn open(
+        url: &str,
+        on_event: impl Fn(SocketEvent) + Clone + 'static,
+    ) -> Option<Self> {
         let raw = WebSocket::new(url).ok()?;
         raw.set_binary_type(BinaryType::Arraybuffer);
-        let hear_message = hear.clone();
+        let on_message_event = on_event.clone();
         let on_message = Closure::new(move |event: MessageEvent| {
             let data = event.data();
             match data.dyn_ref::<ArrayBuffer>() {
-                Some(buffer) => hear_message(Heard::Bytes(Uint8Array::new(buffer).to_vec())),
-                None => hear_message(Heard::Text(data.as_string().unwrap_or_default())),
+                Some(buffer) => {
+                    on_message_event(SocketEvent::Bytes(Uint8Array::new(buffer).to_vec()))
+                }
+                None => on_message_event(SocketEvent::Text(data.as_string().unwrap_or_default())),
             }
         });
         let on_close = Closure::new(move |event: CloseEvent| {
-            hear(Heard::Closed(event.code(), event.reason()));
+            on_event(SocketEvent::Closed(event.code(), event.reason()));
         });
         raw.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
         raw.set_onclose(Some(on_close.as_ref().unchecked_ref()));

@@ -18,17 +18,17 @@ use tokio::{
 
 /// The time at which bytes last moved through any of the streams that share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Activity(Arc<Moments>);
+pub(crate) struct Activity(Arc<Timestamps>);
 
 #[derive(Debug)]
-struct Moments {
+struct Timestamps {
     started: Instant,
     last_after_millis: AtomicU64,
 }
 
 impl Activity {
     pub(crate) fn now() -> Self {
-        Self(Arc::new(Moments {
+        Self(Arc::new(Timestamps {
             started: Instant::now(),
             last_after_millis: AtomicU64::new(0),
         }))

@@ -177,7 +177,7 @@ impl Output {
             }
         }
         if let Target::File(file) = &mut self.to {
-            file.grew((bytes.len() - rest.len()) as u64);
+            file.add_bytes((bytes.len() - rest.len()) as u64);
         }
         rest
     }

@@ -80,7 +80,7 @@ impl Rotating {
     }
 
     /// So many bytes were appended.
-    pub(crate) fn grew(&mut self, bytes: u64) {
+    pub(crate) fn add_bytes(&mut self, bytes: u64) {
         self.size += bytes;
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let bytes = lines.len() as u64;
         log.make_room(bytes);
         log.file.write_all(lines.as_bytes()).unwrap();
-        log.grew(bytes);
+        log.add_bytes(bytes);
     }
 
     fn names(place: &Path) -> Vec<String> {

@@ -41,22 +41,22 @@ where
     }
     // The client sends the body only after a `100 Continue`, which a read would trigger.
     let awaits_reading = request.headers().contains_key(header::EXPECT);
-    let place = Arc::new(Mutex::new(Place::InUse { touched: false }));
-    let seen = Arc::clone(&place);
+    let state = Arc::new(Mutex::new(BodyState::InUse { touched: false }));
+    let seen = Arc::clone(&state);
     let watched = request.map(|body| {
         wrap(WatchedBody {
             body: Some(body),
-            place,
+            state,
         })
     });
     let mut response = answer(watched).await;
-    let found = std::mem::replace(&mut *lock(&seen), Place::InUse { touched: true });
+    let found = std::mem::replace(&mut *lock(&seen), BodyState::InUse { touched: true });
     let is_read = match found {
-        Place::Ended => true,
-        Place::Left { touched: false, .. } if awaits_reading => false,
-        Place::Left { body, .. } => drained(body).await,
+        BodyState::Ended => true,
+        BodyState::Left { touched: false, .. } if awaits_reading => false,
+        BodyState::Left { body, .. } => drained(body).await,
         // Still being read while the response is sent, for example by a backend: it may stop anywhere.
-        Place::InUse { .. } => false,
+        BodyState::InUse { .. } => false,
     };
     if !is_read && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         let close = HeaderValue::from_static("close");
@@ -87,7 +87,7 @@ async fn drained<B: Body + Unpin>(mut body: B) -> bool {
 
 /// State of a body.
 #[derive(Debug)]
-enum Place<B> {
+enum BodyState<B> {
     /// A handler has it. `touched`: the handler has polled it.
     InUse { touched: bool },
     /// It was read completely.
@@ -96,8 +96,8 @@ enum Place<B> {
     Left { body: B, touched: bool },
 }
 
-fn lock<B>(place: &Mutex<Place<B>>) -> std::sync::MutexGuard<'_, Place<B>> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<B>(state: &Mutex<BodyState<B>>) -> std::sync::MutexGuard<'_, BodyState<B>> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A body that is handed back when it is dropped unread.
@@ -105,7 +105,7 @@ fn lock<B>(place: &Mutex<Place<B>>) -> std::sync::MutexGuard<'_, Place<B>> {
 pub struct WatchedBody<B> {
     /// Absent after its end.
     body: Option<B>,
-    place: Arc<Mutex<Place<B>>>,
+    state: Arc<Mutex<BodyState<B>>>,
 }
 
 impl<B: Body + Unpin> Body for WatchedBody<B> {
@@ -120,7 +120,7 @@ impl<B: Body + Unpin> Body for WatchedBody<B> {
         let Some(body) = &mut this.body else {
             return Poll::Ready(None);
         };
-        if let Place::InUse { touched } = &mut *lock(&this.place) {
+        if let BodyState::InUse { touched } = &mut *lock(&this.state) {
             *touched = true;
         }
         let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
@@ -132,7 +132,7 @@ impl<B: Body + Unpin> Body for WatchedBody<B> {
         };
         if ended {
             this.body = None;
-            *lock(&this.place) = Place::Ended;
+            *lock(&this.state) = BodyState::Ended;
         }
         Poll::Ready(frame)
     }
@@ -151,9 +151,9 @@ impl<B: Body + Unpin> Body for WatchedBody<B> {
 impl<B> Drop for WatchedBody<B> {
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
-            let mut place = lock(&self.place);
-            let touched = matches!(*place, Place::InUse { touched: true });
-            *place = Place::Left { body, touched };
+            let mut state = lock(&self.state);
+            let touched = matches!(*state, BodyState::InUse { touched: true });
+            *state = BodyState::Left { body, touched };
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
     console::Keys,
     error::ApiError,
     extract,
-    throttle::{Throttle, Wrong},
+    throttle::{KeyFailure, Throttle},
 };
 
 /// Wrong keys that a client may send in a row: a program with an old key tries for some minutes.
@@ -47,15 +47,15 @@ impl ApiKeys {
         Self(key)
     }
 
-    /// Whether a key is wanted at all.
+    /// Whether requests need a key.
     #[must_use]
-    pub fn are_there(&self) -> bool {
+    pub fn is_required(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Judges the headers of a request.
+    /// Checks the headers of a request.
     #[must_use]
-    pub fn judge(&self, headers: &HeaderMap) -> Verdict {
+    pub fn verify(&self, headers: &HeaderMap) -> Verdict {
         let Some(key) = &self.0 else {
             return Verdict::Admitted;
         };
@@ -77,7 +77,7 @@ fn equal(given: &[u8], key: &SecretString) -> bool {
 
 impl Keys for ApiKeys {
     fn required(&self) -> bool {
-        self.are_there()
+        self.is_required()
     }
 
     fn check(&self, key: &str) -> bool {
@@ -120,16 +120,16 @@ pub(super) async fn require(
     request: Request,
     next: Next,
 ) -> Response {
-    let verdict = keys.judge(request.headers());
+    let verdict = keys.verify(request.headers());
     let Some(mut refusal) = verdict.refusal() else {
         return next.run(request).await;
     };
     if verdict == Verdict::Wrong {
         let client = client::of(request.extensions());
-        match throttle.wrong(client.group(), WRONG_KEYS, Instant::now()) {
-            Wrong::Counted => {}
-            Wrong::Last => warn!(address = %client.address, "many wrong API keys were sent"),
-            Wrong::TooMany => {
+        match throttle.record_failure(client.group(), WRONG_KEYS, Instant::now()) {
+            KeyFailure::Counted => {}
+            KeyFailure::Last => warn!(address = %client.address, "many wrong API keys were sent"),
+            KeyFailure::TooMany => {
                 let message = "too many wrong API keys from this address; wait some seconds";
                 let status = StatusCode::TOO_MANY_REQUESTS;
                 refusal = ApiError::new(status, code::TOO_MANY_REQUESTS, message);
@@ -147,19 +147,19 @@ mod tests {
     #[test]
     fn only_the_exact_key_is_admitted() {
         let keys = ApiKeys::new(Some(SecretString::from("k1 ")));
-        let judge = |value: Option<&'static str>| {
+        let verify = |value: Option<&'static str>| {
             let mut headers = HeaderMap::new();
             if let Some(value) = value {
                 headers.insert(headers::API_KEY, value.parse().unwrap());
             }
-            keys.judge(&headers)
+            keys.verify(&headers)
         };
-        assert_eq!(judge(None), Verdict::Missing);
-        assert_eq!(judge(Some("")), Verdict::Missing);
-        assert_eq!(judge(Some("k1")), Verdict::Wrong);
-        assert_eq!(judge(Some("k1 ")), Verdict::Admitted);
+        assert_eq!(verify(None), Verdict::Missing);
+        assert_eq!(verify(Some("")), Verdict::Missing);
+        assert_eq!(verify(Some("k1")), Verdict::Wrong);
+        assert_eq!(verify(Some("k1 ")), Verdict::Admitted);
         assert_eq!(
-            ApiKeys::default().judge(&HeaderMap::new()),
+            ApiKeys::default().verify(&HeaderMap::new()),
             Verdict::Admitted
         );
         assert!(keys.check("k1 ") && !keys.check("") && !ApiKeys::default().check(""));

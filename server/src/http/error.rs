@@ -211,7 +211,7 @@ pub(super) async fn use_codes(
     next: Next,
 ) -> Response {
     let response = next.run(request).await;
-    let Some(Worded { fault, body }) = response.extensions().get::<Worded>() else {
+    let Some(RuntimeFault { fault, body }) = response.extensions().get::<RuntimeFault>() else {
         return response;
     };
     let code = codes.of(*fault);
@@ -227,22 +227,22 @@ pub(super) async fn use_codes(
     Response::from_parts(parts, body)
 }
 
-/// Left on answers whose code is the runtime's.
+/// Extension of responses whose code depends on the runtime.
 #[derive(Clone, Debug)]
-struct Worded {
+struct RuntimeFault {
     fault: Fault,
     body: ErrorBody,
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let worded = self.fault.map(|fault| Worded {
+        let runtime_fault = self.fault.map(|fault| RuntimeFault {
             fault,
             body: self.body.clone(),
         });
         let mut response = (self.status, Json(self.body)).into_response();
-        if let Some(worded) = worded {
-            response.extensions_mut().insert(worded);
+        if let Some(runtime_fault) = runtime_fault {
+            response.extensions_mut().insert(runtime_fault);
         }
         let later = [
             StatusCode::SERVICE_UNAVAILABLE,

@@ -78,7 +78,7 @@ pub(super) struct Permit {
 
 /// Which bound is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum LimitReached {
     Total,
     Client,
     Sandbox,
@@ -95,7 +95,7 @@ impl Gate {
     }
 
     /// Lets an exchange in, or counts it as shed.
-    pub(super) fn enter(&self, visitor: Visitor) -> Result<Permit, Full> {
+    pub(super) fn enter(&self, visitor: Visitor) -> Result<Permit, LimitReached> {
         let bounds = self.0.bounds;
         let mut inside = self.inside();
         let held = |full| {
@@ -103,13 +103,13 @@ impl Gate {
             Err(full)
         };
         if count(&inside.clients, visitor.client.as_ref()) >= bounds.per_client {
-            return held(Full::Client);
+            return held(LimitReached::Client);
         }
         if count(&inside.sandboxes, visitor.sandbox.as_ref()) >= bounds.per_sandbox {
-            return held(Full::Sandbox);
+            return held(LimitReached::Sandbox);
         }
         if inside.total >= bounds.total {
-            return held(Full::Total);
+            return held(LimitReached::Total);
         }
         inside.total += 1;
         if let Some(client) = visitor.client {
@@ -166,20 +166,20 @@ fn leave<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: Option<&K>) {
     }
 }
 
-impl From<Full> for ApiError {
-    fn from(full: Full) -> Self {
+impl From<LimitReached> for ApiError {
+    fn from(full: LimitReached) -> Self {
         let (status, code, message) = match full {
-            Full::Total => (
+            LimitReached::Total => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 code::OVERLOADED,
                 "the server has reached server.limit_concurrency; try again shortly",
             ),
-            Full::Client => (
+            LimitReached::Client => (
                 StatusCode::TOO_MANY_REQUESTS,
                 code::TOO_MANY_REQUESTS,
                 "too many requests without an API key from this address at once; end some first",
             ),
-            Full::Sandbox => (
+            LimitReached::Sandbox => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 code::OVERLOADED,
                 "this sandbox has reached proxy.limit_per_sandbox; try again shortly",
@@ -212,10 +212,10 @@ mod tests {
         let enter = |client, sandbox| gate.enter(visitor(client, sandbox));
         let first = enter(1, "a").unwrap();
         let second = enter(1, "b").unwrap();
-        assert_eq!(enter(1, "c").unwrap_err(), Full::Client);
+        assert_eq!(enter(1, "c").unwrap_err(), LimitReached::Client);
         let third = enter(2, "a").unwrap();
-        assert_eq!(enter(3, "a").unwrap_err(), Full::Sandbox);
-        assert_eq!(enter(3, "c").unwrap_err(), Full::Total);
+        assert_eq!(enter(3, "a").unwrap_err(), LimitReached::Sandbox);
+        assert_eq!(enter(3, "c").unwrap_err(), LimitReached::Total);
         assert_eq!((gate.take_shed(), gate.take_shed()), (3, 0));
         drop(first);
         drop(enter(1, "a").unwrap());

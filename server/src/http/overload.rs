@@ -26,7 +26,7 @@ use super::{
     client,
     connections::{Busy, Connection},
     error::ApiError,
-    gate::{Bounds, Full, Gate, Permit, Visitor},
+    gate::{Bounds, Gate, LimitReached, Permit, Visitor},
     sign_in::{SignIn, SignIns},
 };
 use crate::descriptors::Room;
@@ -108,7 +108,7 @@ impl Capacities {
     }
 
     /// Room for an exchange of this kind.
-    pub(super) fn enter(&self, kind: Kind, visitor: Visitor) -> Result<Permit, Full> {
+    pub(super) fn enter(&self, kind: Kind, visitor: Visitor) -> Result<Permit, LimitReached> {
         let entered = self.gate(kind).enter(visitor);
         if entered.is_err() {
             self.0.shed.notify_one();
@@ -222,7 +222,7 @@ mod tests {
                 held.push(room.enter(kind, Visitor::default()).unwrap());
             }
             let full = room.gate(kind).enter(Visitor::default());
-            assert_eq!(full.unwrap_err(), Full::Total, "{kind:?}");
+            assert_eq!(full.unwrap_err(), LimitReached::Total, "{kind:?}");
         }
         let client = std::net::IpAddr::from([10, 0, 0, 1]);
         let sign_ins = [(); 3].map(|()| room.0.sign_ins.begin(client, None));

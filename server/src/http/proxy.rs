@@ -40,7 +40,7 @@ use super::{
     client::{self, Client},
     error::ApiError,
     extract::{port, sandbox_id},
-    gate::{Full, Visitor},
+    gate::{LimitReached, Visitor},
     origin::{self, Origin},
     overload::{self, Kind},
     stall::unless_stalled,
@@ -139,9 +139,9 @@ pub(super) async fn proxy(
     OriginalUri(uri): OriginalUri,
     mut request: Request,
 ) -> Response {
-    let verdict = match app.keys.judge(request.headers()) {
+    let verdict = match app.keys.verify(request.headers()) {
         // Where no key is wanted, a page of another origin still gets no token added.
-        Verdict::Admitted if !app.keys.are_there() && origin::of(&request) == Origin::Foreign => {
+        Verdict::Admitted if !app.keys.is_required() && origin::of(&request) == Origin::Foreign => {
             Verdict::Missing
         }
         verdict => verdict,
@@ -153,7 +153,7 @@ pub(super) async fn proxy(
         // Only a numeric port makes it a proxy path that needs no key.
         Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
     };
-    let socket = WantsSocket::of(&request);
+    let socket = WebSocketClient::of(&request);
     let version = request.version();
     let caller = Caller {
         client: client::of(request.extensions()),
@@ -218,16 +218,16 @@ impl From<ApiError> for Box<Refused> {
     }
 }
 
-impl From<Full> for Box<Refused> {
-    fn from(full: Full) -> Self {
+impl From<LimitReached> for Box<Refused> {
+    fn from(full: LimitReached) -> Self {
         let mut refused = Self::from(ApiError::from(full));
         refused.close = close_code::AGAIN;
         refused
     }
 }
 
-/// Where an admitted request goes, and how it is changed.
-struct Way {
+/// Where an admitted request goes, and how its headers change.
+struct Destination {
     to: osb_forward::Target,
     rules: HeaderRules,
 }
@@ -239,7 +239,7 @@ fn admit(
     (id, port): (&SandboxId, u16),
     uri: &Uri,
     request: &mut Request,
-) -> Result<Way, Box<Refused>> {
+) -> Result<Destination, Box<Refused>> {
     let is_sandbox = |address| app.service.is_sandbox_address(address);
     let refusal = caller.verdict.refusal();
     if let (false, false, Some(error)) = (caller.has_key, app.keyless_from_sandboxes, refusal)
@@ -271,7 +271,7 @@ fn admit(
     let permit = app.room.enter(kind, visitor)?;
     let rules = rules(&target, port, &caller, request.headers(), location);
     request.extensions_mut().insert(Lease::new(permit));
-    Ok(Way { to, rules })
+    Ok(Destination { to, rules })
 }
 
 /// Whether a request has the token of the sandbox's execd.
@@ -389,7 +389,7 @@ fn failed(error: ForwardError) -> ApiError {
 /// Keeps what a sandbox sends from acting in this server's name.
 fn guard(headers: &mut HeaderMap) {
     headers.append(CONTENT_SECURITY_POLICY, SANDBOXED);
-    let harmful = |cookie: &HeaderValue| is_consoles(cookie) || has_domain(cookie);
+    let harmful = |cookie: &HeaderValue| is_console_cookie(cookie) || has_domain(cookie);
     if headers.get_all(SET_COOKIE).iter().any(harmful) {
         let kept: Vec<HeaderValue> = headers
             .get_all(SET_COOKIE)
@@ -405,7 +405,7 @@ fn guard(headers: &mut HeaderMap) {
 }
 
 /// Whether a cookie has a name of the console's.
-fn is_consoles(cookie: &HeaderValue) -> bool {
+fn is_console_cookie(cookie: &HeaderValue) -> bool {
     let cookie = cookie.as_bytes();
     // Browsers send a cookie without a name, `=osb_console=x`, as its value alone.
     let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
@@ -433,11 +433,11 @@ fn path_of(eip: &str) -> &str {
 
 /// A client that asked for a WebSocket: a failure reaches it as a close frame, which is what a
 /// browser can show; an HTTP status it cannot see.
-struct WantsSocket {
+struct WebSocketClient {
     parts: http::request::Parts,
 }
 
-impl WantsSocket {
+impl WebSocketClient {
     fn of(request: &Request) -> Option<Self> {
         let upgrade = request.headers().get(UPGRADE)?.to_str().ok()?;
         if !upgrade.eq_ignore_ascii_case("websocket") {

@@ -53,7 +53,7 @@ pub struct AppState {
 
 /// What every request passes before its route is looked for.
 #[derive(Clone, Debug)]
-pub struct Edge {
+pub struct EdgeRules {
     /// Proxies in front of this server.
     pub proxies: TrustedProxies,
     /// Names of this server.
@@ -61,7 +61,7 @@ pub struct Edge {
 }
 
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
-pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
+pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
     let codes = &app.service.vocabulary().codes;
     let runtime = app.service.runtime_kind();
     let features = app.service.features();
@@ -82,7 +82,7 @@ pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
         .route("/sandboxes/{id}/proxy/{port}", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/", any(proxy::proxy))
         .route("/sandboxes/{id}/proxy/{port}/{*path}", any(proxy::proxy));
-    let keys_are_there = app.keys.are_there();
+    let keys_required = app.keys.is_required();
     let docs =
         SwaggerUi::new("/docs").url("/openapi.json", openapi::document_for(runtime, features));
     let api = keyed
@@ -92,7 +92,7 @@ pub fn router(app: AppState, console: Router, edge: Edge) -> Router {
         .with_state(app.clone())
         .merge(docs);
     // Without a key any page could make the operator's browser call these routes.
-    let api = match keys_are_there {
+    let api = match keys_required {
         true => api.layer(from_fn(cors::open)),
         false => api.layer(from_fn(cors::own)),
     };

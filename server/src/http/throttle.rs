@@ -26,9 +26,9 @@ struct Failures {
     last: Instant,
 }
 
-/// What a wrong key amounts to.
+/// How often an address has sent wrong keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum KeyFailure {
     /// One of a few.
     Counted,
     /// The last before the address is throttled.
@@ -39,7 +39,7 @@ pub(super) enum Wrong {
 
 impl Failures {
     /// How many still count: each [`REFILL`] forgives one.
-    fn standing(self, now: Instant) -> u32 {
+    fn unforgiven(self, now: Instant) -> u32 {
         let forgiven = now.duration_since(self.last).as_secs() / REFILL.as_secs();
         self.count
             .saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX))
@@ -48,25 +48,25 @@ impl Failures {
 
 impl Throttle {
     /// Notes a wrong key; an address may send `burst` in a row.
-    pub(super) fn wrong(&self, address: IpAddr, burst: u32, now: Instant) -> Wrong {
+    pub(super) fn record_failure(&self, address: IpAddr, burst: u32, now: Instant) -> KeyFailure {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= ADDRESSES && !failures.contains_key(&address) {
-            failures.retain(|_, known| known.standing(now) > 0);
+            failures.retain(|_, known| known.unforgiven(now) > 0);
             if failures.len() >= ADDRESSES {
                 failures.clear();
             }
         }
-        let standing = failures
+        let unforgiven = failures
             .get(&address)
-            .map_or(0, |known| known.standing(now));
-        if standing >= burst {
-            return Wrong::TooMany;
+            .map_or(0, |known| known.unforgiven(now));
+        if unforgiven >= burst {
+            return KeyFailure::TooMany;
         }
-        let count = standing + 1;
+        let count = unforgiven + 1;
         failures.insert(address, Failures { count, last: now });
         match count == burst {
-            true => Wrong::Last,
-            false => Wrong::Counted,
+            true => KeyFailure::Last,
+            false => KeyFailure::Counted,
         }
     }
 }
@@ -82,13 +82,16 @@ mod tests {
     fn a_burst_is_forgiven_one_by_one() {
         let throttle = Throttle::default();
         let start = Instant::now();
-        let wrong = |address, now| throttle.wrong(address, 3, now);
+        let wrong = |address, now| throttle.record_failure(address, 3, now);
         let seen = [(); 5].map(|()| wrong(ONE, start));
-        let (few, many) = (Wrong::Counted, Wrong::TooMany);
-        assert_eq!(seen, [few, few, Wrong::Last, many, many]);
+        let (few, many) = (KeyFailure::Counted, KeyFailure::TooMany);
+        assert_eq!(seen, [few, few, KeyFailure::Last, many, many]);
         assert_eq!(wrong(OTHER, start), few);
         let later = start + REFILL;
-        assert_eq!([wrong(ONE, later), wrong(ONE, later)], [Wrong::Last, many]);
+        assert_eq!(
+            [wrong(ONE, later), wrong(ONE, later)],
+            [KeyFailure::Last, many]
+        );
     }
 
     #[test]
@@ -96,7 +99,7 @@ mod tests {
         let throttle = Throttle::default();
         let now = Instant::now();
         for n in 0..=u32::try_from(ADDRESSES).unwrap() {
-            throttle.wrong(IpAddr::V4(n.into()), 3, now);
+            throttle.record_failure(IpAddr::V4(n.into()), 3, now);
         }
         assert!(throttle.0.lock().unwrap().len() <= ADDRESSES);
     }

@@ -94,7 +94,7 @@ impl Service {
             // taken is not in it.
             let looked_at = facts.phase.is_some_and(|(_, since)| since < at);
             if looked_at && !seen.contains(&facts.origin.id) {
-                self.gone(&facts.origin.id, at).await;
+                self.handle_missing(&facts.origin.id, at).await;
             }
         }
         // Sandboxes that only the store knows were removed just before the last server ended.
@@ -172,7 +172,7 @@ impl Service {
                     self.alter(&id, |facts| facts.end(code, at));
                 } else if self.is_wanted(&id) {
                     error!(sandbox = %id, %role, code, "a container that the sandbox needs ended");
-                    self.alter(&id, |facts| facts.lose(role, at));
+                    self.alter(&id, |facts| facts.mark_lost(role, at));
                 }
             }
             RuntimeEvent::OutOfMemory { id } => {
@@ -186,7 +186,7 @@ impl Service {
                 };
                 self.alter(&id, |facts| facts.set_phase(phase, at));
             }
-            RuntimeEvent::Removed { id, at } => self.gone(&id, at).await,
+            RuntimeEvent::Removed { id, at } => self.handle_missing(&id, at).await,
         }
     }
 
@@ -206,7 +206,7 @@ impl Service {
 
     /// Handles a container that was gone at `at`. A create or a removal in progress may be the reason
     /// and ends first.
-    async fn gone(&self, id: &SandboxId, at: WireTime) {
+    async fn handle_missing(&self, id: &SandboxId, at: WireTime) {
         let registry = &self.inner.registry;
         let (Some(record), Some(locks)) = (registry.get(id), registry.locks(id)) else {
             return;

@@ -49,31 +49,31 @@ impl IdempotencyKey {
 
 /// The creates with a key that are under way.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay(Mutex<HashMap<IdempotencyKey, First>>);
+pub(super) struct KeyedCreates(Mutex<HashMap<IdempotencyKey, FirstRequest>>);
 
 /// The first request with a key.
 #[derive(Debug)]
-struct First {
+struct FirstRequest {
     body: [u8; 32],
     end: watch::Receiver<Option<End>>,
 }
 
 type End = Result<Arc<Record>, Arc<Error>>;
 
-impl UnderWay {
-    fn locked(&self) -> MutexGuard<'_, HashMap<IdempotencyKey, First>> {
+impl KeyedCreates {
+    fn locked(&self) -> MutexGuard<'_, HashMap<IdempotencyKey, FirstRequest>> {
         // The map is whole after every operation, so a panic elsewhere does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Ends the turn of the first request, also when it panics.
-struct Turn {
+struct FirstRequestGuard {
     service: Service,
     key: IdempotencyKey,
 }
 
-impl Drop for Turn {
+impl Drop for FirstRequestGuard {
     fn drop(&mut self) {
         self.service.inner.under_way.locked().remove(&self.key);
     }
@@ -102,12 +102,12 @@ impl Service {
                 Some(first) => first.end.clone(),
                 None => {
                     let (sender, end) = watch::channel(None);
-                    let first = First {
+                    let first = FirstRequest {
                         body: body_digest,
                         end: end.clone(),
                     };
                     under_way.insert(key, first);
-                    let turn = Turn {
+                    let turn = FirstRequestGuard {
                         service: self.clone(),
                         key,
                     };

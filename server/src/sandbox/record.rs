@@ -127,7 +127,7 @@ impl Facts {
     }
 
     /// A container that the sandbox needs has ended.
-    pub fn lose(&mut self, role: Role, at: WireTime) {
+    pub fn mark_lost(&mut self, role: Role, at: WireTime) {
         if self.phase.is_some_and(|(_, since)| since <= at) {
             self.lost = Some(role);
         }

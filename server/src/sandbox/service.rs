@@ -61,7 +61,7 @@ pub(super) struct Inner {
     /// History that waits for the store.
     pub(super) journal: super::journal::Journal,
     /// Creates with an idempotency key.
-    pub(super) under_way: super::once::UnderWay,
+    pub(super) under_way: super::once::KeyedCreates,
     /// Sandboxes whose clients went away.
     pub(super) abandoned: mpsc::UnboundedSender<SandboxId>,
     /// For readiness.
@@ -104,7 +104,7 @@ impl Service {
                 limits,
                 hosts,
                 journal: super::journal::Journal::default(),
-                under_way: super::once::UnderWay::default(),
+                under_way: super::once::KeyedCreates::default(),
                 abandoned: abandoned.0,
                 seen: super::ready::Seen::default(),
                 nudge: Notify::new(),

@@ -230,9 +230,9 @@ pub(crate) mod tests {
     fn a_sandbox_that_lost_its_sidecar_has_failed() {
         let mut facts = facts();
         facts.phase = Some((Phase::Running, at(20)));
-        facts.lose(Role::Egress, at(19));
+        facts.mark_lost(Role::Egress, at(19));
         assert_eq!(seen(&facts).0, "Running", "an end of an earlier group");
-        facts.lose(Role::Egress, at(21));
+        facts.mark_lost(Role::Egress, at(21));
         assert_eq!(seen(&facts), ("Failed".into(), "EGRESS_LOST".into()));
         facts.end(0, at(22));
         assert_eq!(

@@ -238,15 +238,15 @@ fn lacks_network(error: &bollard::errors::Error) -> bool {
 pub(super) struct Creating(Mutex<HashSet<SandboxId>>);
 
 /// A create in progress, until dropped.
-struct UnderWay<'a> {
+struct CreateGuard<'a> {
     all: &'a Creating,
     id: SandboxId,
 }
 
 impl Creating {
-    fn enter(&self, id: &SandboxId) -> UnderWay<'_> {
+    fn enter(&self, id: &SandboxId) -> CreateGuard<'_> {
         self.locked().insert(id.clone());
-        UnderWay {
+        CreateGuard {
             all: self,
             id: id.clone(),
         }
@@ -266,7 +266,7 @@ impl Creating {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for CreateGuard<'_> {
     fn drop(&mut self) {
         self.all.locked().remove(&self.id);
     }

@@ -28,7 +28,7 @@ const MAX_REMEMBERED: usize = 65_536;
 
 /// Timing of windows and lists.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct WindowTiming {
     /// Length of a window.
     pub(super) window: Duration,
     /// A window that has not ended this long after its request has stalled.
@@ -41,7 +41,7 @@ pub(super) struct Pace {
     pub(super) relist: Duration,
 }
 
-impl Default for Pace {
+impl Default for WindowTiming {
     fn default() -> Self {
         Self {
             window: Duration::from_secs(5),
@@ -54,7 +54,7 @@ impl Default for Pace {
 }
 
 #[cfg(test)]
-impl Pace {
+impl WindowTiming {
     /// For windows that the fake engine holds open.
     pub(super) fn held() -> Self {
         use super::fake_engine::FakeEngine;
@@ -93,7 +93,7 @@ impl EngineClock {
 pub(super) struct EventWindows {
     docker: Docker,
     clock: EngineClock,
-    pace: Pace,
+    timing: WindowTiming,
     since: Timestamp,
     current: Option<Window>,
     delivered: Delivered,
@@ -107,12 +107,12 @@ struct Window {
 
 impl EventWindows {
     /// Starts with the events of the last moment. The first request is sent on the first poll.
-    pub(super) fn open(docker: Docker, clock: EngineClock, pace: Pace) -> Self {
+    pub(super) fn open(docker: Docker, clock: EngineClock, timing: WindowTiming) -> Self {
         Self {
-            since: clock.now() - pace.early,
+            since: clock.now() - timing.early,
             docker,
             clock,
-            pace,
+            timing,
             current: None,
             delivered: Delivered::default(),
         }
@@ -127,7 +127,7 @@ impl EventWindows {
             let window = match &mut self.current {
                 Some(window) => window,
                 None => {
-                    let until = self.clock.now() + self.pace.window;
+                    let until = self.clock.now() + self.timing.window;
                     self.current.insert(Window {
                         events: Box::pin(request(&self.docker, self.since, until)),
                         requested: Instant::now(),
@@ -135,17 +135,17 @@ impl EventWindows {
                     })
                 }
             };
-            let stall = window.requested + self.pace.stall;
+            let stall = window.requested + self.timing.stall;
             match timeout_at(stall, window.events.next()).await {
                 Err(_) => return Err(STALLED.to_owned()),
                 Ok(Some(Ok(event))) if self.delivered.is_new(&event) => return Ok(event),
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(error))) => return Err(error::reason(&error)),
-                Ok(None) if window.requested.elapsed() + self.pace.early < self.pace.window => {
+                Ok(None) if window.requested.elapsed() + self.timing.early < self.timing.window => {
                     return Err(error::CLOSED.to_owned());
                 }
                 Ok(None) => {
-                    self.since = window.until - self.pace.overlap;
+                    self.since = window.until - self.timing.overlap;
                     self.delivered.forget_before(self.since);
                     self.current = None;
                 }
@@ -226,7 +226,11 @@ mod tests {
     }
 
     fn windows(engine: &FakeEngine) -> EventWindows {
-        EventWindows::open(engine.docker(), EngineClock::default(), Pace::held())
+        EventWindows::open(
+            engine.docker(),
+            EngineClock::default(),
+            WindowTiming::held(),
+        )
     }
 
     #[tokio::test]
@@ -264,7 +268,7 @@ mod tests {
         for status in [HANG, HOLD] {
             let engine = FakeEngine::start(move |_| (status, String::new())).await;
             let mut windows = windows(&engine);
-            windows.pace.stall = FakeEngine::HELD / 4;
+            windows.timing.stall = FakeEngine::HELD / 4;
             let end = tokio::time::timeout(PATIENCE, windows.next()).await;
             assert_eq!(end.unwrap().unwrap_err(), STALLED);
         }

@@ -23,7 +23,7 @@ pub(super) struct LogDriver(Mutex<Option<String>>);
 
 impl LogDriver {
     /// Records the engine's default driver.
-    pub(super) fn learn(&self, info: &SystemInfo) {
+    pub(super) fn record(&self, info: &SystemInfo) {
         let driver = info.logging_driver.clone().unwrap_or_default();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(driver);
     }
@@ -44,7 +44,7 @@ impl DockerRuntime {
             let docker = self.docker()?;
             let info = bounded(docker, docker.info()).await;
             let info = info.map_err(|error| error::other("read the logging driver", &error))?;
-            self.log_driver.learn(&info);
+            self.log_driver.record(&info);
         }
         let driver = self.log_driver.known().unwrap_or_default();
         Ok(LIMITED

@@ -63,7 +63,7 @@ pub struct DockerRuntime {
     originals: originals::Originals,
     unreadable: observe::Unreadable,
     log_driver: log_driver::LogDriver,
-    pace: event_windows::Pace,
+    timing: event_windows::WindowTiming,
 }
 
 impl DockerRuntime {
@@ -97,7 +97,7 @@ impl DockerRuntime {
             originals: originals::Originals::default(),
             unreadable: observe::Unreadable::default(),
             log_driver: log_driver::LogDriver::default(),
-            pace: event_windows::Pace::default(),
+            timing: event_windows::WindowTiming::default(),
         })
     }
 

@@ -89,18 +89,18 @@ async fn follow(runtime: &DockerRuntime, sender: &mpsc::Sender<RuntimeEvent>) ->
     let mut was_synced = false;
     match follow_synced(runtime, sender, &mut was_synced).await {
         Ok(never) => match never {},
-        Err(Stop::ReceiverGone) => Ended::ReceiverGone,
-        Err(Stop::Lost(reason)) => Ended::Lost { reason, was_synced },
+        Err(WatchEnd::ReceiverGone) => Ended::ReceiverGone,
+        Err(WatchEnd::Lost(reason)) => Ended::Lost { reason, was_synced },
     }
 }
 
 /// Why the watch of a connection ended.
-enum Stop {
+enum WatchEnd {
     ReceiverGone,
     Lost(String),
 }
 
-impl From<RuntimeError> for Stop {
+impl From<RuntimeError> for WatchEnd {
     fn from(error: RuntimeError) -> Self {
         match error {
             RuntimeError::Unavailable { reason, .. } => Self::Lost(reason),
@@ -113,21 +113,21 @@ async fn follow_synced(
     runtime: &DockerRuntime,
     sender: &mpsc::Sender<RuntimeEvent>,
     was_synced: &mut bool,
-) -> Result<std::convert::Infallible, Stop> {
-    let send = async |event| sender.send(event).await.map_err(|_| Stop::ReceiverGone);
+) -> Result<std::convert::Infallible, WatchEnd> {
+    let send = async |event| sender.send(event).await.map_err(|_| WatchEnd::ReceiverGone);
     let docker = runtime.docker()?;
     let clock = greet(runtime, docker).await?;
-    let mut windows = EventWindows::open(docker.clone(), clock, runtime.pace);
+    let mut windows = EventWindows::open(docker.clone(), clock, runtime.timing);
     let mut held = VecDeque::new();
     let mut listing = Some(list(runtime, clock));
-    let mut list_due = Instant::now() + runtime.pace.relist;
+    let mut list_due = Instant::now() + runtime.timing.relist;
     loop {
         let event = tokio::select! {
             biased;
             listed = async { listing.as_mut().expect("checked by the guard").await }, if listing.is_some() => {
                 let (all, at) = listed?;
                 listing = None;
-                list_due = Instant::now() + runtime.pace.relist;
+                list_due = Instant::now() + runtime.timing.relist;
                 let sandboxes = all.len();
                 if *was_synced {
                     debug!(runtime = KIND, sandboxes, "listed everything again");
@@ -143,11 +143,11 @@ async fn follow_synced(
                 continue;
             }
             Some(event) = async { held.pop_front() }, if listing.is_none() => event,
-            event = windows.next() => event.map_err(Stop::Lost)?,
+            event = windows.next() => event.map_err(WatchEnd::Lost)?,
         };
         if listing.is_some() {
             if held.len() == BUFFER {
-                return Err(Stop::Lost("too many events while listing".to_owned()));
+                return Err(WatchEnd::Lost("too many events while listing".to_owned()));
             }
             held.push_back(event);
             continue;
@@ -166,16 +166,16 @@ async fn follow_synced(
     }
 }
 
-fn no_answer() -> Stop {
-    Stop::Lost(error::NO_ANSWER.to_owned())
+fn no_answer() -> WatchEnd {
+    WatchEnd::Lost(error::NO_ANSWER.to_owned())
 }
 
 /// Negotiates the API version, and reads the engine's clock and logging driver.
-async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, Stop> {
+async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, WatchEnd> {
     // Required before the first call with newer releases of the client library, harmless now.
     let version = timeout(PROMPT_RESPONSE, docker.clone().negotiate_version()).await;
     let version = version.map_err(|_| no_answer())?;
-    version.map_err(|error| Stop::Lost(error::reason(&error)))?;
+    version.map_err(|error| WatchEnd::Lost(error::reason(&error)))?;
     let requested = jiff::Timestamp::now();
     let info = timeout(PROMPT_RESPONSE, docker.info()).await;
     let clock = match info.map_err(|_| no_answer())? {
@@ -184,11 +184,11 @@ async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, 
                 .system_time
                 .as_deref()
                 .and_then(|time| EngineClock::read(requested, time));
-            runtime.log_driver.learn(&info);
+            runtime.log_driver.record(&info);
             clock
         }
         Err(error) if error::unavailable(&error).is_some() => {
-            return Err(Stop::Lost(error::reason(&error)));
+            return Err(WatchEnd::Lost(error::reason(&error)));
         }
         // Without the engine's time, assume that the clocks agree.
         Err(_) => None,
@@ -196,7 +196,7 @@ async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, 
     Ok(clock.unwrap_or_default())
 }
 
-type Listed = Result<(Vec<Observed>, WireTime), Stop>;
+type Listed = Result<(Vec<Observed>, WireTime), WatchEnd>;
 
 /// Lists all sandboxes, with the engine's time at the beginning.
 fn list(runtime: &DockerRuntime, clock: EngineClock) -> BoxFuture<'_, Listed> {
@@ -375,7 +375,7 @@ mod tests {
     use crate::{
         Runtime,
         docker::{
-            event_windows::Pace,
+            event_windows::WindowTiming,
             fake_engine::{CUT, FakeEngine, HOLD},
             labels,
         },
@@ -457,7 +457,7 @@ mod tests {
         })
         .await;
         let mut runtime = engine.runtime();
-        runtime.pace = Pace::held();
+        runtime.timing = WindowTiming::held();
         let tasks = Supervisor::new();
         let mut events = Arc::new(runtime).watch(&tasks);
         // Over more than one window after the event.
@@ -503,7 +503,7 @@ mod tests {
         })
         .await;
         let mut runtime = engine.runtime();
-        runtime.pace = Pace::held();
+        runtime.timing = WindowTiming::held();
         let runtime = Arc::new(runtime);
         let spec = labels::tests::spec();
         runtime.create(spec, &|_| {}).await.unwrap();
@@ -532,7 +532,7 @@ mod tests {
         })
         .await;
         let mut runtime = engine.runtime();
-        runtime.pace = Pace::held();
+        runtime.timing = WindowTiming::held();
         let tasks = Supervisor::new();
         let mut events = Arc::new(runtime).watch(&tasks);
         // Over more than one window.

@@ -101,12 +101,12 @@ struct State {
 }
 
 /// A create under way, until dropped.
-struct UnderWay<'a> {
+struct CreateGuard<'a> {
     runtime: &'a SimRuntime,
     id: SandboxId,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for CreateGuard<'_> {
     fn drop(&mut self) {
         self.runtime.locked().creating.remove(&self.id);
     }
@@ -347,7 +347,7 @@ impl Runtime for SimRuntime {
         };
         let id = observed.origin.id.clone();
         self.locked().creating.insert(id.clone());
-        let _under_way = UnderWay {
+        let _under_way = CreateGuard {
             runtime: self,
             id: id.clone(),
         };

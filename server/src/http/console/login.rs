@@ -15,7 +15,7 @@ use super::{
     super::{
         client::{self, Client},
         extract, overload,
-        throttle::Wrong,
+        throttle::KeyFailure,
     },
     ConsoleState, session,
 };
@@ -121,8 +121,8 @@ async fn log_in_with(
     if state.keys.required() && !state.keys.check(key.trim()) {
         let counted = state
             .throttle
-            .wrong(client.group(), WRONG_KEYS, Instant::now());
-        if counted == Wrong::TooMany {
+            .record_failure(client.group(), WRONG_KEYS, Instant::now());
+        if counted == KeyFailure::TooMany {
             return Failure::TooMany.redirect(next);
         }
         tracing::warn!(address = %client.address, "a wrong key was sent to the console");
