@@ -1,8 +1,10 @@
 """A server that is killed at any moment loses nothing."""
 
+import contextlib
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -13,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -43,10 +46,10 @@ class Server:
         http = httpx.Client(base_url=url, headers={KEY: self.key}, timeout=PATIENCE)
         self.api = Api(http, Target(url, self.key, image), run_id)
 
-    def start(self) -> None:
+    def start(self, **settings: Any) -> None:
         program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([program, "--config", self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen([program, "--config", self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **settings)
         wait_until("the server is ready", self.ready)
 
     def ready(self) -> bool:
@@ -248,6 +251,38 @@ def test_a_terminal_survives_the_server(server):
             terminal.see("before-2")
             terminal.type("echo after-$((1 + 2))\n")
             terminal.see("after-3")
+
+
+def test_the_soft_limit_of_open_files_is_raised(server):
+    server.kill()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard > 1024
+    server.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard)))
+    assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+
+
+def test_idle_connections_give_way_when_open_files_are_few(server):
+    server.kill()
+    few = 512
+    server.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (few, few)))
+    address = ("127.0.0.1", server.port)
+    with contextlib.ExitStack() as idle:
+        for _ in range(2 * few):
+            idle.enter_context(socket.create_connection(address, PATIENCE))
+        for path in ("/health", "/v1/sandboxes"):
+            # Each on a new connection.
+            assert httpx.get(f"http://127.0.0.1:{server.port}{path}", headers={KEY: server.key}, timeout=PATIENCE).status_code == 200
+
+
+def test_a_configuration_that_every_user_can_read_is_reported(server):
+    warning = "every user of this machine can read the file with server.api_key"
+    server.kill()
+    for mode, count in [(0o600, 0), (0o644, 1)]:
+        server.config.chmod(mode)
+        server.log.write_text("")
+        server.start()
+        server.kill()
+        assert server.log.read_text().count(warning) == count, oct(mode)
 
 
 def test_a_second_server_on_the_port_is_refused(server):

@@ -79,6 +79,16 @@ mod tests {
     }
 
     #[test]
+    fn the_systemd_unit_allows_as_many_as_are_used() {
+        let unit = include_str!("../../deploy/systemd/opensandbox-server.service");
+        let limit = unit
+            .lines()
+            .find_map(|line| line.strip_prefix("LimitNOFILE="));
+        let room = Room::of_descriptors(limit.unwrap().parse().unwrap());
+        assert_eq!(room, Room::of_descriptors(u64::MAX));
+    }
+
+    #[test]
     fn everything_together_fits_into_the_descriptors() {
         for descriptors in [256, 1024, 4096, 20_000, 1 << 20, u64::MAX] {
             let room = Room::of_descriptors(descriptors);

@@ -230,3 +230,31 @@ async fn many_wrong_keys_are_throttled_and_the_right_one_is_not() {
     );
     server.stop().await;
 }
+
+#[tokio::test]
+async fn logins_are_throttled_by_client_and_the_right_key_is_not() {
+    let server = TestServer::around([], "trusted_proxies = ['127.0.0.0/8']")
+        .await
+        .unwrap();
+    let log_in = async |key: &str, client: &str| {
+        let request = server
+            .bare(Method::POST, "/console/login")
+            .header("Sec-Fetch-Site", "same-origin")
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .header("X-Forwarded-For", client)
+            .body(format!("key={key}"));
+        let answer = request.send().await.unwrap();
+        let location = answer.headers().get("location").unwrap();
+        location.to_str().unwrap().to_owned()
+    };
+    let mut last = String::new();
+    for _ in 0..20 {
+        last = log_in("wrong", "192.0.2.1").await;
+    }
+    assert!(last.contains("failed=slow"), "{last}");
+    let other = log_in("wrong", "192.0.2.2").await;
+    assert!(other.contains("failed=key"), "{other}");
+    let right = log_in(API_KEY, "192.0.2.1").await;
+    assert_eq!(right, "/console/sandboxes");
+    server.stop().await;
+}

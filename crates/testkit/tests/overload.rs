@@ -5,7 +5,9 @@
 )]
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -14,7 +16,7 @@ use reqwest::{Method, StatusCode};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 /// Generous deadline; a reply takes milliseconds.
@@ -269,6 +271,95 @@ async fn ask_closed(server: &TestServer) -> String {
     let stream = connect_from(client(1), server.address).await.unwrap();
     let request = "GET /sandboxes/a/proxy/9/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     exchange(stream, request).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_silent_tunnel_is_closed() {
+    let program = mute().await;
+    let more = "[proxy]\ntunnel_idle_timeout = 1";
+    let server = TestServer::around([running_at("a", BOX, None)], more)
+        .await
+        .unwrap();
+    let upgrade = proxied(&program, "Connection: Upgrade\r\nUpgrade: echo\r\n");
+    let mut tunnel = flood(server.address, client(1), 1, &upgrade)
+        .await
+        .remove(0);
+    let (mut backend, _) = timeout(PATIENCE, program.accept()).await.unwrap().unwrap();
+    let switch =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    backend.write_all(switch).await.unwrap();
+    let mut answer = Vec::new();
+    let ended = timeout(PATIENCE, tunnel.read_to_end(&mut answer)).await;
+    assert!(ended.is_ok(), "the tunnel is still open");
+    assert!(answer.starts_with(b"HTTP/1.1 101"), "{answer:?}");
+    server.stop().await;
+}
+
+/// The warnings that the tasks of this thread log.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<u8>>>);
+
+impl Warnings {
+    fn collect(&self) -> tracing::subscriber::DefaultGuard {
+        let writer = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Adds up the shed requests of all lines.
+    fn shed(&self) -> usize {
+        let count = |line: &String| {
+            let (_, count) = line.split_once("proxy without a key: ")?;
+            count.split([',', ' ']).next()?.parse::<usize>().ok()
+        };
+        self.lines().iter().filter_map(count).sum()
+    }
+}
+
+impl io::Write for Warnings {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn shed_requests_are_counted_in_few_lines_of_the_log() {
+    const SHED: usize = 50;
+    let warnings = Warnings::default();
+    let _collecting = warnings.collect();
+    let program = mute().await;
+    let server = TestServer::around([running_at("a", BOX, None)], "limit_concurrency = 1")
+        .await
+        .unwrap();
+    let _held = flood(server.address, client(1), 1, &proxied(&program, "")).await;
+    let _backend = timeout(PATIENCE, program.accept()).await.unwrap().unwrap();
+    let begun = Instant::now();
+    let request = proxied(&program, "Connection: close\r\n");
+    for _ in 0..SHED {
+        let stream = connect_from(client(1), server.address).await.unwrap();
+        let full = exchange(stream, &request).await.unwrap();
+        assert!(full.starts_with("HTTP/1.1 503"), "{full}");
+    }
+    wait_until("the count", async || warnings.shed(), |shed| *shed == SHED).await;
+    // One line at once, then one every ten seconds.
+    let most = 2 + begun.elapsed().as_secs() / 10;
+    let lines = warnings.lines();
+    assert!(lines.len() as u64 <= most, "{lines:#?}");
+    server.stop().await;
 }
 
 #[tokio::test]

@@ -367,6 +367,27 @@ async fn pid_in(file: &std::path::Path) -> i32 {
 }
 
 #[tokio::test]
+async fn sessions_and_terminals_above_the_limit_are_refused() {
+    const MOST: usize = 1024;
+    let daemon = daemon();
+    for path in ["/session", "/pty"] {
+        let mut last = Value::Null;
+        for _ in 0..MOST {
+            let made = daemon.post(path, json!({})).await;
+            assert!(made.status.is_success(), "{}", made.text());
+            last = made.json();
+        }
+        let refused = daemon.post(path, json!({})).await;
+        assert_eq!(refused.status, 429, "{path}: {}", refused.text());
+        assert_eq!(refused.code(), "TOO_MANY_SESSIONS");
+        let id = last["session_id"].as_str().unwrap();
+        assert_eq!(daemon.delete(&format!("{path}/{id}")).await.status, 200);
+        let made = daemon.post(path, json!({})).await;
+        assert!(made.status.is_success(), "{path}: {}", made.text());
+    }
+}
+
+#[tokio::test]
 async fn deleting_or_interrupting_ends_running_and_waiting_runs() {
     let daemon = daemon();
     for route in ["/session/", "/command?id=", "/code?id="] {
