@@ -2,8 +2,7 @@
 
 use std::{
     fs,
-    net::TcpStream,
-    os::unix::fs::{PermissionsExt, chown, symlink},
+    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -14,6 +13,9 @@ use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 
 use crate::support::{Daemon, events, eventually, texts};
+
+mod landlock;
+mod trust;
 
 /// All capability sets, in the kernel's order.
 const SETS: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
@@ -113,6 +115,34 @@ fn assert_hardened(status: &str, kept: u64) {
     }
     assert_eq!(line(status, "NoNewPrivs"), "1");
     assert_eq!(line(status, "Seccomp"), "2");
+}
+
+/// Asks the kernel itself, so that a defect of ours is not mistaken for missing support.
+fn complete_landlock() -> Result<(), String> {
+    use nix::libc;
+    const OF_KERNEL_VERSION: u32 = 1;
+    const COMPLETE: i64 = 3;
+    #[expect(unsafe_code, reason = "the C library has no function for it")]
+    // SAFETY: with this flag the kernel reads no memory and returns a number.
+    let version = unsafe {
+        let nothing = std::ptr::null::<u8>();
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            nothing,
+            0usize,
+            OF_KERNEL_VERSION,
+        )
+    };
+    match version {
+        COMPLETE.. => Ok(()),
+        0..COMPLETE => Err(format!("it is version {version}")),
+        _ => match std::io::Error::last_os_error() {
+            error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => {
+                Err(error.to_string())
+            }
+            error => panic!("{error}"),
+        },
+    }
 }
 
 async fn written(path: &Path) -> String {
@@ -415,206 +445,6 @@ async fn a_start_that_hardening_prevents_is_explained() {
     assert!(message.contains("landlock.extra_readable"), "{message}");
 }
 
-/// Asks the kernel itself, so that a defect of ours is not mistaken for missing support.
-fn complete_landlock() -> Result<(), String> {
-    use nix::libc;
-    const OF_KERNEL_VERSION: u32 = 1;
-    const COMPLETE: i64 = 3;
-    #[expect(unsafe_code, reason = "the C library has no function for it")]
-    // SAFETY: with this flag the kernel reads no memory and returns a number.
-    let version = unsafe {
-        let nothing = std::ptr::null::<u8>();
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            nothing,
-            0usize,
-            OF_KERNEL_VERSION,
-        )
-    };
-    match version {
-        COMPLETE.. => Ok(()),
-        0..COMPLETE => Err(format!("it is version {version}")),
-        _ => match std::io::Error::last_os_error() {
-            error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EOPNOTSUPP)) => {
-                Err(error.to_string())
-            }
-            error => panic!("{error}"),
-        },
-    }
-}
-
-#[tokio::test]
-async fn files_are_writable_only_where_allowed() {
-    let outer = outside();
-    let at = |name: &str| outer.path().join(name);
-    for name in ["allowed", "closed", "readable"] {
-        fs::create_dir(at(name)).unwrap();
-        fs::write(at(name).join("file"), name).unwrap();
-    }
-    fs::write(at(".env"), "").unwrap();
-    let config = format!(
-        "allowed_writable = [{:?}]\n{ON}[landlock]\nenabled = true\nextra_writable = [{:?}, {:?}]\n\
-         extra_readable = [{:?}]\n",
-        at("allowed"),
-        at("later"),
-        at("allowed/swapped"),
-        at("readable")
-    );
-    let hardened = Hardened::start(&config, &["--port", "0"], |command| {
-        command.env("EXECD_ENVS", at(".env"));
-    });
-    if let Err(why) = complete_landlock() {
-        eprintln!("SKIPPED: no complete Landlock here: {why}");
-        assert_ne!(hardened.layer("landlock").await.0, "active");
-        return;
-    }
-    assert_eq!(hardened.layer("landlock").await, active());
-    let ended = async |command: String| {
-        let events = hardened.run(json!({ "command": command })).await;
-        let well = events.last().unwrap().exit_code() == Some(0);
-        assert!(
-            well || texts(&events, EventKind::Stderr)
-                .join("")
-                .contains("ermission denied"),
-            "{command}: {events:?}"
-        );
-        well
-    };
-    let writes = async |path: PathBuf| ended(format!("echo x > {}", path.display())).await;
-    let reads = async |path: PathBuf| ended(format!("cat {}", path.display())).await;
-
-    assert!(writes(at("allowed/file")).await && reads(at("allowed/file")).await);
-    assert!(!writes(at("readable/file")).await && reads(at("readable/file")).await);
-    assert!(!writes(at("closed/new")).await && !reads(at("closed/file")).await);
-    assert!(!ended(format!("rm {}", at("closed/file").display())).await);
-    let closed = at("closed/file");
-    let cut = format!("perl -e 'truncate(\"{}\", 0) or die $!'", closed.display());
-    assert!(!ended(cut).await);
-    assert_eq!(fs::read_to_string(closed).unwrap(), "closed");
-    assert!(writes(at(".env")).await, "set_env writes this file");
-
-    // Paths that are created later, or replaced, are covered too.
-    for _ in 0..2 {
-        assert!(!at("later").exists());
-        let body = json!({ at("later").to_str().unwrap(): {} });
-        let made = hardened.daemon.post("/directories", body).await;
-        assert_eq!(made.status, 200, "{}", made.text());
-        assert!(writes(at("later/file")).await);
-        fs::remove_dir_all(at("later")).unwrap();
-    }
-    // A link that is created later is not followed.
-    symlink(at("closed"), at("allowed/swapped")).unwrap();
-    assert!(!writes(at("allowed/swapped/new")).await);
-
-    // Paths that programs need.
-    for command in [
-        "exec 3<> /dev/null 4< /dev/urandom; echo x > /dev/stdout; cat /proc/self/stat",
-        "f=$(mktemp) && echo x > $f && rm $f",
-        "sh -c 'cat /proc/self/status /proc/meminfo'",
-    ] {
-        assert!(ended(command.to_owned()).await);
-    }
-    // The program that reports a shell's state is outside the executable paths.
-    let created = hardened.daemon.post("/session", json!({})).await.json();
-    let path = format!("/session/{}/run", created["session_id"].as_str().unwrap());
-    for command in ["cd /usr; export A=1", "test $PWD$A = /usr1"] {
-        let answer = hardened.daemon.post(&path, json!({ "command": command }));
-        output_of(&events(&answer.await.body));
-    }
-}
-
-#[tokio::test]
-async fn paths_in_variables_stay_usable_and_links_of_commands_are_not_followed() {
-    if let Err(why) = complete_landlock() {
-        eprintln!("SKIPPED: no complete Landlock here: {why}");
-        return;
-    }
-    let outer = outside();
-    let at = |name: &str| outer.path().join(name);
-    for name in ["allowed", "closed", "temporary", "real"] {
-        fs::create_dir(at(name)).unwrap();
-    }
-    fs::write(at("real/.env"), "").unwrap();
-    fs::write(at("closed/file"), "CLOSED=closed\n").unwrap();
-    symlink("real", at("linked")).unwrap();
-    // Links that a command may have planted before the sandbox was restarted.
-    symlink(at("closed"), at("allowed/planted")).unwrap();
-    symlink(at("closed/file"), at("allowed/.env")).unwrap();
-    let config = format!(
-        "{ON}[landlock]\nenabled = true\nextra_writable = [{:?}, {:?}]\n",
-        at("allowed"),
-        at("allowed/planted")
-    );
-    for (envs, usable) in [("linked/.env", true), ("allowed/.env", false)] {
-        let hardened = Hardened::start(&config, &["--port", "0"], |command| {
-            command
-                .env("EXECD_ENVS", at(envs))
-                .env("TMPDIR", at("temporary"));
-        });
-        let writes = async |path: PathBuf| {
-            let command = format!("echo A=x >> {}", path.display());
-            let events = hardened.run(json!({ "command": command })).await;
-            events.last().unwrap().exit_code() == Some(0)
-        };
-        assert_eq!(writes(at(envs)).await, usable, "{envs}");
-        // The daemon does not read it on behalf of a command either.
-        let output = hardened.output_of("echo \"$A|$CLOSED\"").await;
-        assert_eq!(output, if usable { "x|" } else { "|" }, "{envs}");
-        assert!(!writes(at("closed/file")).await, "{envs}");
-        assert!(!writes(at("closed/new")).await, "{envs}");
-        let made = hardened
-            .output_of("f=$(mktemp) && echo x > $f && echo $f")
-            .await;
-        assert!(Path::new(&made).starts_with(at("temporary")), "{made}");
-    }
-    let closed = fs::read_to_string(at("closed/file")).unwrap();
-    assert_eq!(closed, "CLOSED=closed\n");
-}
-
-#[tokio::test]
-async fn sessions_report_their_state_on_any_descriptor_number() {
-    let place = place();
-    let file = place.path().join("isolation.toml");
-    fs::write(
-        &file,
-        format!(
-            "{ON}[landlock]
-enabled = true
-"
-        ),
-    )
-    .unwrap();
-    // Below the descriptor on which shells report, leaves room for the daemon's own only.
-    let text = r#"for n in {10..69}; do eval "exec $n</dev/null"; done; exec "$@""#;
-    let mut command = Command::new("bash");
-    command
-        .args([
-            "-c",
-            text,
-            "bash",
-            env!("CARGO_BIN_EXE_execd"),
-            "--port",
-            "0",
-        ])
-        .arg("--isolation-config")
-        .arg(&file);
-    let daemon = Daemon::launch(command, |_| {});
-    let created = daemon.post("/session", json!({})).await.json();
-    let path = format!("/session/{}/run", created["session_id"].as_str().unwrap());
-    let run = async |command: String| {
-        let answer = daemon.post(&path, json!({ "command": command }));
-        output_of(&events(&answer.await.body))
-    };
-    // Each connection takes one more descriptor.
-    let mut connections = Vec::new();
-    for round in 0..40 {
-        run(format!("export ROUND={round}")).await;
-        assert_eq!(run("echo $ROUND".to_owned()).await, round.to_string());
-        let address = ("127.0.0.1", daemon.port());
-        connections.push(TcpStream::connect(address).unwrap());
-    }
-}
-
 #[tokio::test]
 async fn an_unavailable_audit_is_reported() {
     let hardened = Hardened::with("[ebpf]\nenabled = true\n");
@@ -622,141 +452,6 @@ async fn an_unavailable_audit_is_reported() {
     assert_eq!(state, "degraded");
     assert!(why.unwrap().contains("audit"));
     hardened.output_of("true").await;
-}
-
-#[tokio::test]
-async fn hooks_ignore_variables_that_commands_can_write() {
-    let marker = place();
-    let at = |name: &str| marker.path().join(name);
-    fs::create_dir(at("bin")).unwrap();
-    let (foreign, log) = (at("bin/sh"), at("log"));
-    let text = format!("#!/bin/sh\necho foreign > {}\n", log.display());
-    fs::write(&foreign, text).unwrap();
-    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
-    // A file that a command of an earlier run may have planted.
-    let variables = format!("PATH={}\nFROM_FILE=seen\n", at("bin").display());
-    fs::write(at(".env"), variables).unwrap();
-    let text = format!("echo \"own$FROM_FILE\" > {}", log.display());
-    let hooks = json!({ "preStart": { "command": ["sh", "-c", text] } });
-    let hardened = Hardened::start(ON, &["--port", "0"], |command| {
-        command
-            .env("EXECD_ENVS", at(".env"))
-            .env("OPENSANDBOX_LIFECYCLE", hooks.to_string())
-            .env("EXECD_LIFECYCLE_CONFIG", at("hooks.toml"));
-    });
-    let log = eventually("the hook ran", async || {
-        let text = fs::read_to_string(&log).ok()?;
-        text.ends_with('\n').then_some(text)
-    });
-    assert_eq!(log.await, "own\n");
-    let request = json!({ "argv": ["/bin/sh", "-c", "echo $FROM_FILE"] });
-    let events = hardened.run(request).await;
-    assert_eq!(
-        texts(&events, EventKind::Stdout),
-        ["seen"],
-        "commands use the variables"
-    );
-}
-
-/// Starts an init without a variable for hooks, with a planted hook file in its home. Returns whether
-/// the planted hook ran before the entry point.
-async fn planted_hook_runs(config: &str, home: &Path) -> bool {
-    let marker = place();
-    let at = |name: &str| marker.path().join(name);
-    fs::create_dir(home.join(".execd")).unwrap();
-    let text = format!("[preStart]\ncommand = [\"touch\", {:?}]\n", at("planted"));
-    fs::write(home.join(".execd/lifecycle.toml"), text).unwrap();
-    let entry = format!("echo x > {}; sleep 1000", at("entry").display());
-    let args = ["init", "--port", "0", "--", "sh", "-c", &entry];
-    let _hardened = Hardened::start(config, &args, |command| {
-        command
-            .env("HOME", home)
-            .env("EXECD_ENVS", at(".env"))
-            .env_remove("OPENSANDBOX_LIFECYCLE")
-            .env_remove("EXECD_LIFECYCLE_CONFIG");
-    });
-    eventually("the entry point ran", async || {
-        at("entry").exists().then_some(())
-    })
-    .await;
-    at("planted").exists()
-}
-
-#[tokio::test]
-async fn planted_hooks_do_not_run() {
-    let closed = format!("{ON}[landlock]\nenabled = true\n");
-    assert!(planted_hook_runs("", outside().path()).await, "same rights");
-    assert!(!planted_hook_runs(ON, outside().path()).await);
-    // Isolated sessions always have fewer rights.
-    let home = outside();
-    let shared = format!("allowed_writable = [{:?}]\n", home.path());
-    assert!(!planted_hook_runs(&shared, home.path()).await);
-    if let Err(why) = complete_landlock() {
-        eprintln!("SKIPPED: no complete Landlock here: {why}");
-        return;
-    }
-    let home = outside();
-    assert!(planted_hook_runs(&closed, home.path()).await);
-    let open = format!("{closed}extra_writable = [{:?}]\n", home.path());
-    fs::remove_dir_all(home.path().join(".execd")).unwrap();
-    assert!(!planted_hook_runs(&open, home.path()).await);
-}
-
-#[test]
-fn a_named_hook_file_that_commands_can_write_ends_the_start() {
-    let place = place();
-    let at = |name: &str| place.path().join(name);
-    fs::write(at("isolation.toml"), ON).unwrap();
-    // A daemon that read the file would end as well, but for another reason.
-    fs::write(at("hooks.toml"), "preStart = 1").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_execd"))
-        .args(["--port", "0", "--isolation-config"])
-        .arg(at("isolation.toml"))
-        .env("EXECD_LIFECYCLE_CONFIG", at("hooks.toml"))
-        .env_remove("OPENSANDBOX_LIFECYCLE")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.contains("hooks.toml") && stderr.contains("may have written it"),
-        "{stderr}"
-    );
-}
-
-#[tokio::test]
-async fn a_start_script_that_commands_can_write_is_sourced_with_a_warning() {
-    for (config, doubtful) in [("", false), (ON, true)] {
-        let place = place();
-        let at = |name: &str| place.path().join(name);
-        fs::write(at("pre.sh"), "export FROM_SCRIPT=seen\n").unwrap();
-        let args = ["init", "--port", "0", "--", "sleep", "1000"];
-        let outputs = format!("stderr,{}", at("log").display());
-        let hardened = Hardened::start(config, &args, |command| {
-            command
-                .env("EXECD_BOOTSTRAP_PRE_SCRIPT", at("pre.sh"))
-                .env("EXECD_ENVS", at(".env"))
-                .env("OPENSANDBOX_LOG_OUTPUT", outputs)
-                .env_remove("EXECD_LOG_FILE");
-        });
-        eventually("it was sourced", async || {
-            let output = hardened.output_of("echo $FROM_SCRIPT").await;
-            (output == "seen").then_some(())
-        })
-        .await;
-        // The log has its own thread and keeps the order of lines.
-        let log = eventually("a later line is in the log", async || {
-            let log = fs::read_to_string(at("log")).ok()?;
-            log.contains("entry point started").then_some(log)
-        })
-        .await;
-        assert_eq!(
-            log.contains("the start script has rights"),
-            doubtful,
-            "{log}"
-        );
-    }
 }
 
 #[tokio::test]
