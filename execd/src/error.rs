@@ -70,6 +70,9 @@ pub enum ApiError {
     /// Temporarily unavailable.
     #[error("{0}")]
     Unavailable(String),
+    /// All places for such requests are taken. A repetition may succeed.
+    #[error("{0}")]
+    Busy(String),
     /// No worker can serve files with this identity.
     #[error("filesystem identity unavailable: {0}")]
     IdentityUnavailable(String),

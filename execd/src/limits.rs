@@ -13,6 +13,8 @@ pub const KEEPALIVE: Duration = Duration::from_secs(60);
 pub const KEEPALIVE_PROBE: Duration = Duration::from_secs(15);
 /// Unanswered probes that close the connection.
 pub const KEEPALIVE_PROBES: u32 = 4;
+/// Delay after which a client may repeat a request that was refused for lack of room.
+pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// JSON body of a request. `replace` carries texts of files, so it is generous.
 pub const JSON_BODY: usize = 64 << 20;
 /// Maximum length of a client's request id that is echoed.
@@ -141,6 +143,8 @@ pub const BLOCKING_THREAD_LIFE: Duration = Duration::from_secs(u32::MAX as u64);
 /// Concurrent file requests with another identity. Each is a process of about 1 MiB, and lives as
 /// long as its client reads.
 pub const FILE_WORKERS: usize = 256;
+/// Time that a request waits while all of them are in use: less than clients wait for a response.
+pub const FILE_WORKER_WAIT: Duration = Duration::from_secs(10);
 /// Time for such a process to assume its identity.
 pub const FILE_WORKER_START: Duration = Duration::from_secs(30);
 /// From the disconnect of its client to SIGKILL.

@@ -18,6 +18,7 @@ mod exchange;
 mod identity;
 pub(crate) mod relay;
 mod request;
+pub(crate) mod slots;
 mod worker;
 
 pub use identity::FileIdentity;

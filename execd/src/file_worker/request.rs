@@ -17,14 +17,10 @@ use axum::{
 };
 use osb_forward::after_segments;
 use rustix::process::Signal;
-use tokio::{
-    net::UnixStream,
-    sync::{Semaphore, SemaphorePermit},
-    time::timeout,
-};
+use tokio::{net::UnixStream, sync::SemaphorePermit, time::timeout};
 use tracing::warn;
 
-use super::{FileIdentity, SUBCOMMAND, exchange, relay::relay};
+use super::{FileIdentity, SUBCOMMAND, exchange, relay::relay, slots::WorkerSlots};
 use crate::{
     base::Base,
     error::{ApiError, ApiResult},
@@ -36,7 +32,7 @@ use crate::{
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Limit of concurrent workers.
-static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
+static WORKERS: WorkerSlots = WorkerSlots::new(limits::FILE_WORKERS);
 
 /// File routes of every identity.
 pub(crate) fn routes<S>() -> Router<S>
@@ -53,8 +49,7 @@ async fn serve(
     mut request: Request,
 ) -> ApiResult<Response> {
     let identity = FileIdentity::parse(&uid, &gid)?;
-    let acquired = WORKERS.acquire().await;
-    let slot = acquired.expect("the semaphore is never closed");
+    let slot = WORKERS.acquire().await?;
     let unavailable =
         |why: &dyn std::fmt::Display| ApiError::IdentityUnavailable(format!("{identity}: {why}"));
     let (process, mut socket) = start(&base, identity).map_err(|error| unavailable(&error))?;

@@ -5,15 +5,20 @@ use axum::{
     Json,
     response::{IntoResponse, Response},
 };
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use osb_protocol::{ErrorBody, execd::code};
 
-use crate::error::ApiError;
+use crate::{error::ApiError, limits};
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = status_and_code(&self);
-        (status, Json(ErrorBody::new(code, self.to_string()))).into_response()
+        let mut response = (status, Json(ErrorBody::new(code, self.to_string()))).into_response();
+        if let Self::Busy(_) = self {
+            let seconds = HeaderValue::from(limits::RETRY_AFTER.as_secs());
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
+        response
     }
 }
 
@@ -50,7 +55,9 @@ pub(crate) fn status_and_code(error: &ApiError) -> (StatusCode, &'static str) {
         }
         ApiError::System(_) => (StatusCode::INTERNAL_SERVER_ERROR, code::RUNTIME_ERROR),
         ApiError::NotSupported(_) => (StatusCode::SERVICE_UNAVAILABLE, code::NOT_SUPPORTED),
-        ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, code::SERVICE_UNAVAILABLE),
+        ApiError::Unavailable(_) | ApiError::Busy(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, code::SERVICE_UNAVAILABLE)
+        }
         ApiError::IdentityUnavailable(_) => {
             let code = code::FILESYSTEM_IDENTITY_UNAVAILABLE;
             (StatusCode::SERVICE_UNAVAILABLE, code)

@@ -266,8 +266,8 @@ async fn an_unavailable_identity_is_reported() {
     assert_eq!(daemon.get("/ping").await.status, 200);
 }
 
-/// Sends the first part of an upload, and waits until a worker has received it.
-async fn half_an_upload(daemon: &Daemon, path: &Path, headers: &str) -> (TcpStream, i32) {
+/// Sends the first part of an upload.
+async fn begin_upload(daemon: &Daemon, path: &Path, headers: &str) -> TcpStream {
     let body = upload_of(path, &[7; 1000]);
     let head = format!(
         "POST {AS}/files/upload HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n{headers}\
@@ -279,18 +279,26 @@ async fn half_an_upload(daemon: &Daemon, path: &Path, headers: &str) -> (TcpStre
         .await
         .unwrap();
     client.write_all(&begun).await.unwrap();
+    client
+}
+
+/// Sends the first part of an upload, and waits until a worker has received it.
+async fn half_an_upload(daemon: &Daemon, path: &Path, headers: &str) -> (TcpStream, i32) {
+    let client = begin_upload(daemon, path, headers).await;
     let beside = path.parent().unwrap();
     eventually("the upload began", async || {
         (fs::read_dir(beside).unwrap().count() == 1).then_some(())
     })
     .await;
-    (client, worker_of(daemon))
+    let workers = workers_of(daemon);
+    assert_eq!(workers.len(), 1, "{workers:?}");
+    (client, workers[0])
 }
 
-/// Returns the PID of the daemon's only worker.
-fn worker_of(daemon: &Daemon) -> i32 {
+/// Returns the PIDs of the daemon's workers.
+fn workers_of(daemon: &Daemon) -> Vec<i32> {
     let children = format!("/proc/{0}/task", daemon.pid());
-    let workers: Vec<i32> = fs::read_dir(children)
+    fs::read_dir(children)
         .unwrap()
         .flat_map(|task| {
             let children = fs::read_to_string(task.unwrap().path().join("children")).unwrap();
@@ -300,9 +308,41 @@ fn worker_of(daemon: &Daemon) -> i32 {
                 .collect();
             children
         })
-        .collect();
-    assert_eq!(workers.len(), 1, "{workers:?}");
-    workers[0]
+        .collect()
+}
+
+#[tokio::test]
+async fn a_request_is_refused_when_all_workers_stay_busy() {
+    // `limits::FILE_WORKERS`.
+    const WORKERS: usize = 256;
+    let (daemon, place) = setting();
+    let mut clients = Vec::new();
+    for index in 0..WORKERS {
+        let path = place.path().join(index.to_string());
+        clients.push(begin_upload(&daemon, &path, "").await);
+    }
+    eventually("all workers are busy", async || {
+        (workers_of(&daemon).len() == WORKERS).then_some(())
+    })
+    .await;
+    let info = format!("{AS}/files/info?path={}", place.path().display());
+    let refused = daemon.get(&info).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.code(), "SERVICE_UNAVAILABLE");
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert!(
+        refused.text().contains("256 file workers"),
+        "{}",
+        refused.text()
+    );
+    // Requests without another identity need no worker.
+    let own = format!("/files/info?path={}", place.path().display());
+    assert_eq!(daemon.get(&own).await.status, 200);
+    drop(clients);
+    eventually("a worker is free", async || {
+        (daemon.get(&info).await.status == 200).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
