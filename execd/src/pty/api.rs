@@ -14,7 +14,7 @@ use osb_protocol::execd::pty::{NewPty, PtyCreated, PtyMode, PtyStatus};
 
 use super::{
     attach::Attach,
-    session::{Hold, Sessions},
+    session::{Hold, Session, Sessions},
 };
 use crate::{
     base::Base,
@@ -61,7 +61,8 @@ async fn create(
         Ok(Some(path))
     });
     let command = wanted.command.filter(|command| !command.is_empty());
-    let session_id = sessions.add(cwd.await?, command)?;
+    let cwd = cwd.await?;
+    let session_id = sessions.add(|id, activity| Session::new(id, activity, cwd, command))?;
     Ok((StatusCode::CREATED, Json(PtyCreated { session_id })).into_response())
 }
 

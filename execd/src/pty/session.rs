@@ -18,92 +18,28 @@ use super::{
 };
 use crate::{
     base::Base,
-    error::{ApiError, ApiResult},
-    idle::{Activity, AwakeClock, Evictable, Full, Registry},
+    idle::{Activity, Evictable, Registry},
     limits,
     process::Exit,
 };
 
-/// All sessions. Clones share them.
-#[derive(Clone, Debug)]
-pub struct Sessions {
-    all: Arc<Registry<Session>>,
-}
-
-impl Default for Sessions {
-    fn default() -> Self {
-        Self::with_clock(AwakeClock::default())
-    }
-}
+/// All terminal sessions. Clones share them.
+pub type Sessions = Registry<Session>;
 
 impl Sessions {
-    fn with_clock(clock: AwakeClock) -> Self {
-        let all = Arc::new(Registry::new(limits::PTY_SESSIONS, clock));
-        Self { all }
-    }
-
-    /// Creates a session without starting a process.
-    ///
-    /// # Errors
-    /// When there are too many in use.
-    pub(super) fn add(&self, cwd: Option<PathBuf>, command: Option<String>) -> ApiResult<String> {
-        let id = uuid::Uuid::new_v4().to_string();
-        let session = Session {
-            id: id.clone(),
-            cwd,
-            command,
-            screen: Screen::default(),
-            state: Mutex::default(),
-            deleted: CancellationToken::new(),
-            activity: self.all.activity(),
-        };
-        self.all.add(session).map_err(|Full| {
-            let most = limits::PTY_SESSIONS;
-            ApiError::TooManySessions(format!("{most} pty sessions exist already, all in use"))
-        })?;
-        Ok(id)
-    }
-
-    /// A session.
-    ///
-    /// # Errors
-    /// 404 when there is none of that id.
-    pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
-        self.all.get(id).ok_or_else(|| not_found(id))
-    }
-
     /// Sends every shell on a terminal the hangup signal.
-    pub fn hang_up(&self) {
-        for session in self.all.list() {
+    pub(crate) fn hang_up(&self) {
+        for session in self.list() {
             if let Some(run) = session.run().filter(|run| run.running.is_terminal()) {
                 run.running.process.signal(Signal::HUP);
             }
         }
     }
-
-    /// Removes a session and ends its process.
-    ///
-    /// # Errors
-    /// 404 when there is none of that id.
-    pub(super) fn delete(&self, id: &str) -> ApiResult<()> {
-        let session = self.all.remove(id).ok_or_else(|| not_found(id))?;
-        session.end();
-        Ok(())
-    }
-
-    /// Ends sessions that have been idle for too long.
-    pub(crate) fn end_idle(&self) {
-        self.all.sweep();
-    }
 }
 
-fn not_found(id: &str) -> ApiError {
-    ApiError::no_session(format!("pty session {id} not found"))
-}
-
-/// One session.
+/// Terminal session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub struct Session {
     pub(super) id: String,
     cwd: Option<PathBuf>,
     command: Option<String>,
@@ -116,6 +52,9 @@ pub(super) struct Session {
 }
 
 impl Evictable for Session {
+    const KIND: &'static str = "pty session";
+    const LIMIT: usize = limits::PTY_SESSIONS;
+
     fn id(&self) -> &str {
         &self.id
     }
@@ -191,6 +130,24 @@ impl Drop for Hold {
 }
 
 impl Session {
+    /// Creates a session without a process.
+    pub(super) fn new(
+        id: String,
+        activity: Activity,
+        cwd: Option<PathBuf>,
+        command: Option<String>,
+    ) -> Self {
+        Self {
+            id,
+            cwd,
+            command,
+            screen: Screen::default(),
+            state: Mutex::default(),
+            deleted: CancellationToken::new(),
+            activity,
+        }
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
     }
@@ -342,22 +299,28 @@ mod tests {
         pty::process::write,
     };
 
+    fn add(sessions: &Sessions, command: Option<&str>) -> Arc<Session> {
+        let command = command.map(str::to_owned);
+        let id = sessions
+            .add(|id, activity| Session::new(id, activity, None, command))
+            .unwrap();
+        sessions.get(&id).unwrap()
+    }
+
     #[tokio::test]
     async fn nothing_starts_in_a_deleted_session() {
         let environment = Environment::new(Variables::default());
         let base = Base::new(environment, Supervisor::new());
         let sessions = Sessions::default();
-        let id = sessions.add(None, Some("true".to_owned())).unwrap();
-        let session = sessions.get(&id).unwrap();
-        sessions.delete(&id).unwrap();
+        let session = add(&sessions, Some("true"));
+        sessions.delete(&session.id).unwrap();
         assert!(session.started(&base, false).is_err());
         assert!(session.run().is_none());
     }
 
     /// A session with a shell that begins a job, left by its client.
     async fn left_with_a_job(sessions: &Sessions, base: &Base, terminal: bool) -> Arc<Session> {
-        let id = sessions.add(None, None).unwrap();
-        let session = sessions.get(&id).unwrap();
+        let session = add(sessions, None);
         let run = session.started(base, terminal).unwrap();
         assert!(!session.is_working(), "its shell waits for its client");
         write(&run.running.input, b"sleep 1000\n").await.unwrap();
@@ -379,11 +342,9 @@ mod tests {
             left_with_a_job(&sessions, &base, true).await,
             left_with_a_job(&sessions, &base, false).await,
         ];
-        let with_command = sessions.add(None, Some("sleep 1000".to_owned())).unwrap();
-        let with_command = sessions.get(&with_command).unwrap();
+        let with_command = add(&sessions, Some("sleep 1000"));
         with_command.started(&base, true).unwrap();
-        let at_prompt = sessions.add(None, None).unwrap();
-        let at_prompt = sessions.get(&at_prompt).unwrap();
+        let at_prompt = add(&sessions, None);
         let shell = at_prompt.started(&base, true).unwrap();
         manual::pass(&clock, &millis, limits::IDLE);
         sessions.end_idle();
@@ -405,19 +366,5 @@ mod tests {
             assert!(tokio::time::Instant::now() < deadline, "the shell lives on");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-    }
-
-    #[test]
-    fn terminals_that_clients_left_behind_make_room() {
-        let (clock, millis) = manual::clock();
-        let sessions = Sessions::with_clock(clock.clone());
-        for _ in 0..limits::PTY_SESSIONS {
-            sessions.add(None, None).unwrap();
-        }
-        let refused = sessions.add(None, None).unwrap_err();
-        assert!(matches!(refused, ApiError::TooManySessions(_)), "{refused}");
-        manual::pass(&clock, &millis, limits::IDLE_AT_LIMIT);
-        sessions.add(None, None).unwrap();
-        assert_eq!(sessions.all.list().len(), limits::PTY_SESSIONS);
     }
 }

@@ -8,7 +8,10 @@ use axum::{
 };
 use osb_protocol::execd::session::{NewSession, RunInSession, SessionCreated};
 
-use super::{Sessions, run, store};
+use super::{
+    Sessions, run,
+    store::{Session, State as SessionState},
+};
 use crate::{
     base::Base,
     blocking::blocking,
@@ -56,7 +59,8 @@ async fn create(
         }
         None => None,
     };
-    let session_id = sessions.add(store::State { variables, cwd })?;
+    let state = SessionState { variables, cwd };
+    let session_id = sessions.add(|id, activity| Session::new(id, activity, state))?;
     Ok(Json(SessionCreated { session_id }))
 }
 

@@ -1,16 +1,12 @@
 //! Shell sessions and their state.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use std::{path::PathBuf, sync::Mutex};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     env::{Variables, report::Reported},
-    error::{ApiError, ApiResult},
-    idle::{Activity, AwakeClock, Evictable, Full, Registry},
+    idle::{Activity, Evictable, Registry},
     limits,
 };
 
@@ -20,21 +16,12 @@ const OF_THE_SHELL: &str = "_";
 /// begins with the session's initial value.
 const DEPTH: &str = "SHLVL";
 
-/// All sessions. Clones share them.
-#[derive(Clone, Debug)]
-pub struct Sessions {
-    all: Arc<Registry<Session>>,
-}
-
-impl Default for Sessions {
-    fn default() -> Self {
-        Self::with_clock(AwakeClock::default())
-    }
-}
+/// All shell sessions. Clones share them.
+pub type Sessions = Registry<Session>;
 
 /// Shell session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub struct Session {
     pub(super) id: String,
     /// Held by the current run: concurrent runs would lose each other's changes.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -45,6 +32,9 @@ pub(super) struct Session {
 }
 
 impl Evictable for Session {
+    const KIND: &'static str = "session";
+    const LIMIT: usize = limits::SESSIONS;
+
     fn id(&self) -> &str {
         &self.id
     }
@@ -70,61 +60,18 @@ pub(super) struct State {
     pub(super) cwd: Option<PathBuf>,
 }
 
-impl Sessions {
-    fn with_clock(clock: AwakeClock) -> Self {
-        let all = Arc::new(Registry::new(limits::SESSIONS, clock));
-        Self { all }
-    }
-
-    /// Creates a session.
-    ///
-    /// # Errors
-    /// When the limit is reached and all sessions are in use.
-    pub(super) fn add(&self, state: State) -> ApiResult<String> {
-        let id = uuid::Uuid::new_v4().to_string();
-        let session = Session {
-            id: id.clone(),
+impl Session {
+    /// Creates a session whose first run begins with this state.
+    pub(super) fn new(id: String, activity: Activity, state: State) -> Self {
+        Self {
+            id,
             turn: tokio::sync::Mutex::default(),
             deleted: CancellationToken::new(),
-            activity: self.all.activity(),
+            activity,
             state: Mutex::new(state),
-        };
-        self.all.add(session).map_err(|Full| {
-            let most = limits::SESSIONS;
-            ApiError::TooManySessions(format!("{most} sessions exist already, all in use"))
-        })?;
-        Ok(id)
+        }
     }
 
-    /// Session with this id.
-    ///
-    /// # Errors
-    /// 404 when it does not exist.
-    pub(super) fn get(&self, id: &str) -> ApiResult<Arc<Session>> {
-        self.all.get(id).ok_or_else(|| not_found(id))
-    }
-
-    /// Removes a session and ends its run.
-    ///
-    /// # Errors
-    /// 404 when it does not exist.
-    pub(crate) fn delete(&self, id: &str) -> ApiResult<()> {
-        let session = self.all.remove(id).ok_or_else(|| not_found(id))?;
-        session.deleted.cancel();
-        Ok(())
-    }
-
-    /// Ends sessions that have been idle for too long.
-    pub(crate) fn end_idle(&self) {
-        self.all.sweep();
-    }
-}
-
-fn not_found(id: &str) -> ApiError {
-    ApiError::no_session(format!("session {id} not found"))
-}
-
-impl Session {
     fn locked(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no holder of this lock panics")
     }
@@ -153,31 +100,27 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::idle::manual;
-
-    fn state() -> State {
-        State {
-            variables: Variables::default(),
-            cwd: None,
-        }
-    }
+    use crate::{error::ApiError, idle::manual};
 
     #[test]
-    fn sessions_that_clients_left_behind_make_room_and_used_ones_never() {
+    fn a_session_with_a_run_makes_no_room_and_does_not_end() {
         let (clock, millis) = manual::clock();
         let sessions = Sessions::with_clock(clock.clone());
-        let ids: Vec<_> = (0..limits::SESSIONS)
-            .map(|_| sessions.add(state()).unwrap())
-            .collect();
-        let refused = sessions.add(state()).unwrap_err();
+        let add = || {
+            let (variables, cwd) = (Variables::default(), None);
+            let state = State { variables, cwd };
+            sessions.add(|id, activity| Session::new(id, activity, state))
+        };
+        let ids: Vec<_> = (0..limits::SESSIONS).map(|_| add().unwrap()).collect();
+        let refused = add().unwrap_err();
         assert!(matches!(refused, ApiError::TooManySessions(_)), "{refused}");
         let oldest = sessions.get(&ids[0]).unwrap();
         let run = oldest.activity.begin();
         manual::pass(&clock, &millis, limits::IDLE_AT_LIMIT);
         for _ in 1..limits::SESSIONS {
-            sessions.add(state()).unwrap();
+            add().unwrap();
         }
-        assert!(sessions.add(state()).is_err());
+        assert!(add().is_err());
         assert!(!oldest.deleted.is_cancelled() && sessions.get(&ids[1]).is_err());
         drop(run);
         manual::pass(&clock, &millis, limits::IDLE);
