@@ -23,6 +23,16 @@ pub(crate) async fn not_found() -> Response {
     (Extension(Unrouted), answer).into_response()
 }
 
+/// Adds the charset to the content type of a JSON response (contract: execd §2.2).
+pub(crate) fn name_json_charset(headers: &mut HeaderMap) {
+    const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+    if let Some(kind) = headers.get_mut(header::CONTENT_TYPE)
+        && kind == "application/json"
+    {
+        *kind = JSON;
+    }
+}
+
 /// Headers of every event stream (contract: execd §4.1).
 pub(crate) fn stream_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(4);

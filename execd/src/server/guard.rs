@@ -1,5 +1,5 @@
-//! Middleware of every route: request ids, authentication, panics, logs and metrics (contract:
-//! execd §1.4, §2.1, §2.2).
+//! Middleware of every route: request ids, authentication, panics, content types, logs and metrics
+//! (contract: execd §1.4, §2.1, §2.2).
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
@@ -23,7 +23,11 @@ use subtle::ConstantTimeEq;
 use tracing::{debug, error, info};
 
 use crate::{
-    error::ApiError, http::not_found, limits, runtime_init::RuntimeInit, telemetry::Telemetry,
+    error::ApiError,
+    http::{name_json_charset, not_found},
+    limits,
+    runtime_init::RuntimeInit,
+    telemetry::Telemetry,
 };
 
 /// Token that requests must present, if one is set.
@@ -87,16 +91,19 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
     } else {
         open || token.admits(request.headers(), &runtime)
     };
+    let is_proxied = path.starts_with("/proxy/");
+    let mut is_forwarded = false;
     let mut response = if !open && !is_order && runtime.is_closed() {
         not_initialized(&runtime)
     } else if !admitted {
         unauthorized()
-    } else if method == Method::HEAD && !path.starts_with("/proxy/") {
+    } else if method == Method::HEAD && !is_proxied {
         not_found().await
-    } else if !path.starts_with("/proxy/") && percent_decode_str(path).decode_utf8().is_err() {
+    } else if !is_proxied && percent_decode_str(path).decode_utf8().is_err() {
         // The routes would answer in plain text. Proxied paths may contain any bytes.
         ApiError::invalid("the path of the address is not UTF-8").into_response()
     } else {
+        is_forwarded = is_proxied;
         let ran = AssertUnwindSafe(next.run(request)).catch_unwind().await;
         // The panic hook has logged the location.
         ran.unwrap_or_else(|_| ApiError::runtime("internal error").into_response())
@@ -105,6 +112,9 @@ pub(super) async fn guard(State(rules): State<Rules>, request: Request, next: Ne
     let is_probe = path == "/ping" || path == "/ready" || runtime.is_closed();
     log(is_probe, &method, &uri, response.status(), &id, began);
     response.headers_mut().entry(REQUEST_ID).or_insert(id);
+    if !is_forwarded {
+        name_json_charset(response.headers_mut());
+    }
     match timing {
         Some(timing) => timing.follow(response),
         None => response,

@@ -232,7 +232,16 @@ impl Answer {
         std::str::from_utf8(&self.body).unwrap()
     }
 
+    /// Parses the body, and checks that the content type is the contract's (contract: execd §2.2).
     pub(crate) fn json(&self) -> Value {
+        let kind = self.headers.get("content-type");
+        let kind = kind.and_then(|kind| kind.to_str().ok());
+        assert_eq!(
+            kind,
+            Some("application/json; charset=utf-8"),
+            "{}",
+            self.text()
+        );
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
