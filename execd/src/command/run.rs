@@ -162,7 +162,7 @@ async fn run_to_end(mut pump: Pump, record: Arc<Record>, base: Base, commands: C
     commands.finish(&record, &outcome);
     pump.sink.finish(&outcome).await;
     if let Some(events) = record.output().events {
-        events.settle().await;
+        events.move_complete_to_disk().await;
     }
     pump.linger(&base.outputs, base.tasks.stopping()).await;
 }

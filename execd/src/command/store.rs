@@ -15,7 +15,7 @@ use super::once::Keys;
 use crate::{
     error::{ApiError, ApiResult},
     limits,
-    output::{End, Held, Journal, Log, Outcome},
+    output::{End, Journal, Log, Outcome, OutputUsage},
     process::{Exit, Process},
 };
 
@@ -129,21 +129,21 @@ struct State {
 /// Output of finished commands, oldest first.
 #[derive(Debug)]
 struct Outputs<T> {
-    kept: VecDeque<(Arc<Record>, Arc<T>, Held)>,
-    held: Held,
+    kept: VecDeque<(Arc<Record>, Arc<T>, OutputUsage)>,
+    held: OutputUsage,
 }
 
 impl<T> Default for Outputs<T> {
     fn default() -> Self {
         Self {
             kept: VecDeque::new(),
-            held: Held::default(),
+            held: OutputUsage::default(),
         }
     }
 }
 
 impl<T> Outputs<T> {
-    fn add(&mut self, record: &Arc<Record>, output: Arc<T>, held: Held) {
+    fn add(&mut self, record: &Arc<Record>, output: Arc<T>, held: OutputUsage) {
         self.held += held;
         self.kept.push_back((Arc::clone(record), output, held));
     }
@@ -171,8 +171,8 @@ impl<T> Outputs<T> {
         (full && self.kept.len() > 1).then(|| self.pop())?
     }
 
-    fn count(&mut self, held: impl Fn(&T) -> Held) {
-        self.held = Held::default();
+    fn count(&mut self, held: impl Fn(&T) -> OutputUsage) {
+        self.held = OutputUsage::default();
         for (_, output, counted) in &mut self.kept {
             *counted = held(output);
             self.held += *counted;
@@ -270,11 +270,11 @@ impl Commands {
         state.running -= 1;
         state.content += record.content.len();
         if let Some(events) = events {
-            let held = events.held();
+            let held = events.usage();
             state.events.add(record, events, held);
         }
         if let Some(log) = log {
-            let held = log.held();
+            let held = log.usage();
             state.logs.add(record, log, held);
         }
         state
@@ -294,8 +294,8 @@ impl Commands {
     pub fn sweep(&self) {
         let mut state = self.state();
         // Logs grow after the end, while descendants hold the pipes.
-        state.logs.count(Log::held);
-        state.events.count(Journal::held);
+        state.logs.count(Log::usage);
+        state.events.count(Journal::usage);
         let discarded = state.evict();
         drop(state);
         discarded.give_up();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_at_once_are_refused() {
+    fn commands_beyond_the_limit_are_refused() {
         let commands = commands();
         let admit = |id: usize| commands.admit(record(&id.to_string(), String::new()));
         assert!((0..limits::RUNNING).all(|id| admit(id).is_ok()));

@@ -1,15 +1,16 @@
 //! Serialisation of events: one compact JSON object and two newlines each (contract: execd §4.2).
 //!
-//! Written by hand because a stream may carry a million events a second: no intermediate values, no
-//! text copied twice, and the escapes that clients need beyond JSON's own.
+//! Written by hand, because a stream may carry a million events per second. There are no
+//! intermediate values, text is copied once, and more is escaped than JSON requires, because
+//! clients need it.
 
 use crate::limits;
 
-/// End of every event: its time in Unix milliseconds, and its number in its journal.
+/// Time of an event in Unix milliseconds, and its number in the journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     at: i64,
-    /// Zero is none.
+    /// Zero means none.
     seq: u64,
 }
 
@@ -18,7 +19,7 @@ impl Stamp {
         Self { at, seq }
     }
 
-    /// Of an event that is in no journal.
+    /// Creates the stamp of an event outside the journal.
     pub(crate) const fn unnumbered(at: i64) -> Self {
         Self::new(at, 0)
     }
@@ -49,7 +50,7 @@ impl Stamp {
     }
 }
 
-/// Event of output. `text` may be any bytes.
+/// Writes an event with output. `text` may be any bytes.
 pub(crate) fn text(out: &mut Vec<u8>, kind: &str, text: &[u8], stamp: Stamp) {
     out.reserve(text.len() + 96);
     begin_text(out, kind);
@@ -69,16 +70,16 @@ fn end_text(out: &mut Vec<u8>, stamp: Stamp) {
     stamp.end(out);
 }
 
-/// Event of output that may be long: it is written in pieces, so that it is never in memory a
-/// second time, let alone six times as long.
+/// Event with long output, written in pieces. In one piece it would need up to six more times the
+/// memory of its text.
 #[derive(Debug)]
-pub(crate) struct Long<T> {
+pub(crate) struct LongEvent<T> {
     text: T,
     written: usize,
     stamp: Stamp,
 }
 
-impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
+impl<T: std::ops::Deref<Target = [u8]>> LongEvent<T> {
     /// Writes the beginning.
     pub(crate) fn begin(out: &mut Vec<u8>, kind: &str, text: T, stamp: Stamp) -> Self {
         begin_text(out, kind);
@@ -89,7 +90,7 @@ impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
         }
     }
 
-    /// Writes the next piece, and the end after the last. Says whether that was it.
+    /// Writes the next piece. Returns true if it was the last, which includes the end of the event.
     pub(crate) fn write(&mut self, out: &mut Vec<u8>) -> bool {
         let end = boundary(&self.text, self.written + limits::ESCAPED_AT_ONCE);
         escape(out, &self.text[self.written..end]);
@@ -100,28 +101,26 @@ impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
         }
         whole
     }
-}
 
-impl<T: std::ops::Deref<Target = [u8]>> Long<T> {
-    /// Ends the event here, and says how many bytes of its text are left out.
+    /// Ends the event early. Returns how many bytes of its text are missing.
     pub(crate) fn cut(&self, out: &mut Vec<u8>) -> usize {
         end_text(out, self.stamp);
         self.text.len() - self.written
     }
 }
 
-/// The place at or shortly before `at` where no character of UTF-8 is cut.
+/// Finds the last position up to `at` that does not split a UTF-8 character.
 fn boundary(text: &[u8], at: usize) -> usize {
     if at >= text.len() {
         return text.len();
     }
     let continues = |at: &usize| text[*at] & 0xC0 == 0x80;
     let mut places = (at.saturating_sub(3)..=at).rev();
-    // Four that only continue belong to nothing.
+    // Four continuation bytes in a row belong to no character.
     places.find(|at| !continues(at)).unwrap_or(at)
 }
 
-/// Event of a good end, with the wall time in milliseconds.
+/// Writes the final event of a successful run, with its wall time in milliseconds.
 pub(crate) fn complete(out: &mut Vec<u8>, millis: u128, stamp: Stamp) {
     out.extend_from_slice(b"{\"type\":\"execution_complete\",");
     if millis > 0 {
@@ -133,7 +132,7 @@ pub(crate) fn complete(out: &mut Vec<u8>, millis: u128, stamp: Stamp) {
     stamp.end(out);
 }
 
-/// Event of a failure.
+/// Writes the final event of a failed run.
 pub(crate) fn error(
     out: &mut Vec<u8>,
     name: &str,
@@ -157,7 +156,7 @@ pub(crate) fn error(
     stamp.end(out);
 }
 
-/// In decimal, without the machinery of formatting: every line of output carries two of them.
+/// Writes a number in decimal. Avoids `fmt`, because every line of output has two numbers.
 fn number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -175,21 +174,21 @@ fn number(out: &mut Vec<u8>, mut number: u64) {
 /// Writes text inside a JSON string. Invalid UTF-8 becomes U+FFFD. U+0085, U+2028 and U+2029 are
 /// escaped, because line splitters of clients break at them.
 fn escape(out: &mut Vec<u8>, text: &[u8]) {
-    // Checking the whole is much faster than going through it piece by piece.
+    // Validating the whole text is much faster than iterating over its chunks.
     if std::str::from_utf8(text).is_ok() {
-        valid(out, text);
+        escape_valid(out, text);
         return;
     }
     for chunk in text.utf8_chunks() {
-        valid(out, chunk.valid().as_bytes());
+        escape_valid(out, chunk.valid().as_bytes());
         if !chunk.invalid().is_empty() {
             out.extend_from_slice("\u{FFFD}".as_bytes());
         }
     }
 }
 
-/// Where the first byte is that needs a look: a control, a quote, a backslash, or the first byte of
-/// one of the three line ends beyond ASCII.
+/// Position of the first byte that may need escaping: a control character, a quote, a backslash, or
+/// the first byte of one of the three line ends outside ASCII.
 fn first_special(text: &[u8]) -> Option<usize> {
     let (words, _) = text.as_chunks();
     let clean = |word: &&[u8; 8]| !has_special(u64::from_ne_bytes(**word));
@@ -199,13 +198,13 @@ fn first_special(text: &[u8]) -> Option<usize> {
     Some(passed + at)
 }
 
-/// Whether one of eight bytes is special. All at once by arithmetic, because nearly every byte of
-/// output goes through here, and this does not depend on how well a compiler vectorises.
+/// Whether one of eight bytes is special. Checks them together with arithmetic, because nearly
+/// every byte of output passes here, and the compiler may not vectorise a loop.
 fn has_special(word: u64) -> bool {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
-    // The high bit of a byte stays or becomes set where the byte is less than the bound, at most
-    // 0x80. It may also be set above such a byte, which is no matter.
+    // Sets the high bit of each byte below the bound, which is at most 0x80. A borrow may also set
+    // it in the byte above such a byte, which does not change the answer.
     let less = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGH;
     let equal = |word: u64, byte: u8| less(word ^ (ONES * u64::from(byte)), 1);
     // 0xC2 and 0xE2 differ in one bit.
@@ -213,7 +212,7 @@ fn has_special(word: u64) -> bool {
     less(word, 0x20) | equal(word, b'"') | equal(word, b'\\') | multibyte != 0
 }
 
-fn valid(out: &mut Vec<u8>, mut text: &[u8]) {
+fn escape_valid(out: &mut Vec<u8>, mut text: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     while let Some(at) = first_special(text) {
         out.extend_from_slice(&text[..at]);
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn special_bytes_are_found_at_every_place() {
+    fn special_bytes_are_found_at_every_position() {
         for byte in 0..=u8::MAX {
             let special = byte < 0x20 || [b'"', b'\\', 0xC2, 0xE2].contains(&byte);
             for around in [b' ', b'~', 0x7F, 0x80, 0xFF] {
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_those_of_the_contract() {
+    fn frames_match_the_contract() {
         let stamp = Stamp::unnumbered(5);
         assert_eq!(
             shown(|out| text(out, "stdout", b"hello", Stamp::new(1_767_225_600_102, 30))),
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_every_alphabet_are_escaped() {
+    fn unicode_line_ends_and_invalid_bytes_are_escaped() {
         let frame = shown(|out| {
             text(
                 out,
@@ -308,12 +307,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_the_same_in_pieces() {
+    fn a_long_event_is_the_same_in_pieces() {
         let value = "é\0\u{2028}".repeat(limits::ESCAPED_AT_ONCE);
         let whole = shown(|out| text(out, "stdout", value.as_bytes(), Stamp::new(5, 9)));
         let mut rounds = 0;
         let pieces = shown(|out| {
-            let mut long = Long::begin(out, "stdout", value.as_bytes(), Stamp::new(5, 9));
+            let mut long = LongEvent::begin(out, "stdout", value.as_bytes(), Stamp::new(5, 9));
             while !long.write(out) {
                 rounds += 1;
             }
@@ -323,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_survives(value in "[ -~]{0,80}[\0-\u{2030}]{0,20}") {
+        fn every_text_round_trips(value in "[ -~]{0,80}[\0-\u{2030}]{0,20}") {
             let frame = shown(|out| text(out, "stderr", value.as_bytes(), Stamp::new(-7, u64::MAX)));
             let json = frame.strip_suffix("\n\n").unwrap();
             let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
@@ -335,7 +334,7 @@ mod tests {
         }
 
         #[test]
-        fn pieces_are_cut_between_characters(
+        fn pieces_are_split_between_characters(
             text in proptest::collection::vec(
                 prop_oneof![Just(0x61u8), Just(0x80), Just(0xBF), Just(0xC3), Just(0xE2), Just(0xF0), Just(0x9F)],
                 0..24,

@@ -10,8 +10,8 @@ use super::{
     lines::{Budget, Lines},
 };
 
-/// Output in pieces of a length that the first byte gives: every frame is one event, and the events
-/// are the same as in one piece.
+/// Feeds output in pieces whose length is the first byte. Every frame is one event, and the events
+/// do not depend on the pieces.
 pub fn stream(data: &[u8]) {
     let Some((step, output)) = data.split_first() else {
         return;

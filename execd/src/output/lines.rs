@@ -1,7 +1,7 @@
-//! Splitting output into the texts of events (contract: execd §5.5).
+//! Splits output into the texts of events (contract: execd §5.5).
 //!
-//! `\n`, `\r` and `\r\n` end a line and are stripped; a blank line is the text `"\n"`; an
-//! unfinished line waits for its end. The texts do not depend on how the output was cut into
+//! `\n`, `\r` and `\r\n` end a line and are stripped. A blank line becomes the text `"\n"`. An
+//! incomplete line waits for its end. The texts do not depend on how the output was cut into
 //! chunks.
 
 use std::sync::{
@@ -16,7 +16,7 @@ use crate::limits;
 /// Text of a blank line.
 const BLANK: &[u8] = b"\n";
 
-/// Memory that unfinished lines of all streams may take together.
+/// Memory budget for the incomplete lines of all streams.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicUsize,
@@ -24,7 +24,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A part of the sandbox's memory: the daemon must not be what fills it.
+    /// Creates a budget. It is a fraction of the sandbox's memory, so that the daemon cannot
+    /// exhaust it.
     pub(crate) fn new(memory: Option<u64>) -> Self {
         let part = memory.map_or(u64::MAX, |memory| memory / limits::PARTIAL_LINES_PART);
         let most = usize::try_from(part).unwrap_or(usize::MAX);
@@ -46,16 +47,16 @@ impl Budget {
     }
 }
 
-/// A text in memory that the budget knows of.
+/// Line in memory that counts against the budget.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldLine {
     text: Vec<u8>,
-    /// Room that was taken from the budget.
+    /// Bytes taken from the budget.
     room: usize,
     budget: Arc<Budget>,
 }
 
-impl Held {
+impl HeldLine {
     fn new(budget: Arc<Budget>) -> Self {
         Self {
             text: Vec::new(),
@@ -64,8 +65,9 @@ impl Held {
         }
     }
 
-    /// Makes room for so many bytes more, if there may be that many.
-    fn has_room(&mut self, more: usize, max: usize) -> bool {
+    /// Makes room for `more` bytes. Returns false if the line would exceed `max` or the budget is
+    /// used up.
+    fn reserve(&mut self, more: usize, max: usize) -> bool {
         let needed = self.text.len() + more;
         if needed > self.room {
             let room = needed.max(self.room * 2).min(max);
@@ -79,7 +81,7 @@ impl Held {
     }
 }
 
-impl std::ops::Deref for Held {
+impl std::ops::Deref for HeldLine {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -87,19 +89,19 @@ impl std::ops::Deref for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldLine {
     fn drop(&mut self) {
         self.budget.give(self.room);
     }
 }
 
-/// Cuts one stream.
+/// Splitter of one stream.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    partial: Held,
-    /// The last byte was `\r`: a `\n` right after it belongs to the same line end.
+    partial: HeldLine,
+    /// The last byte was `\r`, so a `\n` right after it belongs to the same line end.
     after_return: bool,
-    /// Something is missing behind the unfinished line.
+    /// Output after the incomplete line was dropped.
     cut_off: bool,
     max: usize,
 }
@@ -111,7 +113,7 @@ impl Lines {
 
     fn with_max(max: usize, budget: Arc<Budget>) -> Self {
         Self {
-            partial: Held::new(budget),
+            partial: HeldLine::new(budget),
             after_return: false,
             cut_off: false,
             max,
@@ -124,9 +126,13 @@ impl Lines {
         self.after_return = false;
     }
 
-    /// Takes a chunk and gives every line that is complete now. A line that was held comes back as
-    /// the result, because it may be long; what is left of the chunk is for the next call.
-    pub(crate) fn feed(&mut self, chunk: &mut Bytes, mut line: impl FnMut(&[u8])) -> Option<Held> {
+    /// Splits a chunk and passes complete lines to `line`. Returns early with a line that was held
+    /// from earlier chunks, because it may be long; the rest of the chunk is for the next call.
+    pub(crate) fn feed(
+        &mut self,
+        chunk: &mut Bytes,
+        mut line: impl FnMut(&[u8]),
+    ) -> Option<HeldLine> {
         if std::mem::take(&mut self.cut_off)
             && let Some(unfinished) = self.flush()
         {
@@ -144,7 +150,7 @@ impl Lines {
             } else if let Some(cut) = self.hold(chunk, at) {
                 return Some(cut);
             }
-            self.pass_end(chunk);
+            self.skip_line_end(chunk);
             if !whole {
                 return self.flush();
             }
@@ -152,22 +158,22 @@ impl Lines {
         let rest = chunk.len();
         let cut = self.hold(chunk, rest);
         if cut.is_none() && !chunk.is_empty() {
-            // There is no room for anything.
+            // The budget is used up.
             line(chunk);
             chunk.clear();
         }
         cut
     }
 
-    /// The unfinished line, if there is one: its end will not come.
-    pub(crate) fn flush(&mut self) -> Option<Held> {
-        let empty = Held::new(Arc::clone(&self.partial.budget));
+    /// Takes the incomplete line, if there is one, because its end will not come.
+    pub(crate) fn flush(&mut self) -> Option<HeldLine> {
+        let empty = HeldLine::new(Arc::clone(&self.partial.budget));
         let partial = std::mem::replace(&mut self.partial, empty);
         (!partial.is_empty()).then_some(partial)
     }
 
-    /// Passes over the line end in front.
-    fn pass_end(&mut self, chunk: &mut Bytes) {
+    /// Skips the line end at the front of a chunk.
+    fn skip_line_end(&mut self, chunk: &mut Bytes) {
         if chunk.get_u8() == b'\r' {
             match chunk.first() {
                 Some(b'\n') => chunk.advance(1),
@@ -177,11 +183,11 @@ impl Lines {
         }
     }
 
-    /// Moves bytes from the front of a chunk to the unfinished line; one that grows too long is
-    /// given as far as it goes. Without an unfinished line and without room nothing happens.
-    fn hold(&mut self, chunk: &mut Bytes, len: usize) -> Option<Held> {
+    /// Moves `len` bytes from the front of a chunk to the incomplete line. Returns the line when it
+    /// cannot grow further. Changes nothing if there is neither a line nor room for one.
+    fn hold(&mut self, chunk: &mut Bytes, len: usize) -> Option<HeldLine> {
         let taken = len.min(self.max - self.partial.len());
-        if taken > 0 && self.partial.has_room(taken, self.max) {
+        if taken > 0 && self.partial.reserve(taken, self.max) {
             self.partial.text.extend_from_slice(&chunk[..taken]);
             chunk.advance(taken);
             if taken == len {
@@ -233,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_line_waits() {
+    fn an_incomplete_line_is_held() {
         let mut lines = Lines::new(Arc::new(Budget::new(None)));
         let mut feed = |text: &'static [u8]| {
             let mut whole = Vec::new();
@@ -247,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_gap_is_no_part_of_the_line_before() {
+    fn output_after_a_gap_begins_a_new_line() {
         for (before, after, want) in [
             ("begun", "later\n", &["begun", "later"][..]),
             ("whole\n", "later\n", &["whole", "later"]),
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut() {
+    fn long_lines_are_split() {
         assert_eq!(
             texts([&b"abcdefg\nh"[..]], 3),
             ["abcdefg", "h"],
@@ -283,8 +289,8 @@ mod tests {
             ["abc", "def", "g", "h"]
         );
         let budget = Arc::new(Budget::new(Some(100 * limits::PARTIAL_LINES_PART)));
-        let mut other = Held::new(Arc::clone(&budget));
-        assert!(other.has_room(100, 100));
+        let mut other = HeldLine::new(Arc::clone(&budget));
+        assert!(other.reserve(100, 100));
         let mut lines = Lines::new(Arc::clone(&budget));
         let mut seen = Vec::new();
         let mut chunk = Bytes::from_static(b"no room");
@@ -295,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_do_not_matter(
+        fn texts_do_not_depend_on_chunks(
             text in "[a\r\n]{0,30}",
             cuts in proptest::collection::vec(0usize..30, 0..6),
         ) {

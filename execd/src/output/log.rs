@@ -5,10 +5,10 @@ use std::{fs::File, os::unix::fs::FileExt, sync::Arc, sync::Mutex};
 use bytes::Bytes;
 use tracing::warn;
 
-use super::Held;
+use super::OutputUsage;
 use crate::{limits, scratch};
 
-/// Standard output and error of one command, merged. Small ones stay in memory.
+/// Merged standard output and error of one command. A short log stays in memory.
 #[derive(Debug)]
 pub(crate) struct Log {
     state: Mutex<State>,
@@ -29,17 +29,17 @@ struct State {
     full: bool,
 }
 
-/// Last line of a log that reached its limit.
+/// Line that ends a log at its limit.
 const FULL: &[u8] = b"\n[execd: the output is longer than what is kept; the rest is missing]\n";
 
 impl Log {
-    /// A log of up to so many bytes.
+    /// Creates a log with a limit in bytes.
     pub(crate) fn bounded(max: u64) -> Self {
         let state = Mutex::default();
         Self { state, max }
     }
 
-    /// Forgets what is beyond so many bytes, and takes nothing more. Not while something is appended.
+    /// Truncates the log to `len` bytes and closes it. Must not run during an append.
     pub(crate) fn cut(&self, len: u64) {
         let mut state = self.state();
         state.full = true;
@@ -51,7 +51,7 @@ impl Log {
             .memory
             .truncate(usize::try_from(len).unwrap_or(usize::MAX));
         if let Some(Err(error)) = state.file.as_ref().map(|file| file.set_len(len)) {
-            warn!(%error, "the end of a log was not freed");
+            warn!(%error, "truncating a log failed");
         }
     }
 
@@ -59,23 +59,23 @@ impl Log {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// Bytes it holds.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.state().len
     }
 
-    /// Resources that the log uses.
-    pub(crate) fn held(&self) -> Held {
+    /// Resource use of the log.
+    pub(crate) fn usage(&self) -> OutputUsage {
         let state = self.state();
         let memory = state.memory.len() as u64;
-        Held {
+        OutputUsage {
             memory,
             disk: state.len - memory.min(state.len),
             files: usize::from(state.file.is_some()),
         }
     }
 
-    /// Appends output. One caller at a time.
+    /// Appends output. Callers must not overlap.
     pub(crate) async fn append(&self, bytes: Bytes) {
         let (file, offset, bytes) = {
             let mut state = self.state();
@@ -112,7 +112,7 @@ impl Log {
         }
     }
 
-    /// Up to one read from an offset; empty at the end.
+    /// Reads at most [`limits::SPILL_READ`] bytes between two offsets. Empty at the end.
     pub(crate) async fn read(&self, from: u64, to: u64) -> std::io::Result<Bytes> {
         let file = {
             let state = self.state();
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn offsets_stay_valid_when_it_moves_to_disk() {
+    async fn offsets_stay_valid_after_a_log_moves_to_disk() {
         let log = Log::default();
         let mut want = Vec::new();
         for index in 0..50u8 {

@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::limits;
 
-/// Counts bytes in memory and on disk.
+/// Counter of the bytes that all journals use, with the limits.
 #[derive(Debug)]
 pub(crate) struct Memory {
     used: AtomicU64,
@@ -16,7 +16,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A part of the sandbox's memory: the daemon must not be what fills it.
+    /// Creates the counter. The limit is a fraction of the sandbox's memory, so that the daemon
+    /// cannot exhaust it.
     pub(crate) fn new(memory: Option<u64>) -> Self {
         let part = memory.map_or(u64::MAX, |memory| memory / limits::JOURNALS_PART);
         Self {
@@ -26,31 +27,31 @@ impl Memory {
         }
     }
 
-    /// Whether windows should be on disk instead.
+    /// Whether journals should move their windows to disk.
     pub(super) fn is_short(&self) -> bool {
         self.used.load(Ordering::Relaxed) > self.max
     }
 
-    /// Whether journals should keep less for reconnecting clients.
+    /// Whether journals should keep fewer events for reconnecting clients.
     pub(super) fn disk_is_short(&self) -> bool {
         self.on_disk.load(Ordering::Relaxed) > limits::JOURNALS_ON_DISK
     }
 
-    /// Memory available to journals of ended runs.
+    /// Memory in bytes available to journals of ended runs.
     pub(crate) fn for_ended(&self) -> u64 {
         self.max / 4
     }
 }
 
-/// Resources of one journal, returned on drop.
+/// Resource use of one journal; given back on drop.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct MemoryShare {
     memory: Arc<Memory>,
     taken: u64,
     on_disk: u64,
 }
 
-impl Share {
+impl MemoryShare {
     pub(super) fn of(memory: &Arc<Memory>) -> Self {
         Self {
             memory: Arc::clone(memory),
@@ -72,10 +73,8 @@ impl Share {
         self.taken -= bytes;
         self.memory.used.fetch_sub(bytes, Ordering::Relaxed);
     }
-}
 
-impl Share {
-    /// So much of it is on disk now.
+    /// Sets the number of bytes on disk.
     pub(super) fn on_disk(&mut self, bytes: u64) {
         let all = &self.memory.on_disk;
         all.fetch_add(bytes, Ordering::Relaxed);
@@ -84,7 +83,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.on_disk(0);
         self.give(self.taken);

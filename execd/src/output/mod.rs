@@ -1,14 +1,14 @@
-//! Output on its way from a process to a client: what commands and shell sessions share
-//! (contract: execd §4, §5.5).
+//! Output of commands and shell sessions, on its way from a process to its clients (contract: execd
+//! §4, §5.5).
 //!
 //! ```text
-//!   process ─pipes─▶ pump ─▶ writer ─▶ journal ─▶ stream ─▶ client    events, from any number on
-//!                      └───▶ log                                      bytes, from any offset on
+//!   process ─pipes─▶ pump ─▶ writer ─▶ journal ─▶ stream ─▶ client    events after any number
+//!                      └───▶ log                                      bytes from any offset
 //! ```
 //!
-//! A process never waits for a client: execd converts its output to events at once, and keeps them
-//! in memory, and beyond a window on disk. A disconnect ends the client's stream; the caller
-//! decides what that means for the process.
+//! A process never waits for a client. execd converts output to events at once. It keeps the newest
+//! events in memory and older ones on disk. A disconnect ends the client's stream; the caller
+//! decides what happens to the process.
 
 mod frame;
 #[cfg(any(test, fuzzing))]
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::{
-    journal::{EventReader, Held, Journal, Unavailable},
+    journal::{EventReader, Journal, OutputUsage, Unavailable},
     log::Log,
     outcome::{End, Outcome},
     pipe::{Pipe, Pipes},
@@ -39,7 +39,7 @@ pub(crate) use self::{
 use self::{lines::Budget, memory::Memory};
 use crate::limits;
 
-/// Stream of a process.
+/// Output stream of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Stdout,
@@ -47,7 +47,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Name of its events.
+    /// Type of its events on the wire.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -56,7 +56,7 @@ impl Source {
     }
 }
 
-/// Limits of all streams together. Clones share them.
+/// Limits that apply to all output together. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Outputs {
     lingering: Arc<Semaphore>,
@@ -65,7 +65,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// The bounds in a sandbox with so many bytes of memory.
+    /// Creates the limits for a sandbox with this memory limit in bytes.
     #[must_use]
     pub fn new(memory: Option<u64>) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Outputs {
         }
     }
 
-    /// Bytes of memory for the output of ended runs.
+    /// Memory in bytes for the output of ended runs.
     pub(crate) fn memory_of_ended(&self) -> u64 {
         self.journals.for_ended()
     }

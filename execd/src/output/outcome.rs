@@ -1,4 +1,4 @@
-//! How a run ended.
+//! End of a run.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use jiff::Timestamp;
 
 use crate::process::Exit;
 
-/// The end of a run.
+/// End of a run, with its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) end: End,
-    /// When, in Unix milliseconds.
+    /// Time of the end in Unix milliseconds.
     pub(crate) at: i64,
-    /// Wall time since just before the start.
+    /// Wall time since the start.
     pub(crate) took: Duration,
 }
 
-/// The ways to end.
+/// Ways in which a run ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The process ended, killed by us when its time was up.
+    /// The process exited. `timed_out` is the time limit at which execd killed it.
     Exited {
         exit: Exit,
         timed_out: Option<Duration>,
     },
-    /// It never ran.
+    /// No process was started; contains the reason.
     NotStarted(String),
-    /// It failed, in words of its own.
+    /// The run failed outside of a process.
     Failed {
-        /// Class of the error.
+        /// Name of the error on the wire.
         name: &'static str,
-        /// Its value.
+        /// Value of the error on the wire.
         value: String,
-        /// Explanation for people.
+        /// Explanation for the user.
         reason: String,
     },
 }
@@ -49,7 +49,7 @@ impl Outcome {
 }
 
 impl End {
-    /// Reasons for the failure, in lines for people; empty on success.
+    /// Lines that explain the failure to the user; empty on success.
     pub(crate) fn reasons(&self) -> Vec<String> {
         match self {
             Self::Exited {

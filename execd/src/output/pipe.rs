@@ -1,4 +1,4 @@
-//! The pipes between a process and the daemon.
+//! Pipes between a process and the daemon.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -13,7 +13,7 @@ use tracing::warn;
 use super::Source;
 use crate::limits;
 
-/// The daemon's end of a pipe.
+/// Daemon's end of a pipe.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(super) source: Source,
@@ -30,7 +30,7 @@ impl Pipe {
         }
     }
 
-    /// Available output, or an empty piece if there is none; `None` after the last. Never waits.
+    /// Reads available output without waiting. Empty when there is none yet, `None` at the end.
     fn read_now(&mut self) -> Option<Bytes> {
         let receiver = self.receiver.as_ref()?;
         if self.buffer.capacity() - self.buffer.len() < limits::READ_CHUNK / 16 {
@@ -48,7 +48,7 @@ impl Pipe {
         None
     }
 
-    /// The next output; `None` at the end, and from then on forever pending. Safe to cancel.
+    /// Waits for the next output. `None` at the end; never completes after that. Safe to cancel.
     pub(super) async fn read(&mut self) -> Option<Bytes> {
         let Some(receiver) = &self.receiver else {
             return std::future::pending().await;
@@ -63,7 +63,7 @@ impl Pipe {
         }
     }
 
-    /// Bytes in the pipe right now.
+    /// Number of unread bytes in the pipe.
     pub(super) fn waiting(&self) -> u64 {
         let receiver = self.receiver.as_ref();
         receiver
@@ -71,8 +71,8 @@ impl Pipe {
             .unwrap_or(0)
     }
 
-    /// Up to `most` bytes of what is in the pipe. Asks the kernel: what the runtime knows of the
-    /// pipe may be older than the end of the process, and would say that nothing is there.
+    /// Reads up to `most` bytes without waiting. Bypasses tokio's readiness, which may be older
+    /// than the exit of the process and then reports an empty pipe.
     pub(super) fn take_waiting(&self, most: u64) -> Option<Bytes> {
         let receiver = self.receiver.as_ref()?;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -82,7 +82,7 @@ impl Pipe {
         (len > 0).then(|| Bytes::from(piece))
     }
 
-    /// A pipe without output.
+    /// Creates a pipe whose output has ended.
     pub(super) fn closed() -> Self {
         Self {
             source: Source::Stderr,
@@ -91,13 +91,13 @@ impl Pipe {
         }
     }
 
-    /// Whether a process may still write.
+    /// Whether more output may come.
     pub(super) fn is_open(&self) -> bool {
         self.receiver.is_some()
     }
 }
 
-/// The child's ends of the pipes.
+/// Child's ends of the pipes.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     pub(crate) stdout: OwnedFd,
@@ -105,10 +105,10 @@ pub(crate) struct Pipes {
 }
 
 impl Pipes {
-    /// Two pipes, or one for both streams.
+    /// Creates a pipe per stream, or one for both if `merged`.
     ///
     /// # Errors
-    /// When descriptors are short.
+    /// The system's error, for example when no descriptor is free.
     pub(crate) fn new(merged: bool) -> io::Result<(Vec<Pipe>, Self)> {
         let pipe = |source| -> io::Result<(Pipe, OwnedFd)> {
             let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;

@@ -1,4 +1,4 @@
-//! Transfer of a process's output from its pipes to a sink, and the report of its end.
+//! Transfer of a process's output from its pipes to a sink, until the process ends.
 
 use std::{
     future::Future,
@@ -18,11 +18,11 @@ use crate::process::{Exit, Process};
 /// Destination of the output.
 #[derive(Debug)]
 pub(crate) enum Sink {
-    /// To the events of a foreground run.
+    /// Events of a foreground run.
     Events(Writer),
-    /// To the log of a background run.
+    /// Log of a background run.
     Log(Arc<Log>),
-    /// Discarded: the stream has ended.
+    /// No destination: the stream of events has ended.
     Nowhere,
 }
 
@@ -35,7 +35,7 @@ impl Sink {
         }
     }
 
-    /// Ends the stream of events with how the run ended.
+    /// Ends the stream of events with the outcome of the run.
     pub(crate) async fn finish(&mut self, outcome: &Outcome) {
         if let Self::Events(_) = self
             && let Self::Events(writer) = std::mem::replace(self, Self::Nowhere)
@@ -45,11 +45,11 @@ impl Sink {
     }
 }
 
-/// Subject of a pump: a process, or a run that behaves like one.
+/// Source of a pump: a process, or an isolated run that behaves like one.
 pub(crate) trait Subject: Clone + Send + Sync + 'static {
-    /// Waits for its end. All that it wrote before is in its pipes then.
+    /// Waits until it ends. Its pipes then hold everything that it wrote.
     fn exited(&self) -> impl Future<Output = Exit> + Send;
-    /// Ends it.
+    /// Kills it.
     fn end(&self);
 }
 
@@ -63,7 +63,7 @@ impl Subject for Process {
     }
 }
 
-/// One process with its output.
+/// Process whose output is moved to a sink.
 pub(crate) struct Pump<S = Process> {
     pub(crate) process: S,
     pub(crate) sink: Sink,
@@ -73,11 +73,11 @@ pub(crate) struct Pump<S = Process> {
 }
 
 impl<S: Subject> Pump<S> {
-    /// Moves output until the process ended and everything it wrote is in the sink.
+    /// Moves output until the process has ended and the sink has everything that it wrote.
     pub(crate) async fn until_end(&mut self) -> Outcome {
         let end = self.until_exit().await;
-        // What the process wrote before it ended is in the pipes now. A child of it that keeps a
-        // pipe open may go on writing: that is not waited for.
+        // The pipes now hold everything that the process wrote. A child process that keeps a pipe
+        // open may write more, which this does not wait for.
         for pipe in &mut self.pipes {
             let mut left = pipe.waiting();
             while left > 0 {
@@ -104,7 +104,10 @@ impl<S: Subject> Pump<S> {
         let process = self.process.clone();
         let mut exited = std::pin::pin!(process.exited());
         let mut timed_out = None;
-        let (first, rest) = self.pipes.split_first_mut().expect("there is a pipe");
+        let (first, rest) = self
+            .pipes
+            .split_first_mut()
+            .expect("a process has at least one pipe");
         let mut none = Pipe::closed();
         let second = rest.first_mut().unwrap_or(&mut none);
         loop {
@@ -124,8 +127,8 @@ impl<S: Subject> Pump<S> {
         }
     }
 
-    /// Reads on while children of the process hold its pipes: closed pipes would kill them. A log
-    /// goes on; a stream has ended.
+    /// Reads on while child processes hold the pipes open, because closed pipes would kill them. A
+    /// log receives their output; a stream of events has ended.
     pub(crate) async fn linger(mut self, outputs: &Outputs, stopping: &CancellationToken) {
         self.pipes.retain(Pipe::is_open);
         if self.pipes.is_empty() {

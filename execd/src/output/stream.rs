@@ -1,5 +1,5 @@
-//! The body of a stream: the events of a journal as they come, pings in between, and the end right
-//! after the last event (contract: execd §4).
+//! Response body with the events of a journal: sends events as they arrive and pings while there
+//! are none, and ends right after the last event (contract: execd §4).
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{http::stream_headers, limits};
 
-/// The answer that carries what the reader reads.
+/// Creates the response that streams the reader's events.
 pub(crate) fn response(reader: EventReader) -> Response {
     let events = Events::new(reader);
     let body = Body::from_stream(stream::unfold(events, |mut events| async move {
@@ -29,7 +29,7 @@ pub(crate) fn response(reader: EventReader) -> Response {
 
 struct Events {
     reader: EventReader,
-    /// The last two bytes sent; two newlines end an event, and there are none inside.
+    /// Last two bytes sent. Two newlines end an event, and an event contains none.
     last: [u8; 2],
     ping: Interval,
 }
@@ -45,7 +45,7 @@ impl Events {
         }
     }
 
-    /// Everything there is to send now; waits while there is nothing.
+    /// Waits for the next bytes: events, or a ping between two events. `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             tokio::select! {
@@ -82,7 +82,7 @@ mod tests {
     use crate::output::{Outputs, Replay, Writer};
 
     #[tokio::test(start_paused = true)]
-    async fn silence_is_broken_by_pings_but_no_event_is() {
+    async fn pings_are_sent_in_silence_but_never_inside_an_event() {
         let outputs = Outputs::new(None);
         let (writer, reader) = Writer::new("id", Replay::Never, &outputs);
         let mut events = Events::new(reader);

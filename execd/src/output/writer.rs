@@ -8,13 +8,13 @@ use osb_protocol::execd::event::COMMAND_ERROR;
 
 use super::{
     End, Outcome, Outputs, Source,
-    frame::{self, Long, Stamp},
-    journal::{EventReader, Journal, Keep, Numbers},
-    lines::{Held, Lines},
+    frame::{self, LongEvent, Stamp},
+    journal::{EventNumbers, EventReader, Journal, JournalLimits},
+    lines::{HeldLine, Lines},
 };
 use crate::limits;
 
-/// Writer of a journal. If dropped before the end, it leaves a stream without its last event.
+/// Writer of a journal. A writer dropped before the end leaves a stream without a final event.
 #[derive(Debug)]
 pub(crate) struct Writer {
     journal: Arc<Journal>,
@@ -22,9 +22,9 @@ pub(crate) struct Writer {
     stderr: Lines,
     /// Number of the last event.
     seq: u64,
-    /// Bytes of output for which there was no room.
+    /// Bytes of output dropped because the journal was full.
     dropped: u64,
-    /// Bytes of events for sixteen bytes of output, as it was last.
+    /// Bytes of events per 16 bytes of output in the last large write: an estimate for the next.
     growth: usize,
 }
 
@@ -38,9 +38,9 @@ pub(crate) enum Replay {
 }
 
 impl Writer {
-    /// The events of a run, which begin with its id, by which clients interrupt it.
+    /// Starts the events of a run. The first contains the id, by which clients interrupt the run.
     pub(crate) fn new(id: &str, replay: Replay, outputs: &Outputs) -> (Self, EventReader) {
-        let keep = Keep {
+        let keep = JournalLimits {
             window: limits::WINDOW,
             replay: match replay {
                 Replay::Never => 0,
@@ -72,12 +72,13 @@ impl Writer {
         }
     }
 
-    /// Journal that it writes.
+    /// Journal that this writer fills.
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         &self.journal
     }
 
-    /// Writes the events that output completes. Waits at most for the disk.
+    /// Writes the events that this output completes. Waits at most for the disk, never for a
+    /// client.
     pub(crate) async fn write(&mut self, source: Source, output: Bytes) {
         if !self.journal.has_room() {
             self.dropped += output.len() as u64;
@@ -90,7 +91,7 @@ impl Writer {
         let mut out = Vec::with_capacity(room.min(2 * limits::STREAM_WRITE));
         let mut first = Some(self.seq + 1);
         let mut written = 0;
-        // In slices: a slice of blank lines becomes seventy times as long.
+        // Converts in slices, because blank lines become seventy times as long.
         let mut rest = output;
         let mut output = Bytes::new();
         while !output.is_empty() || !rest.is_empty() {
@@ -119,18 +120,18 @@ impl Writer {
         self.append(&mut out, &mut first).await;
     }
 
-    /// Writes an event that may be long, in pieces, so that it is never in memory a second time.
+    /// Writes an event that may be long in pieces, so that its text is in memory only once.
     async fn long(
         &mut self,
         out: &mut Vec<u8>,
         first: &mut Option<u64>,
         source: Source,
-        text: Held,
+        text: HeldLine,
         at: i64,
     ) {
         self.seq += 1;
         let stamp = Stamp::new(at, self.seq);
-        let mut long = Long::begin(out, source.kind(), text, stamp);
+        let mut long = LongEvent::begin(out, source.kind(), text, stamp);
         while !long.write(out) {
             if out.len() >= limits::STREAM_WRITE {
                 self.append(out, first).await;
@@ -140,7 +141,7 @@ impl Writer {
                 break;
             }
         }
-        // What follows begins with an event.
+        // The next bytes begin with a new event.
         if out.len() >= limits::STREAM_WRITE {
             self.append(out, first).await;
             *first = Some(self.seq + 1);
@@ -151,7 +152,7 @@ impl Writer {
         if out.is_empty() {
             return;
         }
-        let numbers = Numbers {
+        let numbers = EventNumbers {
             first: first.take(),
             last: self.seq,
         };
@@ -163,15 +164,15 @@ impl Writer {
         self.journal.append(bytes, numbers).await;
     }
 
-    /// Ends a stream that had no output.
+    /// Ends a stream without output.
     pub(crate) fn end(mut self, outcome: &Outcome) {
         let mut out = Vec::with_capacity(192);
         self.seq += 1;
-        last_event(&mut out, outcome, Stamp::new(outcome.at, self.seq));
+        final_event(&mut out, outcome, Stamp::new(outcome.at, self.seq));
         self.journal.extend(Bytes::from(out), self.seq);
     }
 
-    /// Writes what was not finished of each stream, then the last events.
+    /// Writes the incomplete line of each stream, then the final events.
     pub(crate) async fn finish(mut self, outcome: &Outcome) {
         let mut out = Vec::with_capacity(192);
         let mut first = Some(self.seq + 1);
@@ -191,7 +192,7 @@ impl Writer {
             frame::text(&mut out, Source::Stderr.kind(), text.as_bytes(), stamp);
         }
         self.seq += 1;
-        last_event(&mut out, outcome, Stamp::new(outcome.at, self.seq));
+        final_event(&mut out, outcome, Stamp::new(outcome.at, self.seq));
         self.append(&mut out, &mut first).await;
     }
 }
@@ -202,8 +203,8 @@ impl Drop for Writer {
     }
 }
 
-/// Exactly one of `error` and `execution_complete` ends a stream.
-fn last_event(out: &mut Vec<u8>, outcome: &Outcome, stamp: Stamp) {
+/// Writes the final event: exactly one of `error` and `execution_complete` ends a stream.
+fn final_event(out: &mut Vec<u8>, outcome: &Outcome, stamp: Stamp) {
     let reasons = outcome.end.reasons();
     if reasons.is_empty() {
         frame::complete(out, outcome.took.as_millis(), stamp);
@@ -222,10 +223,10 @@ mod tests {
     use super::*;
     use crate::{output::memory::Memory, process::Exit};
 
-    /// A writer to a journal in which little has room.
+    /// Creates a writer to a journal with a small limit.
     fn small() -> (Writer, EventReader) {
         let outputs = Outputs::new(None);
-        let keep = Keep {
+        let keep = JournalLimits {
             window: 64,
             replay: 0,
             unread: 256,

@@ -1,16 +1,16 @@
-//! Journal: the events of one run, written once as bytes, for any number of readers at any
+//! Journal of one run: its events as bytes, written once, for any number of readers at any
 //! position.
 //!
 //! ```text
 //!   oldest kept                                       newest
-//!   [ on disk, a file without a name ][ a window in memory ] ◀── append
+//!   [ on disk, an unlinked file      ][ window in memory   ] ◀── append
 //!   ▲                             ▲                  ▲
 //!   mark (offset, seq)          reader             reader
 //! ```
 //!
-//! Unread events are kept, up to a large limit. Above it, and when the disk is full, new events
-//! have no room. Events that all readers have seen are kept for reconnecting clients, up to a
-//! smaller limit. A slow reader that takes the room of one that keeps up is dropped.
+//! Unread events are kept up to a large limit. Above it, or when the disk is full, new events are
+//! dropped. Events that all readers have read are kept for reconnecting clients, up to a smaller
+//! limit. At the large limit, the slowest reader is dropped if another one keeps up.
 
 mod state;
 #[cfg(test)]
@@ -30,18 +30,18 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use self::state::{Disk, Mark, Oldest, Position, State, joined};
-use super::memory::{Memory, Share};
+use self::state::{Disk, Mark, ReaderPosition, SpillBatch, State, joined};
+use super::memory::{Memory, MemoryShare};
 use crate::limits;
 
-/// How many bytes one journal keeps.
+/// Limits of one journal in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keep {
-    /// In memory.
+pub(super) struct JournalLimits {
+    /// Bytes in memory.
     pub(super) window: u64,
-    /// That every reader has seen.
+    /// Bytes that every reader has read, kept for reconnecting clients.
     pub(super) replay: u64,
-    /// That some reader has not seen.
+    /// Bytes that some reader has not read.
     pub(super) unread: u64,
 }
 
@@ -50,27 +50,27 @@ pub(super) struct Keep {
 pub(crate) struct Journal {
     state: Mutex<State>,
     changed: Notify,
-    /// Cancelled when the last reader went away.
+    /// Cancelled when the last reader is dropped.
     left: CancellationToken,
-    keep: Keep,
+    keep: JournalLimits,
     memory: Arc<Memory>,
 }
 
-/// Reason why events after a number are unavailable.
+/// Reason why a journal cannot be read after a given event number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
-    /// They are no longer kept. `first` is the oldest that is.
+    /// The next events are no longer kept. `first` is the oldest event kept.
     Forgotten { first: u64 },
-    /// The number does not exist yet. `last` is the newest.
+    /// No event has this number yet. `last` is the newest event.
     Ahead { last: u64 },
 }
 
 impl Journal {
-    /// An empty journal, and the reader that gets everything.
-    pub(super) fn new(keep: Keep, memory: &Arc<Memory>) -> (Arc<Self>, EventReader) {
+    /// Creates an empty journal, and a reader of all its events.
+    pub(super) fn new(keep: JournalLimits, memory: &Arc<Memory>) -> (Arc<Self>, EventReader) {
         let state = State {
             window: VecDeque::new(),
-            share: Share::of(memory),
+            share: MemoryShare::of(memory),
             disk: None,
             disk_full: None,
             replay: keep.replay,
@@ -80,7 +80,7 @@ impl Journal {
             end: 0,
             marks: VecDeque::new(),
             last: 0,
-            readers: vec![Position { reader: 0, at: 0 }],
+            readers: vec![ReaderPosition { reader: 0, at: 0 }],
             next_reader: 1,
             finished: false,
         };
@@ -103,10 +103,10 @@ impl Journal {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// A reader of everything after the event with that number.
+    /// Adds a reader of the events after number `since`.
     ///
     /// # Errors
-    /// When some of it is no longer kept, or there was no such event.
+    /// When some of them are no longer kept, or event `since` does not exist.
     pub(crate) fn reader(self: &Arc<Self>, since: u64) -> Result<EventReader, Unavailable> {
         let mut state = self.state();
         let last = state.last;
@@ -121,7 +121,7 @@ impl Journal {
         let id = state.next_reader;
         state.next_reader += 1;
         let at = mark.offset;
-        state.readers.push(Position { reader: id, at });
+        state.readers.push(ReaderPosition { reader: id, at });
         Ok(EventReader {
             journal: Arc::clone(self),
             id,
@@ -129,24 +129,24 @@ impl Journal {
         })
     }
 
-    /// Cancelled when the last reader went away, whether or not it had read everything.
+    /// Token that is cancelled when the last reader is dropped, even if it has read everything.
     pub(crate) fn left(&self) -> CancellationToken {
         self.left.clone()
     }
 
-    /// Resources that the journal uses.
-    pub(crate) fn held(&self) -> Held {
+    /// Resource use of the journal.
+    pub(crate) fn usage(&self) -> OutputUsage {
         let state = self.state();
         let on_disk = |disk: &Disk| state.window_start().saturating_sub(disk.freed);
-        Held {
+        OutputUsage {
             memory: state.share.taken(),
             disk: state.disk.as_ref().map_or(0, on_disk),
             files: usize::from(state.disk.is_some()),
         }
     }
 
-    /// Whether it takes more output. What ends an event that has begun, and the end, it takes
-    /// always.
+    /// Whether new output may be appended. The rest of an event under way and the final event may
+    /// always be appended.
     pub(super) fn has_room(&self) -> bool {
         let mut state = self.state();
         if self.is_unwanted(&state) {
@@ -156,8 +156,8 @@ impl Journal {
         if self.room(&state) {
             return true;
         }
-        // A slow reader must not make one that keeps up lose events.
-        let slowest = state.readers.iter().map(|place| place.at).min();
+        // A slow reader must not cost a reader that keeps up its events.
+        let slowest = state.readers.iter().map(|position| position.at).min();
         let near = state.end.saturating_sub(self.keep.window);
         if state.readers.iter().any(|place| place.at >= near) {
             state
@@ -184,8 +184,8 @@ impl Journal {
         }
     }
 
-    /// Whether even an event that has begun must be cut: the disk takes nothing, and memory has
-    /// twice what it should.
+    /// Whether even an event under way must be cut short: the disk rejects data, and the window has
+    /// twice its size.
     pub(super) fn is_overfull(&self) -> bool {
         let state = self.state();
         state.disk_full.is_some() && state.share.taken() >= 2 * self.keep.window
@@ -206,8 +206,8 @@ impl Journal {
         state.readers.is_empty() && self.keep.replay == 0
     }
 
-    /// Takes the first events of a run, or the last of one without output: they are few, and stay in
-    /// memory.
+    /// Appends the first events of a run, or the last of a run without output. They are few and
+    /// stay in memory.
     pub(super) fn extend(&self, bytes: Bytes, last: u64) {
         let mut state = self.state();
         if state.marks.is_empty() {
@@ -216,28 +216,27 @@ impl Journal {
         state.push(bytes, last);
     }
 
-    /// Appends events, or pieces of one. One caller at a time. Waits at most for the disk, never
-    /// for a reader.
-    pub(super) async fn append(&self, bytes: Bytes, events: Numbers) {
+    /// Appends events, or pieces of one. Callers must not overlap. Waits at most for the disk,
+    /// never for a reader.
+    pub(super) async fn append(&self, bytes: Bytes, events: EventNumbers) {
         if let Some(oldest) = self.admit(bytes, events) {
             self.move_to_disk(oldest).await;
         }
     }
 
-    /// Moves what is long to disk, once nothing comes any more: it may lie there for a day without a
-    /// reader.
-    pub(crate) async fn settle(&self) {
+    /// Moves a long journal to disk once it is complete, because no client may read it for a day.
+    pub(crate) async fn move_complete_to_disk(&self) {
         let oldest = {
             let mut state = self.state();
             let is_long = state.finished && state.share.taken() > limits::JOURNAL_COMPACT;
-            is_long.then(|| state.too_much(0)).flatten()
+            is_long.then(|| state.take_excess(0)).flatten()
         };
         if let Some(oldest) = oldest {
             self.move_to_disk(oldest).await;
         }
     }
 
-    async fn move_to_disk(&self, oldest: Oldest) {
+    async fn move_to_disk(&self, oldest: SpillBatch) {
         let end = oldest.end;
         let write = tokio::task::spawn_blocking(move || oldest.write());
         let written = write.await.unwrap_or_else(|error| Err(error.into()));
@@ -250,7 +249,7 @@ impl Journal {
                     state.forget_oldest();
                 }
             }
-            Err(error) => state.refused(&error),
+            Err(error) => state.note_disk_error(&error),
         }
         if self.is_unwanted(&state) {
             state.clear()
@@ -259,8 +258,8 @@ impl Journal {
         }
     }
 
-    /// Takes the bytes into the window, and gives what of it belongs on disk.
-    fn admit(&self, bytes: Bytes, events: Numbers) -> Option<Oldest> {
+    /// Adds bytes to the window. Returns the part of the window that must move to disk.
+    fn admit(&self, bytes: Bytes, events: EventNumbers) -> Option<SpillBatch> {
         let mut state = self.state();
         if self.is_unwanted(&state) {
             return None;
@@ -279,7 +278,7 @@ impl Journal {
         } else {
             self.keep.window
         };
-        let oldest = state.too_much(window);
+        let oldest = state.take_excess(window);
         drop(state);
         self.changed.notify_waiters();
         oldest
@@ -295,42 +294,42 @@ impl Journal {
         self.changed.notify_waiters();
     }
 
-    fn ready(&self, reader: u64) -> Ready {
+    fn try_read(&self, reader: u64) -> ReadAttempt {
         let mut state = self.state();
         let state = &mut *state;
-        let Some(at) = state.place(reader).map(|place| place.at) else {
-            // Forgotten, because it was too far behind.
-            return Ready::End;
+        let Some(at) = state.position_mut(reader).map(|position| position.at) else {
+            // The reader was dropped because it was too slow.
+            return ReadAttempt::End;
         };
         if at == state.end {
             return if state.finished {
-                Ready::End
+                ReadAttempt::End
             } else {
-                Ready::Later
+                ReadAttempt::Later
             };
         }
         let index = state.window.partition_point(|block| block.end() <= at);
         match state.window.get(index) {
             Some(block) if block.at <= at => {
                 let bytes = joined(state.window.range(index..), at);
-                self.passed(state, reader, bytes.len() as u64);
-                Ready::Now(bytes)
+                self.advance(state, reader, bytes.len() as u64);
+                ReadAttempt::Now(bytes)
             }
             _ => match &state.disk {
-                Some(disk) => Ready::OnDisk {
+                Some(disk) => ReadAttempt::OnDisk {
                     file: Arc::clone(&disk.file),
                     from: at,
                     to: state.window_start(),
                 },
-                None => Ready::End,
+                None => ReadAttempt::End,
             },
         }
     }
 
     /// Advances a reader by a number of bytes.
-    fn passed(&self, state: &mut State, reader: u64, bytes: u64) {
-        if let Some(place) = state.place(reader) {
-            place.at += bytes;
+    fn advance(&self, state: &mut State, reader: u64, bytes: u64) {
+        if let Some(position) = state.position_mut(reader) {
+            position.at += bytes;
         }
         if state.end - state.start > state.replay + limits::JOURNAL_FREE || state.replay == 0 {
             self.trim(state);
@@ -340,8 +339,8 @@ impl Journal {
     fn leave(&self, reader: u64) {
         let mut state = self.state();
         state.readers.retain(|place| place.reader != reader);
-        // At once: children of the command may hold its pipe, and with it this, for as long as
-        // they like.
+        // Freed at once, because child processes may hold the command's pipe, and with it this
+        // journal, for an unlimited time.
         if self.is_unwanted(&state) {
             state.clear()
         } else {
@@ -355,9 +354,9 @@ impl Journal {
     }
 }
 
-/// Resources that output uses.
+/// Resource use of output.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct OutputUsage {
     /// Bytes in memory.
     pub(crate) memory: u64,
     /// Bytes on disk.
@@ -366,7 +365,7 @@ pub(crate) struct Held {
     pub(crate) files: usize,
 }
 
-impl std::ops::Add for Held {
+impl std::ops::Add for OutputUsage {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -378,13 +377,13 @@ impl std::ops::Add for Held {
     }
 }
 
-impl std::ops::AddAssign for Held {
+impl std::ops::AddAssign for OutputUsage {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl std::ops::SubAssign for Held {
+impl std::ops::SubAssign for OutputUsage {
     fn sub_assign(&mut self, other: Self) {
         self.memory -= other.memory;
         self.disk -= other.disk;
@@ -392,45 +391,46 @@ impl std::ops::SubAssign for Held {
     }
 }
 
-/// Which events bytes belong to.
+/// Numbers of the events in a piece.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Numbers {
-    /// The one that the bytes begin with; absent inside an event.
+pub(super) struct EventNumbers {
+    /// Event that the piece begins with; absent if it begins inside an event.
     pub(super) first: Option<u64>,
-    /// The last of which there is something.
+    /// Last event of which the piece has bytes.
     pub(super) last: u64,
 }
 
-enum Ready {
+/// Result of a reader's attempt to read.
+enum ReadAttempt {
     Now(Bytes),
     OnDisk { file: Arc<File>, from: u64, to: u64 },
     Later,
     End,
 }
 
-/// Reader of a journal. While it exists, its unread events are kept.
+/// Reader of a journal. Its unread events are kept while it exists.
 #[derive(Debug)]
 pub(crate) struct EventReader {
     journal: Arc<Journal>,
     id: u64,
-    /// Newlines that it passes over. Two end an event, and there are none inside.
+    /// Newlines to skip. Two end an event, and an event contains none.
     skip: u64,
 }
 
 impl EventReader {
-    /// The next bytes, or none at the end. Safe to cancel.
+    /// Waits for the next bytes. `None` at the end. Safe to cancel.
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         loop {
             let bytes = {
-                // Before the look: what changes from here on is heard.
+                // Registered before the attempt, so that no change after it is missed.
                 let changed = self.journal.changed.notified();
-                match self.journal.ready(self.id) {
-                    Ready::Now(bytes) => bytes,
-                    Ready::OnDisk { file, from, to } => {
+                match self.journal.try_read(self.id) {
+                    ReadAttempt::Now(bytes) => bytes,
+                    ReadAttempt::OnDisk { file, from, to } => {
                         let read = tokio::task::spawn_blocking(move || read(&file, from, to));
                         match read.await.unwrap_or_else(|error| Err(error.into())) {
                             Ok(bytes) => {
-                                self.journal.passed(
+                                self.journal.advance(
                                     &mut self.journal.state(),
                                     self.id,
                                     bytes.len() as u64,
@@ -438,13 +438,13 @@ impl EventReader {
                                 bytes
                             }
                             Err(error) => {
-                                warn!(%error, "output on disk lost");
+                                warn!(%error, "reading output from disk failed");
                                 return None;
                             }
                         }
                     }
-                    Ready::End => return None,
-                    Ready::Later => {
+                    ReadAttempt::End => return None,
+                    ReadAttempt::Later => {
                         changed.await;
                         continue;
                     }
@@ -457,7 +457,7 @@ impl EventReader {
         }
     }
 
-    /// Rest of the bytes after the events to skip.
+    /// Rest of the bytes after the events that the reader skips.
     fn after_skipped(&mut self, bytes: Bytes) -> Bytes {
         if self.skip == 0 {
             return bytes;

@@ -1,4 +1,4 @@
-//! State of a journal: which bytes it keeps, and where.
+//! State of a journal: the bytes that it keeps, in memory and on disk.
 
 use std::{collections::VecDeque, fs::File, io, os::unix::fs::FileExt, sync::Arc, time::Instant};
 
@@ -6,38 +6,38 @@ use bytes::Bytes;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use tracing::{debug, warn};
 
-use crate::{limits, output::memory::Share, scratch};
+use crate::{limits, output::memory::MemoryShare, scratch};
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// The newest bytes.
+    /// Newest bytes, in memory.
     pub(super) window: VecDeque<Block>,
-    /// Their share of the memory of all journals.
-    pub(super) share: Share,
-    /// Older ones.
+    /// Use of the memory that all journals share.
+    pub(super) share: MemoryShare,
+    /// Older bytes, on disk.
     pub(super) disk: Option<Disk>,
-    /// When the disk, which took nothing when it was asked last, is asked again.
+    /// After the disk rejected data: the time of the next attempt.
     pub(super) disk_full: Option<Instant>,
-    /// Bytes that are kept for those that come again, as far as the disk has them to spare.
+    /// Bytes kept for reconnecting clients, limited by the free space of the disk.
     pub(super) replay: u64,
-    /// The file system cannot punch holes; only whole files can be freed.
+    /// The file system cannot punch holes, so only the whole file can be freed.
     pub(super) no_holes: bool,
-    /// The oldest of the window are being written to disk: nothing of them may go meanwhile.
+    /// A part of the window is being written to disk, and must not be removed meanwhile.
     pub(super) writing: bool,
-    /// The first byte that is kept. An event begins here if anything is kept for replay.
+    /// Offset of the oldest byte kept. An event begins here if events are kept for replay.
     pub(super) start: u64,
-    /// End offset.
+    /// Offset after the newest byte.
     pub(super) end: u64,
-    /// Places where an event begins, oldest first.
+    /// Offsets at which an event begins, oldest first.
     pub(super) marks: VecDeque<Mark>,
-    /// Number of the last event.
+    /// Number of the newest event.
     pub(super) last: u64,
-    pub(super) readers: Vec<Position>,
+    pub(super) readers: Vec<ReaderPosition>,
     pub(super) next_reader: u64,
     pub(super) finished: bool,
 }
 
-/// Bytes at an offset.
+/// Piece of the window at an offset.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) at: u64,
@@ -54,33 +54,36 @@ impl Block {
     }
 }
 
-/// Each byte lies at its own offset; those before `freed` were given back.
+/// File in which each byte has the same offset as in the journal. The bytes before `freed` have
+/// been freed.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) file: Arc<File>,
     pub(super) freed: u64,
 }
 
+/// Offset at which the event `seq` begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pub(super) offset: u64,
     pub(super) seq: u64,
 }
 
+/// Offset up to which a reader has read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Position {
+pub(super) struct ReaderPosition {
     pub(super) reader: u64,
     pub(super) at: u64,
 }
 
-/// The oldest of a window, on its way to disk.
-pub(super) struct Oldest {
+/// Oldest part of a window, on its way to disk.
+pub(super) struct SpillBatch {
     pub(super) file: Arc<File>,
     pub(super) blocks: Vec<Block>,
     pub(super) end: u64,
 }
 
-impl Oldest {
+impl SpillBatch {
     pub(super) fn write(self) -> io::Result<()> {
         let mut buffer = Vec::new();
         let mut blocks = self.blocks.iter().peekable();
@@ -100,7 +103,7 @@ impl Oldest {
     }
 }
 
-/// The bytes of blocks from an offset on; of several small ones enough for one write.
+/// Bytes of the first block from an offset on. Small blocks are joined for one write.
 pub(super) fn joined<'a>(mut blocks: impl Iterator<Item = &'a Block>, from: u64) -> Bytes {
     let Some(first) = blocks.next() else {
         return Bytes::new();
@@ -158,18 +161,18 @@ impl State {
         self.window = VecDeque::new();
     }
 
-    pub(super) fn place(&mut self, reader: u64) -> Option<&mut Position> {
+    pub(super) fn position_mut(&mut self, reader: u64) -> Option<&mut ReaderPosition> {
         self.readers.iter_mut().find(|place| place.reader == reader)
     }
 
-    /// Drops bytes that every reader has seen, if they are older than the part kept for
-    /// reconnecting clients.
+    /// Drops bytes that every reader has read, except those kept for reconnecting clients.
     pub(super) fn trim(&mut self, replay: u64, window: u64) {
         if self.writing {
             return;
         }
-        let unread = self.readers.iter().map(|place| place.at).min();
-        // What cannot be moved to disk, or not be freed there, is kept no longer than it must be.
+        let unread = self.readers.iter().map(|position| position.at).min();
+        // Bytes that cannot move to disk, or cannot be freed there, are dropped as soon as
+        // possible.
         let exact = replay == 0 || self.disk_full.is_some() || self.no_holes;
         let recent = match (exact, unread) {
             (true, Some(_)) => self.end,
@@ -179,7 +182,7 @@ impl State {
         let needed = recent.min(unread.unwrap_or(u64::MAX));
         let passed = self.marks.partition_point(|mark| mark.offset <= needed);
         if exact {
-            // No reader can begin between two marks.
+            // New readers begin only at marks.
             let behind = self.marks.partition_point(|mark| mark.offset < needed);
             self.marks.drain(..behind);
             self.start = self.start.max(needed);
@@ -194,15 +197,15 @@ impl State {
         {
             self.forget_oldest();
         }
-        let window = self.window_start();
+        let window_start = self.window_start();
         match &mut self.disk {
-            Some(_) if self.start >= window => self.disk = None,
+            Some(_) if self.start >= window_start => self.disk = None,
             Some(disk) if self.start - disk.freed >= limits::JOURNAL_FREE && !self.no_holes => {
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 match fallocate(&disk.file, flags, disk.freed, self.start - disk.freed) {
                     Ok(()) => disk.freed = self.start,
                     Err(error) => {
-                        debug!(%error, "old output is freed only with its file");
+                        debug!(%error, "old output cannot be freed before its file");
                         self.no_holes = true;
                     }
                 }
@@ -212,7 +215,7 @@ impl State {
         self.count_disk();
     }
 
-    /// Updates the disk use of all journals with this one's.
+    /// Updates this journal's part of the disk use of all journals.
     pub(super) fn count_disk(&mut self) {
         let start = self.window_start();
         let disk = self.disk.as_ref();
@@ -220,8 +223,8 @@ impl State {
             .on_disk(disk.map_or(0, |disk| start.saturating_sub(disk.freed)));
     }
 
-    /// The oldest of a window that takes more than so many bytes.
-    pub(super) fn too_much(&mut self, window: u64) -> Option<Oldest> {
+    /// Takes the oldest part of a window larger than `window` bytes, to be written to disk.
+    pub(super) fn take_excess(&mut self, window: u64) -> Option<SpillBatch> {
         if self.share.taken() <= window || self.writing {
             return None;
         }
@@ -231,13 +234,13 @@ impl State {
         if self.disk.is_none() {
             match scratch::file() {
                 Ok(file) => {
-                    self.replay = self.replay.min(to_spare(&file));
+                    self.replay = self.replay.min(spare_bytes(&file));
                     self.disk = Some(Disk {
                         file: Arc::new(file),
                         freed: self.window_start(),
                     });
                 }
-                Err(error) => self.refused(&error),
+                Err(error) => self.note_disk_error(&error),
             }
         }
         let file = Arc::clone(&self.disk.as_ref()?.file);
@@ -252,17 +255,18 @@ impl State {
         }
         let end = blocks.last()?.end();
         self.writing = true;
-        Some(Oldest { file, blocks, end })
+        Some(SpillBatch { file, blocks, end })
     }
 
-    pub(super) fn refused(&mut self, error: &io::Error) {
+    pub(super) fn note_disk_error(&mut self, error: &io::Error) {
         if self.disk_full.is_none() {
-            warn!(%error, "output does not fit on the disk");
+            warn!(%error, "the disk rejected output");
         }
         self.disk_full = Some(Instant::now() + limits::DISK_FULL);
     }
 
-    /// Merges many small pieces into one: they cost more, and most journals stay that short.
+    /// Merges the blocks of a short journal into one, which needs less memory. Most journals are
+    /// short.
     pub(super) fn compact(&mut self) {
         let len = self.end - self.window_start();
         if self.writing || self.window.len() < 2 || len > limits::JOURNAL_COMPACT {
@@ -281,8 +285,8 @@ impl State {
     }
 }
 
-/// Bytes of a file system available for events that may never be read again.
-pub(super) fn to_spare(file: &File) -> u64 {
+/// Free bytes of a file's file system that may hold events for reconnecting clients.
+pub(super) fn spare_bytes(file: &File) -> u64 {
     fstatvfs(file).map_or(0, |place| {
         place.f_bavail.saturating_mul(place.f_frsize) / limits::REPLAY_PART
     })

@@ -2,13 +2,13 @@ use std::ops::RangeInclusive;
 
 use super::*;
 
-const KEEP: Keep = Keep {
+const KEEP: JournalLimits = JournalLimits {
     window: 20_000,
     replay: 0,
     unread: 1 << 30,
 };
 
-fn journal(keep: Keep) -> (Arc<Journal>, EventReader) {
+fn journal(keep: JournalLimits) -> (Arc<Journal>, EventReader) {
     let memory = Arc::new(Memory::new(None));
     let (journal, reader) = Journal::new(keep, &memory);
     journal.extend(event(1), 1);
@@ -21,7 +21,7 @@ fn event(seq: u64) -> Bytes {
 
 async fn append(journal: &Journal, events: RangeInclusive<u64>) {
     for seq in events {
-        let numbers = Numbers {
+        let numbers = EventNumbers {
             first: Some(seq),
             last: seq,
         };
@@ -29,11 +29,11 @@ async fn append(journal: &Journal, events: RangeInclusive<u64>) {
     }
 }
 
-/// Numbers of the events up to one.
+/// Reads up to the event `last`, and returns the numbers of all events.
 async fn read(reader: &mut EventReader, last: u64) -> Vec<u64> {
     let (mut text, mut numbers) = (String::new(), Vec::new());
     while numbers.last() != Some(&last) {
-        let bytes = reader.next().await.expect("more to come");
+        let bytes = reader.next().await.expect("the journal is incomplete");
         text.push_str(std::str::from_utf8(&bytes).unwrap());
         let whole = text.rfind("\n\n").map_or(0, |at| at + 2);
         let events = text[..whole].split_terminator("\n\n");
@@ -48,23 +48,23 @@ fn all(range: RangeInclusive<u64>) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_waits_on_disk_in_order() {
+async fn unread_events_wait_on_disk_in_order() {
     let (journal, mut reader) = journal(KEEP);
-    // The reader falls behind twice; in between everything was read.
+    // The reader falls behind twice, and catches up in between.
     append(&journal, 2..=300).await;
-    assert!(journal.held().disk > 200_000 && journal.held().memory <= 2 * KEEP.window);
+    assert!(journal.usage().disk > 200_000 && journal.usage().memory <= 2 * KEEP.window);
     assert_eq!(read(&mut reader, 300).await, all(1..=300));
-    assert_eq!((journal.held().memory, journal.held().files), (0, 0));
+    assert_eq!((journal.usage().memory, journal.usage().files), (0, 0));
     append(&journal, 301..=600).await;
     journal.finish();
     assert_eq!(read(&mut reader, 600).await, all(301..=600));
     assert!(reader.next().await.is_none());
-    assert_eq!((journal.held().memory, journal.held().files), (0, 0));
+    assert_eq!((journal.usage().memory, journal.usage().files), (0, 0));
 }
 
 #[tokio::test]
-async fn readers_begin_anywhere_and_each_gets_everything() {
-    let keep = Keep {
+async fn every_reader_gets_all_events_after_its_number() {
+    let keep = JournalLimits {
         replay: 1 << 30,
         ..KEEP
     };
@@ -88,8 +88,8 @@ async fn readers_begin_anywhere_and_each_gets_everything() {
 }
 
 #[tokio::test]
-async fn what_all_have_seen_is_kept_up_to_a_limit() {
-    let keep = Keep {
+async fn read_events_are_kept_up_to_the_replay_limit() {
+    let keep = JournalLimits {
         replay: 1_000_000,
         ..KEEP
     };
@@ -99,21 +99,21 @@ async fn what_all_have_seen_is_kept_up_to_a_limit() {
     assert_eq!(read(&mut reader, 6000).await, all(1..=6000));
     append(&journal, 6001..=6001).await;
     let Err(Unavailable::Forgotten { first }) = journal.reader(0) else {
-        panic!("everything is kept");
+        panic!("all events are kept");
     };
     assert!((4700..=5000).contains(&first), "{first}");
     let mut again = journal.reader(first - 1).unwrap();
     assert_eq!(read(&mut again, 6001).await, all(first..=6001));
-    // Freed events are reported as such, and unread events are not freed.
-    assert!(journal.held().disk < 1_400_000 + limits::JOURNAL_FREE);
+    // The disk space of dropped events is freed. Unread events are not dropped.
+    assert!(journal.usage().disk < 1_400_000 + limits::JOURNAL_FREE);
     let mut slow = journal.reader(6000).unwrap();
     append(&journal, 6002..=9000).await;
     assert_eq!(read(&mut slow, 9000).await, all(6001..=9000));
 }
 
 #[tokio::test]
-async fn too_much_that_is_unread_leaves_no_room() {
-    let keep = Keep {
+async fn a_journal_is_full_at_the_limit_of_unread_events() {
+    let keep = JournalLimits {
         unread: 100_000,
         ..KEEP
     };
@@ -129,7 +129,7 @@ async fn too_much_that_is_unread_leaves_no_room() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_for_readers_that_left() {
+async fn without_readers_no_events_are_kept() {
     let (journal, reader) = journal(KEEP);
     append(&journal, 2..=300).await;
     let left = journal.left();
@@ -138,12 +138,12 @@ async fn nothing_is_kept_for_readers_that_left() {
     assert!(left.is_cancelled());
     append(&journal, 301..=600).await;
     assert!(journal.has_room());
-    assert_eq!((journal.held().memory, journal.held().files), (0, 0));
+    assert_eq!((journal.usage().memory, journal.usage().files), (0, 0));
 }
 
 #[tokio::test]
-async fn a_short_journal_is_one_piece_at_its_end() {
-    let keep = Keep {
+async fn a_short_complete_journal_is_compacted() {
+    let keep = JournalLimits {
         replay: 1 << 30,
         ..KEEP
     };
@@ -156,19 +156,23 @@ async fn a_short_journal_is_one_piece_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_long_journal_is_on_disk_once_nothing_comes_any_more() {
-    let keep = Keep {
+async fn a_long_complete_journal_moves_to_disk() {
+    let keep = JournalLimits {
         window: 1 << 20,
         replay: 1 << 30,
         unread: 1 << 30,
     };
     let (journal, mut reader) = journal(keep);
     append(&journal, 2..=200).await;
-    journal.settle().await;
-    assert_eq!(journal.held().files, 0, "more may come");
+    journal.move_complete_to_disk().await;
+    assert_eq!(
+        journal.usage().files,
+        0,
+        "an incomplete journal stays in memory"
+    );
     journal.finish();
-    journal.settle().await;
-    let held = journal.held();
+    journal.move_complete_to_disk().await;
+    let held = journal.usage();
     assert_eq!((held.memory, held.files), (0, 1));
     assert_eq!(read(&mut reader, 200).await, all(1..=200));
     assert!(reader.next().await.is_none());
@@ -179,8 +183,8 @@ async fn a_long_journal_is_on_disk_once_nothing_comes_any_more() {
 }
 
 #[tokio::test]
-async fn who_keeps_up_loses_nothing_to_one_who_does_not() {
-    let keep = Keep {
+async fn a_slow_reader_costs_a_fast_one_no_events() {
+    let keep = JournalLimits {
         replay: 100_000,
         unread: 400_000,
         ..KEEP
@@ -201,16 +205,16 @@ async fn who_keeps_up_loses_nothing_to_one_who_does_not() {
 }
 
 #[tokio::test]
-async fn what_was_read_after_the_end_is_given_back() {
-    let keep = Keep {
+async fn disk_space_is_freed_after_a_complete_journal_was_read() {
+    let keep = JournalLimits {
         replay: 1_000_000,
         ..KEEP
     };
     let (journal, mut reader) = journal(keep);
     append(&journal, 2..=20_000).await;
     journal.finish();
-    assert!(journal.held().disk > 19_000_000);
+    assert!(journal.usage().disk > 19_000_000);
     assert_eq!(read(&mut reader, 20_000).await, all(1..=20_000));
     drop(reader);
-    assert!(journal.held().disk < 1_500_000 + limits::JOURNAL_FREE);
+    assert!(journal.usage().disk < 1_500_000 + limits::JOURNAL_FREE);
 }
