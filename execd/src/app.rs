@@ -12,9 +12,9 @@ use crate::{
     isolated::{IsolatedSessions, Isolation},
     metrics::Meter,
     proxy,
-    pty::Sessions as Ptys,
+    pty::PtySessions,
     runtime_init::RuntimeInit,
-    session::Sessions,
+    session::ShellSessions,
 };
 
 /// State of the daemon. Clones share it.
@@ -25,9 +25,9 @@ pub struct App {
     /// All commands.
     pub commands: Commands,
     /// All terminal sessions.
-    pub ptys: Ptys,
+    pub ptys: PtySessions,
     /// All shell sessions.
-    pub sessions: Sessions,
+    pub sessions: ShellSessions,
     /// All isolated sessions, with their context.
     pub isolation: Isolation,
     /// Late claim of a warm sandbox.
@@ -42,8 +42,8 @@ impl App {
     pub fn new(base: Base, runtime_init: RuntimeInit) -> Self {
         Self {
             commands: Commands::new(base.outputs.memory_of_ended()),
-            ptys: Ptys::default(),
-            sessions: Sessions::default(),
+            ptys: PtySessions::default(),
+            sessions: ShellSessions::default(),
             isolation: Isolation {
                 base: base.clone(),
                 sessions: IsolatedSessions::default(),

@@ -25,7 +25,7 @@ use crate::{
     http::Query,
     json,
     output::{EventReader, Log, Unavailable, response},
-    session::Sessions,
+    session::ShellSessions,
 };
 
 /// Handles `POST /command`.
@@ -153,7 +153,7 @@ fn log_of(record: Option<&Record>, id: &str) -> ApiResult<Arc<Log>> {
 pub(crate) async fn stop(
     State(base): State<Base>,
     State(commands): State<Commands>,
-    State(sessions): State<Sessions>,
+    State(sessions): State<ShellSessions>,
     query: Query,
 ) -> ApiResult<()> {
     let id = query

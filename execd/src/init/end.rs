@@ -6,7 +6,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use crate::{base::Base, limits, process::tree, pty::Sessions as Ptys};
+use crate::{base::Base, limits, process::tree, pty::PtySessions};
 
 /// Deadline of the whole shutdown: the container engine may kill execd soon after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Stop {
 
 /// Ends every process below the daemon: SIGTERM, a grace period, SIGKILL. Ends by the deadline
 /// whatever the processes do, but kills all of them at least once.
-pub async fn end_children(base: &Base, ptys: &Ptys, stop: Stop) {
+pub async fn end_children(base: &Base, ptys: &PtySessions, stop: Stop) {
     let none_left = || base.processes.none_left();
     signal_all(Signal::TERM);
     // Interactive shells ignore SIGTERM. Other programs may flush on SIGTERM and would die of

@@ -14,7 +14,7 @@ use osb_protocol::execd::pty::{NewPty, PtyCreated, PtyMode, PtyStatus};
 
 use super::{
     attach::Attach,
-    session::{Hold, Session, Sessions},
+    session::{HolderGuard, PtySession, PtySessions},
 };
 use crate::{
     base::Base,
@@ -24,12 +24,12 @@ use crate::{
     json, kernel_path, limits, path,
 };
 
-/// All routes.
+/// Routes under `/pty`.
 pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
     Base: FromRef<S>,
-    Sessions: FromRef<S>,
+    PtySessions: FromRef<S>,
 {
     Router::new()
         .route("/pty", post(create))
@@ -39,7 +39,7 @@ where
 
 async fn create(
     State(base): State<Base>,
-    State(sessions): State<Sessions>,
+    State(sessions): State<PtySessions>,
     request: Request,
 ) -> ApiResult<Response> {
     let body = json::bytes(request.into_body()).await?;
@@ -62,26 +62,26 @@ async fn create(
     });
     let command = wanted.command.filter(|command| !command.is_empty());
     let cwd = cwd.await?;
-    let session_id = sessions.add(|id, activity| Session::new(id, activity, cwd, command))?;
+    let session_id = sessions.add(|id, activity| PtySession::new(id, activity, cwd, command))?;
     Ok((StatusCode::CREATED, Json(PtyCreated { session_id })).into_response())
 }
 
 async fn status(
-    State(sessions): State<Sessions>,
+    State(sessions): State<PtySessions>,
     Path(id): Path<String>,
 ) -> ApiResult<Json<PtyStatus>> {
     Ok(Json(sessions.get(&id)?.status()))
 }
 
-async fn delete(State(sessions): State<Sessions>, Path(id): Path<String>) -> ApiResult<()> {
+async fn delete(State(sessions): State<PtySessions>, Path(id): Path<String>) -> ApiResult<()> {
     sessions.delete(&id)
 }
 
-/// Handles `GET /pty/{id}/ws`. All errors are returned before the upgrade, and a request that is
-/// not a WebSocket handshake evicts no client.
+/// Handles `GET /pty/{id}/ws`. All errors are returned before the upgrade. A request that is not a
+/// WebSocket handshake evicts no client.
 async fn attach(
     State(base): State<Base>,
-    State(sessions): State<Sessions>,
+    State(sessions): State<PtySessions>,
     Path(id): Path<String>,
     query: Query,
     request: Request,
@@ -92,7 +92,7 @@ async fn attach(
     let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> =
         WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let takeover = query.get("takeover") == Some("1") && upgrade.is_ok();
-    let hold: Option<Hold> = if viewer { None } else { session.hold() };
+    let hold: Option<HolderGuard> = if viewer { None } else { session.try_hold() };
     if viewer && session.run().is_none() {
         return Err(ApiError::NothingToView(id));
     }
@@ -126,7 +126,7 @@ async fn attach(
         .max_message_size(limits::PTY_MESSAGE)
         .max_frame_size(limits::PTY_MESSAGE);
     Ok(upgrade.on_upgrade(move |socket| async move {
-        // A task of ours, so that shutdown knows of it.
+        // In a supervised task, so that the shutdown waits for it.
         let connection = async move {
             if viewer {
                 attach.view(socket).await

@@ -1,4 +1,4 @@
-//! One connection to a session, from `connected` to its close.
+//! Connection to a terminal session, from the replay to its close frame.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     input::Input,
-    session::{Hold, Run, Session},
-    socket::{CloseReason, Gone, Received, Receiver, Sender, split},
+    session::{HolderGuard, PtySession, Run},
+    socket::{CloseReason, Disconnected, Received, Receiver, Sender, split},
 };
 use crate::{base::Base, json, limits};
 
-/// Reason of a close.
+/// Close reason for clients of a deleted session.
 const DELETED: &str = "session deleted";
 
 /// Parameters of a connection.
 pub(super) struct Attach {
     pub(super) base: Base,
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<PtySession>,
     pub(super) mode: PtyMode,
     pub(super) since: u64,
 }
 
-/// How a connection ended, and with what close frame.
-type Ended = Option<CloseReason>;
+/// Close frame that ends a connection; `None` if the client has closed it.
+type FinalClose = Option<CloseReason>;
 
 impl Attach {
-    /// Serves the client that may write. Without a hold it takes the session over.
-    pub(super) async fn hold(self, socket: WebSocket, hold: Option<Hold>) {
+    /// Serves the client that may write. Without a hold, takes over the session.
+    pub(super) async fn hold(self, socket: WebSocket, hold: Option<HolderGuard>) {
         let (mut sender, receiver) = split(socket);
         let hold = match hold {
             Some(hold) => Some(hold),
@@ -46,13 +46,16 @@ impl Attach {
                 "another client is already connected to pty session {}",
                 self.session.id
             );
-            let _gone = sender.error(code::ALREADY_CONNECTED, text).await;
+            let _disconnected = sender.error(code::ALREADY_CONNECTED, text).await;
             sender
                 .close((close_code::INTERNAL_ERROR, "ALREADY_CONNECTED"))
                 .await;
             return;
         };
-        let run = match self.session.started(&self.base, self.mode == PtyMode::Pty) {
+        let run = match self
+            .session
+            .ensure_started(&self.base, self.mode == PtyMode::Pty)
+        {
             Ok(run) => run,
             Err(error) => {
                 // The next holder need not wait until this client has received the reason.
@@ -62,7 +65,7 @@ impl Attach {
                     return;
                 }
                 let text = format!("error starting pty session: {error}");
-                let _gone = sender.error(code::START_FAILED, text).await;
+                let _disconnected = sender.error(code::START_FAILED, text).await;
                 sender
                     .close((close_code::INTERNAL_ERROR, "START_FAILED"))
                     .await;
@@ -77,11 +80,11 @@ impl Attach {
         finish(sender, ended).await;
     }
 
-    /// Serves a client that only reads.
+    /// Serves a read-only client.
     pub(super) async fn view(self, socket: WebSocket) {
         let (mut sender, receiver) = split(socket);
         let Some(run) = self.session.run() else {
-            // It ended between the handshake and here.
+            // The process ended after the handshake.
             sender.close((close_code::NORMAL, "process exited")).await;
             return;
         };
@@ -92,7 +95,7 @@ impl Attach {
     }
 }
 
-async fn finish(sender: Sender, ended: Result<Ended, Gone>) {
+async fn finish(sender: Sender, ended: Result<FinalClose, Disconnected>) {
     if let Ok(Some(reason)) = ended {
         sender.close(reason).await;
     }
@@ -100,10 +103,10 @@ async fn finish(sender: Sender, ended: Result<Ended, Gone>) {
 
 struct Connection {
     base: Base,
-    session: Arc<Session>,
+    session: Arc<PtySession>,
     run: Arc<Run>,
     role: PtyRole,
-    /// Everything before it was sent.
+    /// Offset up to which output was sent.
     offset: u64,
     violations: u32,
     input: Input,
@@ -122,14 +125,14 @@ impl Connection {
         }
     }
 
-    /// Serves until one side ends, or another client takes over. The latter never waits for this
-    /// client, even during a send.
+    /// Serves until one side ends the connection, or another client takes over. A takeover
+    /// interrupts even a send, so that it never waits for this client.
     async fn serve(
         mut self,
         sender: &mut Sender,
         receiver: Receiver,
         evicted: &CancellationToken,
-    ) -> Result<Ended, Gone> {
+    ) -> Result<FinalClose, Disconnected> {
         let session = Arc::clone(&self.session);
         let stopping = self.base.tasks.stopping().clone();
         let run = Arc::clone(&self.run);
@@ -138,7 +141,7 @@ impl Connection {
             () = evicted.cancelled() => Ok(Some((close_code::TAKEN_OVER, "TAKEN_OVER"))),
             () = session.deleted.cancelled() => Ok(Some((close_code::NORMAL, DELETED))),
             () = stopping.cancelled() => Ok(Some((close_code::GOING_AWAY, "execd stops"))),
-            ended = self.talk(sender, receiver) => ended,
+            ended = self.exchange_frames(sender, receiver) => ended,
         };
         // Input that a client sent before it disconnected still belongs to the process.
         let rest = self.input.finish(&run.running.input);
@@ -146,9 +149,13 @@ impl Connection {
         ended
     }
 
-    /// Replay, `connected`, then everything both ways until one side ends.
-    async fn talk(&mut self, sender: &mut Sender, mut receiver: Receiver) -> Result<Ended, Gone> {
-        self.greet(sender).await?;
+    /// Sends the replay and `connected`, then passes frames in both directions until one side ends.
+    async fn exchange_frames(
+        &mut self,
+        sender: &mut Sender,
+        mut receiver: Receiver,
+    ) -> Result<FinalClose, Disconnected> {
+        self.send_opening(sender).await?;
         let mut end = self.run.end.subscribe();
         let mut ping = interval_at(Instant::now() + limits::PTY_PING, limits::PTY_PING);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -158,12 +165,12 @@ impl Connection {
         loop {
             let end_offset = end.borrow_and_update().map(|(_, total)| total);
             if end_offset.is_some_and(|total| self.offset >= total) {
-                return self.exited(sender).await;
+                return self.send_exit(sender).await;
             }
             let listening = !self.input.is_full();
             tokio::select! {
-                () = session.screen.beyond(self.offset) => self.send_output(sender, end_offset).await?,
-                changed = end.changed() => changed.map_err(|_| Gone)?,
+                () = session.scrollback.wait_beyond(self.offset) => self.send_output(sender, end_offset).await?,
+                changed = end.changed() => changed.map_err(|_| Disconnected)?,
                 received = receiver.next(), if listening => {
                     silent_until = Instant::now() + limits::PTY_SILENCE;
                     if let Some(ended) = self.receive(received?, sender).await? {
@@ -172,43 +179,48 @@ impl Connection {
                 }
                 written = self.input.write(&run.running.input) => {
                     if !listening {
-                        // It could not be heard meanwhile.
+                        // While the queue was full, no message from the client was read.
                         silent_until = Instant::now() + limits::PTY_SILENCE;
                     }
                     if written.is_err()
-                        && let Some(ended) = self.input_refused(sender).await
+                        && let Some(ended) = self.handle_closed_input(sender).await
                     {
                         return Ok(Some(ended));
                     }
                 }
                 _ = ping.tick() => sender.ping().await?,
-                () = sleep_until(silent_until), if listening => return Err(Gone),
+                () = sleep_until(silent_until), if listening => return Err(Disconnected),
             }
         }
     }
 
-    /// Handles a process that accepts no more input. After its end the exit frame reports that.
-    async fn input_refused(&mut self, sender: &mut Sender) -> Ended {
+    /// Handles a process that reads no more input. If the process has ended, the exit frame reports
+    /// that instead.
+    async fn handle_closed_input(&mut self, sender: &mut Sender) -> FinalClose {
         self.input.clear();
         if self.run.running.ended().is_some() {
             return None;
         }
         let text = "the process reads no more input";
-        let _gone = sender.error(code::STDIN_WRITE_FAILED, text).await;
+        let _disconnected = sender.error(code::STDIN_WRITE_FAILED, text).await;
         Some((close_code::INTERNAL_ERROR, "STDIN_WRITE_FAILED"))
     }
 
-    async fn greet(&mut self, sender: &mut Sender) -> Result<(), Gone> {
-        match self.session.screen.replay(self.offset, limits::PTY_RING) {
+    async fn send_opening(&mut self, sender: &mut Sender) -> Result<(), Disconnected> {
+        match self
+            .session
+            .scrollback
+            .replay(self.offset, limits::PTY_RING)
+        {
             Some(slice) => {
                 self.offset = slice.from + slice.bytes.len() as u64;
                 sender.replay(&slice).await?;
             }
-            // An offset that does not exist yet means: from now on.
-            None => self.offset = self.session.screen.total(),
+            // An offset that does not exist yet skips the replay.
+            None => self.offset = self.session.scrollback.total(),
         }
         if self.role == PtyRole::Holder {
-            self.session.screen.held_at(Some(self.offset));
+            self.session.scrollback.set_holder_offset(Some(self.offset));
         }
         let frame = ServerFrame::Connected {
             session_id: self.session.id.clone(),
@@ -222,48 +234,56 @@ impl Connection {
         sender.frame(&frame).await
     }
 
-    /// Sends one frame of output; the loop comes back for more, so that input is never kept waiting.
-    async fn send_output(&mut self, sender: &mut Sender, end: Option<u64>) -> Result<(), Gone> {
+    /// Sends one frame of output. The loop sends the rest, so that output does not delay input.
+    async fn send_output(
+        &mut self,
+        sender: &mut Sender,
+        end: Option<u64>,
+    ) -> Result<(), Disconnected> {
         let left = end.map_or(u64::MAX, |end| end.saturating_sub(self.offset));
         let max = limits::PTY_FRAME.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let screen = &self.session.screen;
+        let scrollback = &self.session.scrollback;
         let slice = match self.role {
-            PtyRole::Holder => screen.read(self.offset, max),
-            PtyRole::Viewer => screen.replay(self.offset, max),
+            PtyRole::Holder => scrollback.read(self.offset, max),
+            PtyRole::Viewer => scrollback.replay(self.offset, max),
         };
         let Some(slice) = slice else { return Ok(()) };
         let missed = slice.from > self.offset;
         self.offset = slice.from + slice.bytes.len() as u64;
-        // The offset of a replay frame shows a client that fell behind what it missed.
+        // A replay frame carries its offset, which shows a slow client how much it missed.
         if self.role == PtyRole::Viewer || missed {
             sender.replay(&slice).await?
         } else {
             sender.output(&slice).await?
         }
         if self.role == PtyRole::Holder {
-            self.session.screen.held_at(Some(self.offset));
+            self.session.scrollback.set_holder_offset(Some(self.offset));
         }
         Ok(())
     }
 
-    async fn exited(&self, sender: &mut Sender) -> Result<Ended, Gone> {
+    async fn send_exit(&self, sender: &mut Sender) -> Result<FinalClose, Disconnected> {
         let exit = *self.run.end.borrow();
         let exit_code = exit.map_or(-1, |(exit, _)| exit.wire_code());
         sender.frame(&ServerFrame::Exit { exit_code }).await?;
         Ok(Some((close_code::NORMAL, "process exited")))
     }
 
-    async fn receive(&mut self, received: Received, sender: &mut Sender) -> Result<Ended, Gone> {
+    async fn receive(
+        &mut self,
+        received: Received,
+        sender: &mut Sender,
+    ) -> Result<FinalClose, Disconnected> {
         let frame = match received {
-            Received::Alive => return Ok(None),
+            Received::Heartbeat => return Ok(None),
             Received::Closing => {
                 sender.answer_close().await;
-                return Err(Gone);
+                return Err(Disconnected);
             }
-            Received::Unreadable(reason) => return Ok(Some(reason)),
+            Received::Invalid(reason) => return Ok(Some(reason)),
             Received::Binary(message) => match BinaryFrame::decode(&message) {
                 Some(BinaryFrame::Stdin(data)) => {
-                    return self.input(message.slice_ref(data), sender).await;
+                    return self.queue_input(message.slice_ref(data), sender).await;
                 }
                 _ => return Ok(None),
             },
@@ -279,8 +299,10 @@ impl Connection {
                     .error(code::INVALID_FRAME, "unknown frame type")
                     .await?
             }
-            ClientFrame::Stdin { data } => return self.input(Bytes::from(data), sender).await,
-            _ if self.role == PtyRole::Viewer => return self.violation(sender).await,
+            ClientFrame::Stdin { data } => {
+                return self.queue_input(Bytes::from(data), sender).await;
+            }
+            _ if self.role == PtyRole::Viewer => return self.reject_input(sender).await,
             ClientFrame::Resize { cols, rows } => {
                 let side = |cells: u32| u16::try_from(cells).ok().filter(|cells| *cells > 0);
                 if let (Some(cols), Some(rows)) = (side(cols), side(rows)) {
@@ -288,7 +310,7 @@ impl Connection {
                 }
             }
             ClientFrame::Signal { signal } => {
-                if let Some(signal) = known(&signal) {
+                if let Some(signal) = parse_signal(&signal) {
                     self.run.running.signal(signal);
                 }
             }
@@ -296,16 +318,20 @@ impl Connection {
         Ok(None)
     }
 
-    /// Queues input of the holder.
-    async fn input(&mut self, bytes: Bytes, sender: &mut Sender) -> Result<Ended, Gone> {
+    /// Queues input for the process. Viewers may send none.
+    async fn queue_input(
+        &mut self,
+        bytes: Bytes,
+        sender: &mut Sender,
+    ) -> Result<FinalClose, Disconnected> {
         if self.role == PtyRole::Viewer {
-            return self.violation(sender).await;
+            return self.reject_input(sender).await;
         }
         self.input.push(bytes);
         Ok(None)
     }
 
-    async fn violation(&mut self, sender: &mut Sender) -> Result<Ended, Gone> {
+    async fn reject_input(&mut self, sender: &mut Sender) -> Result<FinalClose, Disconnected> {
         self.violations += 1;
         sender
             .error(code::READ_ONLY, "viewer connections are read-only")
@@ -315,7 +341,8 @@ impl Connection {
     }
 }
 
-/// Decodes a text frame, also one with half a surrogate pair in it.
+/// Decodes a text frame. Repairs a lone surrogate, which clients send when they cut text inside an
+/// emoji.
 fn client_frame(text: &str) -> Option<ClientFrame> {
     match ClientFrame::decode(text)? {
         ClientFrame::Unknown => {
@@ -328,7 +355,8 @@ fn client_frame(text: &str) -> Option<ClientFrame> {
     }
 }
 
-fn known(signal: &str) -> Option<Signal> {
+/// Signal that clients may send, by name.
+fn parse_signal(signal: &str) -> Option<Signal> {
     Some(match signal {
         "SIGINT" => Signal::INT,
         "SIGTERM" => Signal::TERM,
@@ -344,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_was_cut_inside_a_pair_is_typed_in() {
+    fn a_lone_surrogate_in_input_is_replaced() {
         let frame = client_frame(r#"{"type":"stdin","data":"cut \ud83d"}"#);
         let data = "cut \u{fffd}".to_owned();
         assert_eq!(frame, Some(ClientFrame::Stdin { data }));

@@ -1,8 +1,8 @@
-//! The fuzz target of what clients of terminals send.
+//! Fuzz target: messages from clients of terminals.
 
 use osb_protocol::execd::pty::{BinaryFrame, ClientFrame, ServerFrame};
 
-/// Decodes a message of any kind: one that is understood is the same after it was encoded again.
+/// Decodes a message as every type of frame. Each decoded frame survives a round trip.
 pub fn frame(message: &[u8]) {
     if let Some(frame) = BinaryFrame::decode(message) {
         assert_eq!(frame.encode(), message);

@@ -1,14 +1,14 @@
-//! Input on its way from a client to the process.
+//! Queue of input from a client to the process.
 
 use std::{collections::VecDeque, future::pending, io};
 
 use bytes::{Buf, Bytes};
 
-use super::process::{End, write};
+use super::process::{AsyncDescriptor, write};
 use crate::limits;
 
-/// Input that waits for the process to read. While it is full its client is not read from: it waits
-/// too, as it would at a terminal.
+/// Input that the process has not read yet. While the queue is full, execd reads no message from
+/// the client, which blocks as it would at a terminal.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     queue: VecDeque<Bytes>,
@@ -23,7 +23,7 @@ impl Input {
         }
     }
 
-    /// Whether the client has to wait. One message more may be there than the limit says.
+    /// Whether the client must wait. The queue may exceed its limit by one message.
     pub(super) fn is_full(&self) -> bool {
         self.len >= limits::PTY_INPUT || self.queue.len() >= limits::PTY_INPUT_FRAMES
     }
@@ -32,11 +32,11 @@ impl Input {
         *self = Self::default();
     }
 
-    /// Writes some of it; without any, forever pending. Safe to cancel.
+    /// Writes a part of the queue. Never completes while it is empty. Safe to cancel.
     ///
     /// # Errors
-    /// When no process reads the input any more.
-    pub(super) async fn write(&mut self, end: &End) -> io::Result<()> {
+    /// When the process reads no more input.
+    pub(super) async fn write(&mut self, end: &AsyncDescriptor) -> io::Result<()> {
         let Some(front) = self.queue.front_mut() else {
             return pending().await;
         };
@@ -49,11 +49,11 @@ impl Input {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the rest of the queue.
     ///
     /// # Errors
-    /// When no process reads the input any more.
-    pub(super) async fn finish(&mut self, end: &End) -> io::Result<()> {
+    /// When the process reads no more input.
+    pub(super) async fn finish(&mut self, end: &AsyncDescriptor) -> io::Result<()> {
         while !self.queue.is_empty() {
             self.write(end).await?;
         }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_full_by_bytes_and_by_frames() {
+    fn the_queue_is_limited_in_bytes_and_frames() {
         let mut input = Input::default();
         input.push(Bytes::new());
         assert!(input.queue.is_empty());

@@ -1,4 +1,4 @@
-//! The process of a session, on a terminal or on three pipes.
+//! Process of a terminal session, on a terminal or on three pipes.
 #![expect(
     unsafe_code,
     reason = "a controlling terminal can only be taken between fork and exec"
@@ -25,12 +25,13 @@ use rustix::{
 };
 use tokio::io::unix::AsyncFd;
 
-use super::screen::Stream;
+use super::scrollback::Stream;
 use crate::{
     base::Base,
     process::{Exit, Process, Program, tree},
 };
 
+/// Size of a terminal until a client sets it.
 const SIZE: Winsize = Winsize {
     ws_row: 24,
     ws_col: 80,
@@ -38,20 +39,20 @@ const SIZE: Winsize = Winsize {
     ws_ypixel: 0,
 };
 
-/// A running process and the ends that belong to us.
+/// Process of a session, with the daemon's ends of its terminal or pipes.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct PtyProcess {
     pub(super) process: Process,
-    pub(super) input: End,
-    pub(super) outputs: Vec<(Stream, End)>,
+    pub(super) input: AsyncDescriptor,
+    pub(super) outputs: Vec<(Stream, AsyncDescriptor)>,
     terminal: bool,
 }
 
-/// A descriptor that never blocks.
-pub(super) type End = Arc<AsyncFd<OwnedFd>>;
+/// Non-blocking descriptor.
+pub(super) type AsyncDescriptor = Arc<AsyncFd<OwnedFd>>;
 
-impl Running {
-    /// Starts a shell, interactive or with a command.
+impl PtyProcess {
+    /// Starts an interactive shell, or one that runs the command `text`.
     ///
     /// # Errors
     /// The system's error.
@@ -89,7 +90,7 @@ impl Running {
         }
     }
 
-    /// Changes the size of the terminal; without one nothing happens.
+    /// Sets the size of the terminal, if there is one.
     pub(super) fn resize(&self, cols: u16, rows: u16) {
         if self.terminal {
             let size = Winsize {
@@ -97,26 +98,26 @@ impl Running {
                 ws_row: rows,
                 ..SIZE
             };
-            // The process may just have ended.
-            let _gone = tcsetwinsize(self.input.get_ref(), size);
+            // Fails if the process has just ended.
+            let _ended = tcsetwinsize(self.input.get_ref(), size);
         }
     }
 
-    /// Signals the group that the user means: on a terminal the one in the foreground.
+    /// Signals a process group: on a terminal the one in the foreground, except for SIGKILL.
     pub(super) fn signal(&self, signal: Signal) {
         if self.terminal
             && signal != Signal::KILL
             && let Ok(group) = rustix::termios::tcgetpgrp(self.input.get_ref())
             && self.process.ended().is_none()
         {
-            let _gone = rustix::process::kill_process_group(group, signal);
+            let _ended = rustix::process::kill_process_group(group, signal);
             return;
         }
         self.process.signal_group(signal);
     }
 
-    /// Whether its shell waits for a command: on a terminal another group is in the foreground, without
-    /// one the shell has children.
+    /// Whether the shell waits for a command: on a terminal, another group is in the foreground;
+    /// otherwise, the shell has children.
     pub(super) fn has_foreground_job(&self) -> bool {
         if self.process.ended().is_some() {
             return false;
@@ -134,20 +135,21 @@ impl Running {
         self.terminal
     }
 
-    /// Whether and how it ended.
+    /// Exit of the process, if it has ended.
     pub(super) fn ended(&self) -> Option<Exit> {
         self.process.ended()
     }
 }
 
-fn ours(fd: OwnedFd) -> io::Result<End> {
+/// Registers the daemon's end with the runtime.
+fn register(fd: OwnedFd) -> io::Result<AsyncDescriptor> {
     rustix::io::ioctl_fionbio(&fd, true)?;
-    // SAFETY: the descriptor is owned by what it is registered in, and is closed with it only.
+    // SAFETY: `AsyncFd` owns the descriptor and is the only one to close it.
     let registered = unsafe { AsyncFd::register(fd) };
     Ok(Arc::new(registered.map_err(|error| error.into_parts().1)?))
 }
 
-fn on_terminal(base: &Base, mut command: Command) -> io::Result<Running> {
+fn on_terminal(base: &Base, mut command: Command) -> io::Result<PtyProcess> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;
     unlockpt(&master)?;
@@ -166,10 +168,10 @@ fn on_terminal(base: &Base, mut command: Command) -> io::Result<Running> {
     unsafe {
         command.pre_exec(take_terminal);
     }
-    let end = ours(master)?;
+    let end = register(master)?;
     let process = base.processes.spawn(&mut command)?;
     let outputs = vec![(Stream::Stdout, Arc::clone(&end))];
-    Ok(Running {
+    Ok(PtyProcess {
         process,
         input: end,
         outputs,
@@ -177,7 +179,7 @@ fn on_terminal(base: &Base, mut command: Command) -> io::Result<Running> {
     })
 }
 
-fn on_pipes(base: &Base, mut command: Command) -> io::Result<Running> {
+fn on_pipes(base: &Base, mut command: Command) -> io::Result<PtyProcess> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let ((stdin, input), (out, stdout), (err, stderr)) = (pipe()?, pipe()?, pipe()?);
     command
@@ -185,11 +187,11 @@ fn on_pipes(base: &Base, mut command: Command) -> io::Result<Running> {
         .stdout(stdout)
         .stderr(stderr)
         .process_group(0);
-    // Before the start: a process must not run while the other ends are unread.
-    let (input, out, err) = (ours(input)?, ours(out)?, ours(err)?);
+    // Registered before the start, because a failure must not leave a process without readers.
+    let (input, out, err) = (register(input)?, register(out)?, register(err)?);
     let process = base.processes.spawn(&mut command)?;
     let outputs = vec![(Stream::Stdout, out), (Stream::Stderr, err)];
-    Ok(Running {
+    Ok(PtyProcess {
         process,
         input,
         outputs,
@@ -197,9 +199,9 @@ fn on_pipes(base: &Base, mut command: Command) -> io::Result<Running> {
     })
 }
 
-/// Reads available output; `None` at the end. On a terminal the end is an error: no process has it
+/// Waits for output. `None` at the end, which a terminal reports as an error once no process has it
 /// open.
-pub(super) async fn read(end: &End, buffer: &mut [u8]) -> Option<usize> {
+pub(super) async fn read(end: &AsyncDescriptor, buffer: &mut [u8]) -> Option<usize> {
     loop {
         let mut ready = end.readable().await.ok()?;
         match ready.try_io(|fd| Ok(rustix::io::read(fd, &mut *buffer)?)) {
@@ -210,19 +212,19 @@ pub(super) async fn read(end: &End, buffer: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Reads available output without waiting.
-pub(super) fn read_now(end: &End, buffer: &mut [u8]) -> Option<usize> {
+/// Reads available output without waiting. `None` if there is none.
+pub(super) fn read_now(end: &AsyncDescriptor, buffer: &mut [u8]) -> Option<usize> {
     debug_assert!(end.as_raw_fd() >= 0);
     rustix::io::read(end.get_ref(), buffer)
         .ok()
         .filter(|len| *len > 0)
 }
 
-/// Writes what the process has room for; waits while it has none. Safe to cancel.
+/// Writes as many bytes as fit, after waiting for room. Safe to cancel.
 ///
 /// # Errors
-/// When no process reads the input any more.
-pub(super) async fn write(end: &End, bytes: &[u8]) -> io::Result<usize> {
+/// When the process reads no more input.
+pub(super) async fn write(end: &AsyncDescriptor, bytes: &[u8]) -> io::Result<usize> {
     loop {
         let mut ready = end.writable().await?;
         if let Ok(written) = ready.try_io(|fd| Ok(rustix::io::write(fd, bytes)?)) {

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{
-    process::{Running, read, read_now},
-    screen::{Screen, Stream},
+    process::{PtyProcess, read, read_now},
+    scrollback::{Scrollback, Stream},
 };
 use crate::{
     base::Base,
@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// All terminal sessions. Clones share them.
-pub type Sessions = Registry<Session>;
+pub type PtySessions = Registry<PtySession>;
 
-impl Sessions {
-    /// Sends every shell on a terminal the hangup signal.
+impl PtySessions {
+    /// Sends SIGHUP to every shell on a terminal.
     pub(crate) fn hang_up(&self) {
         for session in self.list() {
             if let Some(run) = session.run().filter(|run| run.running.is_terminal()) {
@@ -39,19 +39,19 @@ impl Sessions {
 
 /// Terminal session.
 #[derive(Debug)]
-pub struct Session {
+pub struct PtySession {
     pub(super) id: String,
     cwd: Option<PathBuf>,
     command: Option<String>,
-    pub(super) screen: Screen,
+    pub(super) scrollback: Scrollback,
     state: Mutex<State>,
     /// Cancelled when the session is deleted.
     pub(super) deleted: CancellationToken,
-    /// Connections are uses.
+    /// Every connection is a use while it lasts.
     pub(super) activity: Activity,
 }
 
-impl Evictable for Session {
+impl Evictable for PtySession {
     const KIND: &'static str = "pty session";
     const LIMIT: usize = limits::PTY_SESSIONS;
 
@@ -63,8 +63,8 @@ impl Evictable for Session {
         &self.activity
     }
 
-    /// The session's own command, or one that its shell waits for. What a shell left in the background
-    /// of its terminal does not count.
+    /// Whether the session's command runs, or a command that its shell waits for. Background jobs
+    /// of a shell do not count.
     fn is_working(&self) -> bool {
         let Some(run) = self.run() else {
             return false;
@@ -87,11 +87,11 @@ struct State {
     next_holder: u64,
 }
 
-/// One process of a session, from its start to its last byte.
+/// Run of a session's process, from its start to the last byte of its output.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) running: Running,
-    /// Set when all its output is in the screen: how it ended, and the total then.
+    pub(super) running: PtyProcess,
+    /// Exit and final output offset, set when the scrollback has all output.
     pub(super) end: watch::Sender<Option<(Exit, u64)>>,
 }
 
@@ -99,21 +99,21 @@ pub(super) struct Run {
 struct Holder {
     number: u64,
     evict: CancellationToken,
-    /// Closed when the holder has let go.
-    gone: CancellationToken,
+    /// Cancelled when the holder has released the session.
+    released: CancellationToken,
 }
 
-/// The exclusive right to write. Dropping it lets the next one in.
+/// Exclusive right to write to a session; released on drop.
 #[derive(Debug)]
-pub(super) struct Hold {
-    session: Arc<Session>,
+pub(super) struct HolderGuard {
+    session: Arc<PtySession>,
     number: u64,
     /// Cancelled when another client takes over.
     pub(super) evicted: CancellationToken,
-    gone: CancellationToken,
+    released: CancellationToken,
 }
 
-impl Drop for Hold {
+impl Drop for HolderGuard {
     fn drop(&mut self) {
         let mut state = self.session.state();
         if state
@@ -122,14 +122,14 @@ impl Drop for Hold {
             .is_some_and(|holder| holder.number == self.number)
         {
             state.holder = None;
-            self.session.screen.held_at(None);
+            self.session.scrollback.set_holder_offset(None);
         }
         drop(state);
-        self.gone.cancel();
+        self.released.cancel();
     }
 }
 
-impl Session {
+impl PtySession {
     /// Creates a session without a process.
     pub(super) fn new(
         id: String,
@@ -141,7 +141,7 @@ impl Session {
             id,
             cwd,
             command,
-            screen: Screen::default(),
+            scrollback: Scrollback::default(),
             state: Mutex::default(),
             deleted: CancellationToken::new(),
             activity,
@@ -152,7 +152,7 @@ impl Session {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// The process, while it runs or its output is being read.
+    /// Current run, until all its output has been read.
     pub(super) fn run(&self) -> Option<Arc<Run>> {
         let run = self.state().run.clone();
         run.filter(|run| run.end.borrow().is_none())
@@ -162,12 +162,12 @@ impl Session {
         PtyStatus {
             session_id: self.id.clone(),
             running: self.run().is_some_and(|run| run.running.ended().is_none()),
-            output_offset: self.screen.total(),
+            output_offset: self.scrollback.total(),
         }
     }
 
-    /// Takes the session unless another client holds it.
-    pub(super) fn hold(self: &Arc<Self>) -> Option<Hold> {
+    /// Makes the caller the holder, unless there is one.
+    pub(super) fn try_hold(self: &Arc<Self>) -> Option<HolderGuard> {
         let mut state = self.state();
         if state.holder.is_some() {
             return None;
@@ -175,48 +175,53 @@ impl Session {
         let number = state.next_holder;
         state.next_holder += 1;
         let evicted = CancellationToken::new();
-        let gone = CancellationToken::new();
+        let released = CancellationToken::new();
         state.holder = Some(Holder {
             number,
             evict: evicted.clone(),
-            gone: gone.clone(),
+            released: released.clone(),
         });
-        Some(Hold {
+        Some(HolderGuard {
             session: Arc::clone(self),
             number,
             evicted,
-            gone,
+            released,
         })
     }
 
-    /// Takes the session from its holder. `None` if the holder does not release it in time.
-    pub(super) async fn take_over(self: &Arc<Self>) -> Option<Hold> {
+    /// Evicts the holder and takes its place. `None` if the holder does not release the session in
+    /// time.
+    pub(super) async fn take_over(self: &Arc<Self>) -> Option<HolderGuard> {
         let taken = async {
             loop {
-                if let Some(hold) = self.hold() {
+                if let Some(hold) = self.try_hold() {
                     return hold;
                 }
                 let holder = self
                     .state()
                     .holder
                     .as_ref()
-                    .map(|holder| (holder.evict.clone(), holder.gone.clone()));
-                if let Some((evict, gone)) = holder {
+                    .map(|holder| (holder.evict.clone(), holder.released.clone()));
+                if let Some((evict, released)) = holder {
                     evict.cancel();
-                    gone.cancelled().await;
+                    released.cancelled().await;
                 }
             }
         };
         tokio::time::timeout(limits::PTY_TAKEOVER, taken).await.ok()
     }
 
-    /// The running process; started if none runs.
+    /// Starts a process unless one runs, and returns its run.
     ///
     /// # Errors
     /// The system's error, or an error for a deleted session.
-    pub(super) fn started(self: &Arc<Self>, base: &Base, terminal: bool) -> io::Result<Arc<Run>> {
+    pub(super) fn ensure_started(
+        self: &Arc<Self>,
+        base: &Base,
+        terminal: bool,
+    ) -> io::Result<Arc<Run>> {
         let mut state = self.state();
-        // Deleting ends the run that it finds under this lock: later there must be none.
+        // A delete ends the run that it finds under this lock, so none may start afterwards.
         if self.deleted.is_cancelled() {
             let text = "the session was deleted";
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
@@ -224,7 +229,8 @@ impl Session {
         if let Some(run) = state.run.as_ref().filter(|run| run.end.borrow().is_none()) {
             return Ok(Arc::clone(run));
         }
-        let running = Running::start(base, self.cwd.as_deref(), self.command.as_deref(), terminal)?;
+        let running =
+            PtyProcess::start(base, self.cwd.as_deref(), self.command.as_deref(), terminal)?;
         info!(
             id = self.id,
             pid = running.process.pid().as_raw_nonzero(),
@@ -240,13 +246,13 @@ impl Session {
         Ok(run)
     }
 
-    /// Moves output to the screen until the process ended and everything it wrote is there.
+    /// Moves output to the scrollback until the process has ended and everything it wrote is there.
     async fn pump(self: Arc<Self>, run: Arc<Run>) {
         let moves = run.running.outputs.iter().map(|(stream, end)| async {
             let mut buffer = vec![0; limits::PTY_READ];
             while let Some(len) = read(end, &mut buffer).await {
-                self.screen.push(*stream, &buffer[..len]);
-                self.screen.make_room(limits::PTY_PATIENCE).await;
+                self.scrollback.push(*stream, &buffer[..len]);
+                self.scrollback.make_room(limits::PTY_PATIENCE).await;
             }
         });
         let all_closed = futures::future::join_all(moves);
@@ -254,13 +260,13 @@ impl Session {
             _ = all_closed => run.running.process.exited().await,
             exit = run.running.process.exited() => exit,
         };
-        // What the process wrote is in the kernel now; children of it may write on, and are not
-        // waited for.
+        // The kernel now holds everything that the process wrote. Its children may write more,
+        // which this does not wait for.
         for (stream, end) in &run.running.outputs {
             self.drain(*stream, end);
         }
         info!(id = self.id, %exit, "pty ended");
-        run.end.send_replace(Some((exit, self.screen.total())));
+        run.end.send_replace(Some((exit, self.scrollback.total())));
         let mut state = self.state();
         // The descriptors close with the last connection that uses them, which hangs up the
         // terminal for its remaining processes.
@@ -273,14 +279,14 @@ impl Session {
         }
     }
 
-    /// Bounded by what a ring takes: more than that would be pushed out anyway.
-    fn drain(&self, stream: Stream, end: &super::process::End) {
+    /// Moves available output to the scrollback, at most as much as it holds.
+    fn drain(&self, stream: Stream, end: &super::process::AsyncDescriptor) {
         let mut buffer = vec![0; limits::PTY_READ];
         let mut left = limits::PTY_RING;
         while left > 0
             && let Some(len) = read_now(end, &mut buffer)
         {
-            self.screen.push(stream, &buffer[..len]);
+            self.scrollback.push(stream, &buffer[..len]);
             left = left.saturating_sub(len);
         }
     }
@@ -299,57 +305,64 @@ mod tests {
         pty::process::write,
     };
 
-    fn add(sessions: &Sessions, command: Option<&str>) -> Arc<Session> {
+    fn add(sessions: &PtySessions, command: Option<&str>) -> Arc<PtySession> {
         let command = command.map(str::to_owned);
         let id = sessions
-            .add(|id, activity| Session::new(id, activity, None, command))
+            .add(|id, activity| PtySession::new(id, activity, None, command))
             .unwrap();
         sessions.get(&id).unwrap()
     }
 
     #[tokio::test]
-    async fn nothing_starts_in_a_deleted_session() {
+    async fn a_deleted_session_starts_no_process() {
         let environment = Environment::new(Variables::default());
         let base = Base::new(environment, Supervisor::new());
-        let sessions = Sessions::default();
+        let sessions = PtySessions::default();
         let session = add(&sessions, Some("true"));
         sessions.delete(&session.id).unwrap();
-        assert!(session.started(&base, false).is_err());
+        assert!(session.ensure_started(&base, false).is_err());
         assert!(session.run().is_none());
     }
 
-    /// A session with a shell that begins a job, left by its client.
-    async fn left_with_a_job(sessions: &Sessions, base: &Base, terminal: bool) -> Arc<Session> {
+    /// Creates a session whose shell runs a job and has no client.
+    async fn left_with_a_job(
+        sessions: &PtySessions,
+        base: &Base,
+        terminal: bool,
+    ) -> Arc<PtySession> {
         let session = add(sessions, None);
-        let run = session.started(base, terminal).unwrap();
-        assert!(!session.is_working(), "its shell waits for its client");
+        let run = session.ensure_started(base, terminal).unwrap();
+        assert!(!session.is_working(), "the shell waits for input");
         write(&run.running.input, b"sleep 1000\n").await.unwrap();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         while !session.is_working() {
-            assert!(tokio::time::Instant::now() < deadline, "no job is seen");
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "the job is not detected"
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         session
     }
 
     #[tokio::test]
-    async fn a_terminal_ends_when_it_is_idle_and_not_while_a_job_runs_in_it() {
+    async fn an_idle_terminal_ends_unless_a_job_runs_in_it() {
         let variables = Variables::from_iter([("PATH", "/usr/bin:/bin")]);
         let base = Base::new(Environment::new(variables), Supervisor::new());
         let (clock, millis) = manual::clock();
-        let sessions = Sessions::with_clock(clock.clone());
+        let sessions = PtySessions::with_clock(clock.clone());
         let working = [
             left_with_a_job(&sessions, &base, true).await,
             left_with_a_job(&sessions, &base, false).await,
         ];
         let with_command = add(&sessions, Some("sleep 1000"));
-        with_command.started(&base, true).unwrap();
+        with_command.ensure_started(&base, true).unwrap();
         let at_prompt = add(&sessions, None);
-        let shell = at_prompt.started(&base, true).unwrap();
+        let shell = at_prompt.ensure_started(&base, true).unwrap();
         manual::pass(&clock, &millis, limits::IDLE);
         sessions.end_idle();
         assert!(at_prompt.deleted.is_cancelled());
-        zombie(&shell).await;
+        killed(&shell).await;
         for session in working.iter().chain([&with_command]) {
             assert!(!session.deleted.is_cancelled());
             assert!(sessions.get(&session.id).is_ok());
@@ -357,8 +370,8 @@ mod tests {
         }
     }
 
-    /// Waits until a process was killed; in this test none is reaped before the end.
-    async fn zombie(run: &Run) {
+    /// Waits until a process is a killed. The test reaps no process.
+    async fn killed(run: &Run) {
         let stat = format!("/proc/{}/stat", run.running.process.pid().as_raw_nonzero());
         let is_dead = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "));
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);

@@ -9,8 +9,8 @@ use axum::{
 use osb_protocol::execd::session::{NewSession, RunInSession, SessionCreated};
 
 use super::{
-    Sessions, run,
-    store::{Session, State as SessionState},
+    ShellSessions, run,
+    store::{ShellSession, ShellState},
 };
 use crate::{
     base::Base,
@@ -24,7 +24,7 @@ pub(crate) fn routes<S>() -> Router<S>
 where
     S: Clone + Send + Sync + 'static,
     Base: FromRef<S>,
-    Sessions: FromRef<S>,
+    ShellSessions: FromRef<S>,
 {
     Router::new()
         .route("/session", post(create))
@@ -34,7 +34,7 @@ where
 
 async fn create(
     State(base): State<Base>,
-    State(sessions): State<Sessions>,
+    State(sessions): State<ShellSessions>,
     request: Request,
 ) -> ApiResult<Json<SessionCreated>> {
     let body = json::bytes(request.into_body()).await?;
@@ -59,14 +59,14 @@ async fn create(
         }
         None => None,
     };
-    let state = SessionState { variables, cwd };
-    let session_id = sessions.add(|id, activity| Session::new(id, activity, state))?;
+    let state = ShellState { variables, cwd };
+    let session_id = sessions.add(|id, activity| ShellSession::new(id, activity, state))?;
     Ok(Json(SessionCreated { session_id }))
 }
 
 async fn run_in(
     State(base): State<Base>,
-    State(sessions): State<Sessions>,
+    State(sessions): State<ShellSessions>,
     Path(id): Path<String>,
     request: Request,
 ) -> ApiResult<Response> {
@@ -87,6 +87,6 @@ async fn run_in(
     Ok(output::response(run::start(&base, session, order)))
 }
 
-async fn remove(State(sessions): State<Sessions>, Path(id): Path<String>) -> ApiResult<()> {
+async fn remove(State(sessions): State<ShellSessions>, Path(id): Path<String>) -> ApiResult<()> {
     sessions.delete(&id)
 }

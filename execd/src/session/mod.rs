@@ -5,7 +5,7 @@
 //!  POST /session ─▶ store: variables, directory
 //!  POST …/run ─▶ api ─▶ run: waits for its turn ─spawn─▶ shell ─▶ output ─▶ client
 //!                        ▲                                 │
-//!                        └── variables, directory ◀────────┘ reported when the command came to its end
+//!                        └── variables, directory ◀────────┘ reported when the command completes
 //! ```
 //!
 //! Every run is a fresh shell. A command that calls `exit`, replaces the shell or is killed leaves
@@ -18,4 +18,4 @@ mod store;
 
 pub(crate) use api::routes;
 pub use run::reserve_numbers;
-pub use store::Sessions;
+pub use store::ShellSessions;

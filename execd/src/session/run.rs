@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     script::{Script, TEXT},
-    store::Session,
+    store::ShellSession,
 };
 use crate::{
     base::Base,
@@ -49,7 +49,7 @@ pub(super) struct Order {
 
 /// Runs the order when its turn comes. A single client reads the events; when it disconnects, the
 /// run ends.
-pub(super) fn start(base: &Base, session: Arc<Session>, order: Order) -> EventReader {
+pub(super) fn start(base: &Base, session: Arc<ShellSession>, order: Order) -> EventReader {
     let (writer, reader) = Writer::new(&session.id, Replay::Never, &base.outputs);
     let used = session.activity.begin();
     let run = run_to_end(base.clone(), session, order, writer);
@@ -60,7 +60,7 @@ pub(super) fn start(base: &Base, session: Arc<Session>, order: Order) -> EventRe
     reader
 }
 
-async fn run_to_end(base: Base, session: Arc<Session>, order: Order, writer: Writer) {
+async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, writer: Writer) {
     let not_started = async |writer: Writer, reason: &str| {
         let end = End::NotStarted(reason.to_owned());
         let outcome = Outcome::now(end, Duration::ZERO);
@@ -133,7 +133,7 @@ fn room() -> usize {
 
 /// Kills the run when its session is deleted or its client disconnects.
 async fn end_when_unwanted(
-    session: &Session,
+    session: &ShellSession,
     left: &CancellationToken,
     process: &Process,
 ) -> Infallible {
@@ -147,7 +147,7 @@ async fn end_when_unwanted(
 
 fn spawn(
     base: &Base,
-    session: &Session,
+    session: &ShellSession,
     order: &Order,
 ) -> io::Result<(Process, Vec<Pipe>, Reader)> {
     let mut state = session.state();

@@ -17,21 +17,21 @@ const OF_THE_SHELL: &str = "_";
 const DEPTH: &str = "SHLVL";
 
 /// All shell sessions. Clones share them.
-pub type Sessions = Registry<Session>;
+pub type ShellSessions = Registry<ShellSession>;
 
 /// Shell session.
 #[derive(Debug)]
-pub struct Session {
+pub struct ShellSession {
     pub(super) id: String,
     /// Held by the current run: concurrent runs would lose each other's changes.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Cancelled when the session is deleted.
     pub(super) deleted: CancellationToken,
     pub(super) activity: Activity,
-    state: Mutex<State>,
+    state: Mutex<ShellState>,
 }
 
-impl Evictable for Session {
+impl Evictable for ShellSession {
     const KIND: &'static str = "session";
     const LIMIT: usize = limits::SESSIONS;
 
@@ -55,14 +55,14 @@ impl Evictable for Session {
 
 /// State that a run begins with.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct ShellState {
     pub(super) variables: Variables,
     pub(super) cwd: Option<PathBuf>,
 }
 
-impl Session {
+impl ShellSession {
     /// Creates a session whose first run begins with this state.
-    pub(super) fn new(id: String, activity: Activity, state: State) -> Self {
+    pub(super) fn new(id: String, activity: Activity, state: ShellState) -> Self {
         Self {
             id,
             turn: tokio::sync::Mutex::default(),
@@ -72,12 +72,12 @@ impl Session {
         }
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, ShellState> {
         self.state.lock().expect("no holder of this lock panics")
     }
 
     /// State for the next run.
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> ShellState {
         self.locked().clone()
     }
 
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn a_session_with_a_run_makes_no_room_and_does_not_end() {
         let (clock, millis) = manual::clock();
-        let sessions = Sessions::with_clock(clock.clone());
+        let sessions = ShellSessions::with_clock(clock.clone());
         let add = || {
             let (variables, cwd) = (Variables::default(), None);
-            let state = State { variables, cwd };
-            sessions.add(|id, activity| Session::new(id, activity, state))
+            let state = ShellState { variables, cwd };
+            sessions.add(|id, activity| ShellSession::new(id, activity, state))
         };
         let ids: Vec<_> = (0..limits::SESSIONS).map(|_| add().unwrap()).collect();
         let refused = add().unwrap_err();

@@ -1,4 +1,4 @@
-//! Recent output of a session, addressed by byte offset.
+//! Recent output of a terminal session, addressed by byte offset.
 
 use std::{collections::VecDeque, sync::Mutex, time::Duration};
 
@@ -6,14 +6,14 @@ use tokio::sync::watch;
 
 use crate::limits;
 
-/// Which output. A terminal has only the first kind.
+/// Output stream. A terminal has only [`Stream::Stdout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     Stdout,
     Stderr,
 }
 
-/// Output from an offset on.
+/// Part of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     /// Offset of the first byte.
@@ -22,13 +22,13 @@ pub(super) struct Slice {
     pub(super) bytes: Vec<u8>,
 }
 
-/// A ring of the last output. It grows as it is needed.
+/// Ring buffer of the most recent output. It grows up to its capacity.
 #[derive(Debug)]
-pub(super) struct Screen {
+pub(super) struct Scrollback {
     state: Mutex<State>,
-    /// Bytes there ever were: changes wake the readers.
+    /// Number of bytes ever added. A change wakes the readers.
     total: watch::Sender<u64>,
-    /// How far the holder has read, while there is one.
+    /// Offset up to which the holder has read; `None` without a holder.
     held: watch::Sender<Option<u64>>,
     capacity: usize,
 }
@@ -37,17 +37,17 @@ pub(super) struct Screen {
 struct State {
     ring: VecDeque<u8>,
     total: u64,
-    /// Ends of runs of one stream, oldest first; the last run is open.
+    /// End offset and stream of each run of bytes of one stream, oldest first. The last run grows.
     runs: VecDeque<(u64, Stream)>,
 }
 
-impl Default for Screen {
+impl Default for Scrollback {
     fn default() -> Self {
         Self::with_capacity(limits::PTY_RING)
     }
 }
 
-impl Screen {
+impl Scrollback {
     fn with_capacity(capacity: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -61,7 +61,7 @@ impl Screen {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// Bytes there ever were.
+    /// Number of bytes ever added.
     pub(super) fn total(&self) -> u64 {
         *self.total.borrow()
     }
@@ -76,7 +76,7 @@ impl Screen {
         self.total.send_replace(total);
     }
 
-    /// Gives the holder a moment to catch up before more output pushes out what it has not read.
+    /// Gives the holder time to catch up before further output evicts bytes that it has not read.
     pub(super) async fn make_room(&self, patience: Duration) {
         let total = self.total();
         let near = (self.capacity / 2) as u64;
@@ -85,24 +85,24 @@ impl Screen {
         let _late = tokio::time::timeout(patience, held.wait_for(keeps_up)).await;
     }
 
-    /// Notes how far the holder has read; `None`: there is no holder.
-    pub(super) fn held_at(&self, offset: Option<u64>) {
+    /// Sets the offset up to which the holder has read; `None` without a holder.
+    pub(super) fn set_holder_offset(&self, offset: Option<u64>) {
         self.held.send_replace(offset);
     }
 
-    /// Waits until there is something from an offset on.
-    pub(super) async fn beyond(&self, offset: u64) {
+    /// Waits until there is output after an offset.
+    pub(super) async fn wait_beyond(&self, offset: u64) {
         let mut total = self.total.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`, so the channel never closes.
         let _closed = total.wait_for(|total| *total > offset).await;
     }
 
-    /// Up to `max` bytes of one stream from an offset on, or from the oldest byte that is left.
+    /// Reads up to `max` bytes of one stream, from an offset or from the oldest byte kept.
     pub(super) fn read(&self, offset: u64, max: usize) -> Option<Slice> {
         self.state().read(offset, max, true)
     }
 
-    /// The same without regard to streams: what replay frames carry.
+    /// Reads up to `max` bytes of both streams, for replay frames.
     pub(super) fn replay(&self, offset: u64, max: usize) -> Option<Slice> {
         self.state().read(offset, max, false)
     }
@@ -125,6 +125,7 @@ impl State {
         }
     }
 
+    /// Offset of the oldest byte kept.
     fn oldest(&self) -> u64 {
         self.total - self.ring.len() as u64
     }
@@ -160,34 +161,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_bytes_go_and_offsets_stay() {
-        let screen = Screen::with_capacity(8);
+    fn old_bytes_are_evicted_and_offsets_stay_valid() {
+        let scrollback = Scrollback::with_capacity(8);
         let all = |offset| {
-            screen
+            scrollback
                 .replay(offset, 100)
                 .map(|slice| (slice.from, slice.bytes))
         };
         assert_eq!(all(0), None);
-        screen.push(Stream::Stdout, b"abcde");
+        scrollback.push(Stream::Stdout, b"abcde");
         assert_eq!(all(0), Some((0, b"abcde".to_vec())));
         assert_eq!(all(3), Some((3, b"de".to_vec())));
         assert_eq!((all(5), all(99)), (None, None));
-        screen.push(Stream::Stdout, b"fghij");
+        scrollback.push(Stream::Stdout, b"fghij");
         assert_eq!(all(0), Some((2, b"cdefghij".to_vec())));
-        screen.push(Stream::Stdout, b"0123456789ABCDEF");
+        scrollback.push(Stream::Stdout, b"0123456789ABCDEF");
         assert_eq!(all(0), Some((18, b"89ABCDEF".to_vec())));
-        assert_eq!(screen.total(), 26);
+        assert_eq!(scrollback.total(), 26);
     }
 
     #[test]
-    fn streams_stay_apart() {
-        let screen = Screen::with_capacity(100);
-        screen.push(Stream::Stdout, b"ab");
-        screen.push(Stream::Stdout, b"c");
-        screen.push(Stream::Stderr, b"XY");
-        screen.push(Stream::Stdout, b"d");
+    fn a_read_returns_one_stream() {
+        let scrollback = Scrollback::with_capacity(100);
+        scrollback.push(Stream::Stdout, b"ab");
+        scrollback.push(Stream::Stdout, b"c");
+        scrollback.push(Stream::Stderr, b"XY");
+        scrollback.push(Stream::Stdout, b"d");
         let read = |offset, max| {
-            screen
+            scrollback
                 .read(offset, max)
                 .map(|slice| (slice.stream, slice.bytes))
         };
@@ -198,31 +199,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_with_the_holder_ends() {
-        let screen = Screen::with_capacity(8);
-        screen.push(Stream::Stdout, b"0123456789");
+    async fn output_waits_for_the_holder_with_a_limit() {
+        let scrollback = Scrollback::with_capacity(8);
+        scrollback.push(Stream::Stdout, b"0123456789");
         let patience = Duration::from_secs(1);
-        screen.make_room(patience).await;
+        scrollback.make_room(patience).await;
         let start = tokio::time::Instant::now();
-        screen.held_at(Some(2));
-        screen.make_room(patience).await;
+        scrollback.set_holder_offset(Some(2));
+        scrollback.make_room(patience).await;
         assert_eq!(start.elapsed(), patience, "late");
-        screen.held_at(Some(9));
-        screen.make_room(patience).await;
+        scrollback.set_holder_offset(Some(9));
+        scrollback.make_room(patience).await;
         assert_eq!(start.elapsed(), patience, "near enough");
     }
 
     proptest! {
         #[test]
-        fn the_ring_is_the_tail(pieces in proptest::collection::vec("[a-z]{0,12}", 0..8), offset in 0u64..80) {
-            let screen = Screen::with_capacity(16);
+        fn the_ring_holds_the_newest_bytes(pieces in proptest::collection::vec("[a-z]{0,12}", 0..8), offset in 0u64..80) {
+            let scrollback = Scrollback::with_capacity(16);
             for piece in &pieces {
-                screen.push(Stream::Stdout, piece.as_bytes());
+                scrollback.push(Stream::Stdout, piece.as_bytes());
             }
             let whole = pieces.concat().into_bytes();
             let from = (offset as usize).max(whole.len().saturating_sub(16));
             let want = whole.get(from..).filter(|tail| !tail.is_empty()).map(<[u8]>::to_vec);
-            prop_assert_eq!(screen.replay(offset, 100).map(|slice| slice.bytes), want);
+            prop_assert_eq!(scrollback.replay(offset, 100).map(|slice| slice.bytes), want);
         }
     }
 }
