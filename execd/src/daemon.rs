@@ -111,7 +111,7 @@ pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
         ended = until_end(&app, config.entrypoint, hooks, &mut signals, orders) => ended,
         _ = &mut serving => Err(DaemonError::Server),
     };
-    stop(&app, Stop::asked_for(signals.stop_requested_at())).await;
+    stop(&app, Stop::requested_at(signals.stop_requested_at())).await;
     ended
 }
 
@@ -140,10 +140,10 @@ async fn listen(config: &Config, build: BuildInfo) -> Result<TcpListener, Daemon
 /// Warns of settings without effect, or with a surprising one.
 fn warn_of_settings(config: &Config, isolation: &IsolationConfig, unknown: &[String]) {
     for flag in &config.ignored {
-        warn!(flag, "this flag does nothing yet");
+        warn!(flag, "this flag has no effect in this version");
     }
     for key in unknown {
-        warn!(key, "this key of the isolation configuration means nothing");
+        warn!(key, "unknown key in the isolation configuration");
     }
     if isolation.hardening.enabled && config.access_token.is_none() && !config.runtime_init {
         warn!("without a token commands can ask execd itself for the rights that hardening takes");
@@ -175,17 +175,20 @@ fn start_upkeep(app: &App, child_ended: Signal) {
 async fn stop(app: &App, stop: Stop) {
     let processes = stop.of_processes();
     let isolated = &app.isolation.sessions;
-    let closed = timeout_at(processes.part(limits::ISOLATED_END), isolated.close());
+    let closed = timeout_at(
+        processes.step_deadline(limits::ISOLATED_END),
+        isolated.close(),
+    );
     // Concurrent, so that neither uses the other's time.
     let children = init::end_children(&app.base, &app.ptys, processes);
     let (closed, ()) = tokio::join!(closed, children);
     if closed.is_err() {
         warn!("some isolated sessions did not end in time");
     }
-    let streams = stop.of_streams().left(limits::DRAIN);
+    let streams = stop.of_streams().time_left(limits::DRAIN);
     let drained = app.base.tasks.drain(streams).await;
     // After the drain, so that executions which ended in it are included.
-    let flushed = stop.part(limits::TELEMETRY_FLUSH);
+    let flushed = stop.step_deadline(limits::TELEMETRY_FLUSH);
     app.base.telemetry.finish(flushed).await;
     match drained {
         Drained::Gracefully => info!("execd stopped"),

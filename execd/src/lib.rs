@@ -5,46 +5,47 @@
 //!   client ──HTTP──▶ server ─▶ command ─┐
 //!                      │    ─▶ pty     ─┼─▶ process ──▶ children
 //!                      │    ─▶ init    ─┘     ▲
-//!                      │    ─▶ file           └── the one place that waits for them
+//!                      │    ─▶ file           └── reaps all of them
 //!                      │    ─▶ metrics
 //!                      └───▶ proxy ──▶ the user's own servers on the loopback
 //! ```
 //!
-//! From top to bottom; a module uses only those below it (ARCHITECTURE.md has the arrows).
+//! Modules from top to bottom. A module uses only modules below it; ARCHITECTURE.md lists the
+//! dependencies.
 //!
-//! | Module | What it owns |
+//! | Module | Contents |
 //! |---|---|
-//! | [`cli`], [`clone3`] | flags, and what they mean together with the environment; hiding a system call that some tracers do not know |
-//! | [`daemon`] | the order of start and stop |
+//! | [`cli`], [`clone3`] | flags and environment variables; hiding a system call that some tracers do not know |
+//! | [`daemon`] | order of startup and shutdown |
 //! | [`server`] | connections, routes, tokens, request ids |
-//! | [`app`] | the state of the routes: the base and what each feature keeps |
+//! | [`app`] | state of the routes: the base, and the state of each feature |
 //! | | **Features** |
 //! | [`command`] | `/command`: runs, records, interrupts |
-//! | [`session`] | `/session`: variables and a directory that outlive their runs |
-//! | [`init`] | the user's entry point |
-//! | [`runtime_init`] | the late claim of a warm sandbox |
-//! | [`hook`] | programs before the entry point, and at times |
+//! | [`session`] | `/session`: variables and a directory that persist between runs |
+//! | [`init`] | supervision of the user's entry point |
+//! | [`runtime_init`] | late claim of a warm sandbox |
+//! | [`hook`] | programs that run before the entry point or on a schedule |
 //! | [`isolated`] | sessions with namespaces of their own |
 //! | [`pty`] | terminal sessions |
-//! | [`file_worker`], [`file`] | files and directories as another user, and as the daemon's |
-//! | [`proxy`] | the user's own servers |
-//! | | **What they share** |
-//! | [`base`] | the parts of the daemon that all features are given |
-//! | [`telemetry`] | metrics for a collector, where one is named |
-//! | [`metrics`] | the sandbox's resources, also as routes |
-//! | [`output`] | from a process's pipes to a client's stream |
+//! | [`file_worker`], [`file`] | files and directories, with another identity or the daemon's |
+//! | [`proxy`] | requests to the user's own servers |
+//! | | **Shared by features** |
+//! | [`base`] | state that all features share |
+//! | [`telemetry`] | metrics for a collector, if one is configured |
+//! | [`metrics`] | resource use of the sandbox, with its routes |
+//! | [`output`] | transfer from a process's pipes to a client's stream |
 //! | [`process`], [`signals`] | spawning, signalling and reaping every child; signals to the daemon |
-//! | [`hardening`], [`identity`] | what every process of the user has to do without; users and groups |
+//! | [`hardening`], [`identity`] | restrictions of the user's processes; users and groups |
 //! | [`env`], [`path`], [`request`] | variables, paths and rules of requests |
-//! | `links`, `view` | which links paths may follow, and which paths of an isolated session requests may name |
+//! | `links`, `view` | links that paths may follow; paths of an isolated session that requests may name |
 //! | | **Leaves** |
-//! | [`config`], [`log`] | the isolation file; where the log goes |
-//! | [`http`], [`json`], [`error`] | queries, bodies, and what a request can fail with |
-//! | [`kernel_path`] | absolute paths, `..` behind links, directories that are made |
-//! | [`blocking`], [`scratch`] | work that blocks; files without a name |
-//! | `script` | a client's text between commands of the daemon, as input of a shell |
-//! | [`heap`], `idle` | giving memory back; ending sessions that clients left behind |
-//! | `duration`, [`limits`] | durations in Go's form; every bound |
+//! | [`config`], [`log`] | isolation file; outputs of the log |
+//! | [`http`], [`json`], [`error`] | queries, bodies, and errors of requests |
+//! | [`kernel_path`] | absolute paths, `..` behind links, creation of directories |
+//! | [`blocking`], [`scratch`] | blocking work; unlinked temporary files |
+//! | `script` | a client's code between commands of the daemon, as input of a shell |
+//! | [`heap`], `idle` | return of free memory to the kernel; end of unused sessions |
+//! | `duration`, [`limits`] | durations in Go's format; all limits |
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 

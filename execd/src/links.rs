@@ -20,39 +20,39 @@ const LINKS: usize = 40;
 
 /// Resolved paths from variables. Only the sandbox's creator changes these variables.
 #[derive(Debug, Default)]
-pub(crate) struct Links(Mutex<Known>);
+pub(crate) struct LinkResolver(Mutex<ResolverState>);
 
 #[derive(Debug, Default)]
-struct Known {
-    /// Result of the first resolution of each path; `None` when it was in doubt.
-    settled: BTreeMap<PathBuf, Option<PathBuf>>,
+struct ResolverState {
+    /// Result of the first resolution of each path; `None` if a link must not be followed.
+    resolved: BTreeMap<PathBuf, Option<PathBuf>>,
     /// Places that the user's processes may write, under every name.
     writable: Vec<PathBuf>,
 }
 
-impl Links {
+impl LinkResolver {
     /// Creates a resolver for processes that may write there.
     pub(crate) fn new(writable: Vec<PathBuf>) -> Self {
-        Self(Mutex::new(Known {
+        Self(Mutex::new(ResolverState {
             writable,
-            ..Known::default()
+            ..ResolverState::default()
         }))
     }
 
     /// Resolves a path, or returns the result of its first resolution. `None` when the user's
     /// processes may have created one of the links.
-    pub(crate) fn settle(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn resolve(&self, path: &Path) -> Option<PathBuf> {
         let path = std::path::absolute(path).ok()?;
-        let mut known = self.known();
-        if let Some(settled) = known.settled.get(&path) {
-            return settled.clone();
+        let mut state = self.state();
+        if let Some(resolved) = state.resolved.get(&path) {
+            return resolved.clone();
         }
-        let settled = settled(&path, &known.writable);
-        if settled.is_none() {
-            warn_of(&path);
+        let resolved = resolve_outside(&path, &state.writable);
+        if resolved.is_none() {
+            warn_denied(&path);
         }
-        known.settled.insert(path, settled.clone());
-        settled
+        state.resolved.insert(path, resolved.clone());
+        resolved
     }
 
     /// Opens a file to read it, and follows no link that the user's processes may have created:
@@ -61,11 +61,11 @@ impl Links {
     /// # Errors
     /// The kernel's error; `ELOOP` for such a link.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
-        let settled = self.settle(path).ok_or(Errno::LOOP)?;
+        let resolved = self.resolve(path).ok_or(Errno::LOOP)?;
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat2(
             CWD,
-            settled,
+            resolved,
             flags,
             Mode::empty(),
             ResolveFlags::NO_SYMLINKS,
@@ -79,10 +79,10 @@ impl Links {
     ///
     /// # Errors
     /// The kernel's error; `ELOOP` for such a link.
-    pub(crate) fn make(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn create_file(&self, path: &Path) -> io::Result<()> {
         let path = std::path::absolute(path)?;
-        let settled = settled(&path, &self.known().writable).ok_or(Errno::LOOP)?;
-        let mut rest = names(&settled);
+        let resolved = resolve_outside(&path, &self.state().writable).ok_or(Errno::LOOP)?;
+        let mut rest = names(&resolved);
         if rest.is_empty() {
             return Err(Errno::ISDIR.into());
         }
@@ -111,44 +111,47 @@ impl Links {
 
     /// Places that the user's processes may write, under every name.
     pub(crate) fn writable(&self) -> Vec<PathBuf> {
-        self.known().writable.clone()
+        self.state().writable.clone()
     }
 
     /// Adds writable places and re-resolves cached paths.
-    pub(crate) fn note_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
-        let mut known = self.known();
+    pub(crate) fn add_writable(&self, places: impl IntoIterator<Item = PathBuf>) {
+        let mut state = self.state();
         for place in places {
-            if !known.writable.contains(&place) {
-                known.writable.push(place);
-                known.settled.clear();
+            if !state.writable.contains(&place) {
+                state.writable.push(place);
+                state.resolved.clear();
             }
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn state(&self) -> MutexGuard<'_, ResolverState> {
         self.0.lock().expect("no holder of this lock panics")
     }
 }
 
-/// Logs why access to a path is denied.
-pub(crate) fn warn_of(path: &Path) {
+/// Logs that commands are denied access to a path, and why.
+pub(crate) fn warn_denied(path: &Path) {
     let path = path.display();
-    warn!(%path, "closed to commands: on the way is a link that one of them may have made");
+    warn!(%path, "commands cannot use this path, because one of them may have created a link in it");
 }
 
 /// Resolves the symbolic links in an absolute path, as far as it exists. `None` when one of them is
 /// where the user's processes may write, or they form a loop.
-pub(crate) fn settled(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
+pub(crate) fn resolve_outside(path: &Path, writable: &[PathBuf]) -> Option<PathBuf> {
     let is_closed = |link: &Path| {
         let directory = link.parent().unwrap_or(link);
         !writable.iter().any(|place| directory.starts_with(place))
     };
-    followed(path, is_closed)
+    resolve_links(path, is_closed)
 }
 
-/// Resolves an absolute path. `None` when one of its links must not be followed, or they form a
-/// loop.
-pub(crate) fn followed(path: &Path, mut may_follow: impl FnMut(&Path) -> bool) -> Option<PathBuf> {
+/// Resolves an absolute path. `None` when one of its links must not be followed, or they form
+/// a loop.
+pub(crate) fn resolve_links(
+    path: &Path,
+    mut may_follow: impl FnMut(&Path) -> bool,
+) -> Option<PathBuf> {
     let mut real = PathBuf::from("/");
     let mut rest = names(path);
     let mut links = 0;
@@ -192,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_followed_once_and_never_where_commands_may_have_put_them() {
+    fn links_are_followed_only_outside_writable_places() {
         let place = tempfile::tempdir().unwrap();
         let real = place.path().canonicalize().unwrap();
         let at = |name: &str| real.join(name);
@@ -227,26 +230,31 @@ mod tests {
             (PathBuf::from("/"), Some(PathBuf::from("/"))),
             (PathBuf::from("/none/x"), Some(PathBuf::from("/none/x"))),
         ] {
-            assert_eq!(settled(&path, &writable), want, "{}", path.display());
+            assert_eq!(
+                resolve_outside(&path, &writable),
+                want,
+                "{}",
+                path.display()
+            );
         }
-        assert_eq!(settled(&at("open/planted"), &[]), Some("/".into()));
+        assert_eq!(resolve_outside(&at("open/planted"), &[]), Some("/".into()));
     }
 
     #[test]
-    fn what_was_settled_is_settled_anew_when_more_can_be_written() {
+    fn new_writable_places_invalidate_resolved_paths() {
         let place = tempfile::tempdir().unwrap();
         let real = place.path().canonicalize().unwrap();
         let at = |name: &str| real.join(name);
         fs::create_dir(at("late")).unwrap();
         symlink("../elsewhere", at("late/link")).unwrap();
-        let links = Links::default();
-        assert_eq!(links.settle(&at("late/link")), Some(at("elsewhere")));
-        links.note_writable([at("late")]);
-        assert_eq!(links.settle(&at("late/link")), None);
+        let links = LinkResolver::default();
+        assert_eq!(links.resolve(&at("late/link")), Some(at("elsewhere")));
+        links.add_writable([at("late")]);
+        assert_eq!(links.resolve(&at("late/link")), None);
     }
 
     #[test]
-    fn nothing_is_made_where_a_planted_link_leads() {
+    fn files_are_not_created_through_planted_links() {
         let place = tempfile::tempdir().unwrap();
         let real = place.path().canonicalize().unwrap();
         let at = |name: &str| real.join(name);
@@ -256,17 +264,17 @@ mod tests {
         symlink("own", at("link")).unwrap();
         symlink("../closed", at("shared/way")).unwrap();
         symlink("../closed/file", at("shared/file")).unwrap();
-        let links = Links::new(vec![at("shared")]);
+        let links = LinkResolver::new(vec![at("shared")]);
         for path in ["shared/way/new/file", "shared/way/file", "shared/file"] {
-            let error = links.make(&at(path)).unwrap_err();
+            let error = links.create_file(&at(path)).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
         }
         assert_eq!(fs::read_dir(at("closed")).unwrap().count(), 0);
         for path in ["link/new/er/file", "own/file", "own/file"] {
-            links.make(&at(path)).unwrap();
+            links.create_file(&at(path)).unwrap();
         }
         assert!(at("own/new/er/file").is_file() && at("own/file").is_file());
-        assert!(links.make(Path::new("/")).is_err());
-        assert!(links.known().settled.is_empty());
+        assert!(links.create_file(Path::new("/")).is_err());
+        assert!(links.state().resolved.is_empty());
     }
 }

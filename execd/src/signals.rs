@@ -47,13 +47,13 @@ impl Signals {
         Self::of(&[Signal::TERM, Signal::INT])
     }
 
-    fn of(wanted: &[Signal]) -> io::Result<Self> {
-        let listen = |wanted: &Signal| {
-            let stream = signal(SignalKind::from_raw(wanted.as_raw()))?;
-            Ok((*wanted, stream))
+    fn of(handled: &[Signal]) -> io::Result<Self> {
+        let listen = |handled: &Signal| {
+            let stream = signal(SignalKind::from_raw(handled.as_raw()))?;
+            Ok((*handled, stream))
         };
         Ok(Self {
-            streams: wanted.iter().map(listen).collect::<io::Result<_>>()?,
+            streams: handled.iter().map(listen).collect::<io::Result<_>>()?,
             stop_requested_at: None,
         })
     }
@@ -83,14 +83,14 @@ impl Signals {
 }
 
 /// Result of supervising a process.
-pub(crate) struct Stood {
+pub(crate) struct Supervised {
     pub(crate) exit: Exit,
-    /// SIGTERM arrived.
+    /// Whether the daemon received SIGTERM meanwhile.
     pub(crate) stop_requested: bool,
 }
 
-/// Forwards signals until the process ends. SIGTERM starts a countdown to SIGKILL.
-pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> Stood {
+/// Forwards signals to a process until it ends. SIGTERM starts a countdown to SIGKILL.
+pub(crate) async fn supervise(process: &Process, signals: &mut Signals) -> Supervised {
     let mut deadline: Option<Instant> = None;
     loop {
         let countdown = async {
@@ -102,7 +102,7 @@ pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> 
         tokio::select! {
             exit = process.exited() => {
                 let stop_requested = deadline.is_some();
-                return Stood { exit, stop_requested };
+                return Supervised { exit, stop_requested };
             }
             signal = signals.next() => {
                 process.signal(signal);
@@ -115,7 +115,7 @@ pub(crate) async fn stand_in_front(process: &Process, signals: &mut Signals) -> 
                 process.kill_tree();
                 let exit = process.exited().await;
                 let stop_requested = true;
-                return Stood { exit, stop_requested };
+                return Supervised { exit, stop_requested };
             }
         }
     }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_sigterm_is_the_one_from_which_seconds_are_counted() {
+    async fn the_first_sigterm_sets_the_time_of_the_stop_request() {
         let mut signals = Signals::of(&[Signal::USR2, Signal::TERM]).unwrap();
         let mut receive = async |signal| {
             kill_process(getpid(), signal).unwrap();

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn values_lose_what_is_undefined() {
+    fn undefined_variables_expand_to_nothing() {
         assert_eq!(substitute("<$A$B${A}>", lookup), "<aa>");
     }
 }

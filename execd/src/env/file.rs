@@ -197,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn what_the_sdk_writes_is_read_back(value in "[^\0$]{0,40}") {
+        fn files_of_the_sdk_are_parsed(value in "[^\0$]{0,40}") {
             prop_assert_eq!(pairs(&written(&value)), pair("K", &value));
         }
     }

@@ -23,7 +23,7 @@ use tracing::warn;
 pub use expand::{Undefined, expand, substitute};
 
 use self::names::{CONFIGURATION, ENVIRONMENT_FILE, NEVER_INHERITED};
-use crate::{error::ApiResult, limits, links::Links, view::View};
+use crate::{error::ApiResult, limits, links::LinkResolver, view::View};
 
 /// Set of variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct Environment {
     view: Option<View>,
     /// Resolver of links on the path to the environment file. Set with Landlock: the user's
     /// processes may then not read every file that the daemon may.
-    links: OnceLock<Arc<Links>>,
+    links: OnceLock<Arc<LinkResolver>>,
 }
 
 impl Environment {
@@ -120,9 +120,9 @@ impl Environment {
 
     /// Stops following links to the environment file that the user's processes may have created:
     /// these could otherwise read files through the daemon.
-    pub(crate) fn distrust(&self, links: Arc<Links>) {
+    pub(crate) fn set_link_resolver(&self, links: Arc<LinkResolver>) {
         let set = self.links.set(links);
-        debug_assert!(set.is_ok(), "there is one floor");
+        debug_assert!(set.is_ok(), "the link resolver is set once");
     }
 
     /// Ensures that the environment file exists, with its directories.
@@ -131,7 +131,7 @@ impl Environment {
     /// The kernel's error; `ELOOP` for a link that must not be followed.
     pub(crate) fn make_file(&self, path: &Path) -> io::Result<()> {
         if let Some(links) = self.links.get() {
-            return links.make(path);
+            return links.create_file(path);
         }
         path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
         let made = File::options()
@@ -204,7 +204,7 @@ pub fn file_path(own: &Variables) -> Option<PathBuf> {
     }
 }
 
-fn from_file(own: &Variables, links: Option<&Links>) -> Vec<(String, String)> {
+fn from_file(own: &Variables, links: Option<&LinkResolver>) -> Vec<(String, String)> {
     let Some(path) = file_path(own) else {
         return Vec::new();
     };
@@ -226,7 +226,7 @@ fn from_file(own: &Variables, links: Option<&Links>) -> Vec<(String, String)> {
 }
 
 /// Opens the environment file. Commands may replace it with a FIFO, which must not block.
-fn open(path: &Path, links: Option<&Links>) -> io::Result<File> {
+fn open(path: &Path, links: Option<&LinkResolver>) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = match links {
         Some(links) => links.open(path)?,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_wins_over_the_own_variables_and_its_last_entry_wins() {
+    fn the_file_and_its_last_entry_take_precedence() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(".env");
         std::fs::write(&path, "A=1\nA=2\nB=$HOME/x\n").unwrap();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_the_file_is_followed_unless_a_user_with_fewer_rights_may_have_made_it() {
+    fn only_trusted_links_to_the_file_are_followed() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
@@ -300,7 +300,7 @@ mod tests {
             let variables = Variables::from_iter([("EXECD_ENVS", at(file))]);
             let environment = Environment::new(variables);
             if confined {
-                environment.distrust(Arc::new(Links::new(vec![at("shared")])));
+                environment.set_link_resolver(Arc::new(LinkResolver::new(vec![at("shared")])));
             }
             environment.for_user().get("SECRET").is_some()
         };
@@ -310,12 +310,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_comes_later_is_not_followed() {
+    fn a_link_created_later_is_not_followed() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let path = place.join(".env");
         std::fs::write(&path, "").unwrap();
-        let links = Links::new(vec![place.clone()]);
+        let links = LinkResolver::new(vec![place.clone()]);
         open(&path, Some(&links)).unwrap();
         std::fs::remove_file(&path).unwrap();
         symlink("/etc/passwd", &path).unwrap();
@@ -323,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_the_place_of_the_file_is_not_waited_for() {
+    fn a_pipe_as_environment_file_is_refused_at_once() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join(".env");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
-        for links in [None, Some(&Links::default())] {
+        for links in [None, Some(&LinkResolver::default())] {
             let error = open(&path, links).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }

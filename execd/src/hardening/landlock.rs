@@ -4,8 +4,8 @@
 //! Access is denied unless a rule allows it. Rules refer to inodes, not to paths, so execd builds
 //! them for every process that it starts: a workspace may be created, or replaced, at any time.
 //! Paths are resolved when the daemon starts, and paths in variables on first use. Later symbolic
-//! links in them are not followed, because the user's processes may have created them. Links in
-//! places that such processes may write are not followed at the start either: they survive a
+//! links in them are not followed, because the user's processes may have created them. Links
+//! in places that such processes may write are not followed at the start either: they survive a
 //! restart of the sandbox.
 #![expect(
     unsafe_code,
@@ -31,7 +31,7 @@ use tracing::warn;
 
 use crate::{
     env::{self, Environment, Variables},
-    links::{self, Links, settled},
+    links::{self, LinkResolver, resolve_outside},
 };
 
 /// Paths that every program may need to read. Landlock rules do not cover the memory and variables
@@ -135,7 +135,7 @@ pub(super) struct Policy {
     places: Vec<(PathBuf, u64)>,
     /// Places already reported as unusable.
     reported: Mutex<BTreeSet<PathBuf>>,
-    links: Arc<Links>,
+    links: Arc<LinkResolver>,
     /// The execd executable, which shells start to report their state.
     program: OwnedFd,
     environment: Arc<Environment>,
@@ -154,7 +154,7 @@ impl Policy {
             | CHANGE_DIR
             | if version >= 2 { REFER } else { 0 }
             | if version >= 3 { TRUNCATE } else { 0 };
-        let temporary = temporary(&environment.own(), |path| settled(path, &[]));
+        let temporary = temporary(&environment.own(), |path| resolve_outside(path, &[]));
         let wanted: Vec<PathBuf> = WRITABLE
             .iter()
             .map(PathBuf::from)
@@ -167,15 +167,15 @@ impl Policy {
         let mut outer_first: Vec<&PathBuf> = wanted.iter().collect();
         outer_first.sort_by_key(|path| path.components().count());
         for path in outer_first {
-            let led_to = settled(path, &writable);
+            let led_to = resolve_outside(path, &writable);
             writable.extend(led_to);
         }
         let place = |path: &Path, access| {
-            let settled = settled(path, &writable);
-            if settled.is_none() {
-                links::warn_of(path);
+            let resolved = resolve_outside(path, &writable);
+            if resolved.is_none() {
+                links::warn_denied(path);
             }
-            settled.map(|settled| (settled, access))
+            resolved.map(|resolved| (resolved, access))
         };
         let readable = READABLE
             .iter()
@@ -190,7 +190,7 @@ impl Policy {
             handled,
             places,
             reported: Mutex::default(),
-            links: Arc::new(Links::new(writable)),
+            links: Arc::new(LinkResolver::new(writable)),
             program: open("/proc/self/exe", flags, Mode::empty())?,
             environment,
         })
@@ -205,7 +205,7 @@ impl Policy {
         let ruleset = self.rules_of_places()?;
         // `set_env` of the official clients writes here, from a command.
         let file = env::file_path(&self.environment.own());
-        if let Some(path) = file.and_then(|path| self.links.settle(&path)) {
+        if let Some(path) = file.and_then(|path| self.links.resolve(&path)) {
             self.allow_place(&ruleset, &path, self.handled & OF_A_FILE & !EXECUTE)?;
         }
         Ok(ruleset)
@@ -230,14 +230,14 @@ impl Policy {
 
     /// Current directory for temporary files, which a start script may have changed.
     fn temporary(&self, own: &Variables) -> Option<PathBuf> {
-        let (path, settled) = temporary(own, |path| self.links.settle(path))?;
-        self.links.note_writable([path, settled.clone()]);
-        Some(settled)
+        let (path, resolved) = temporary(own, |path| self.links.resolve(path))?;
+        self.links.add_writable([path, resolved.clone()]);
+        Some(resolved)
     }
 
     /// Resolved paths, shared with other code that handles files which the user's processes may
     /// have changed.
-    pub(super) fn links(&self) -> &Arc<Links> {
+    pub(super) fn links(&self) -> &Arc<LinkResolver> {
         &self.links
     }
 
@@ -262,14 +262,14 @@ impl Policy {
 /// under every spelling.
 fn temporary(
     own: &Variables,
-    settle: impl FnOnce(&Path) -> Option<PathBuf>,
+    resolve: impl FnOnce(&Path) -> Option<PathBuf>,
 ) -> Option<(PathBuf, PathBuf)> {
     let path = own
         .get(ENV_TEMPORARY)
         .map(Path::new)
         .filter(|path| path.is_absolute())?;
-    let settled = settle(path).filter(|settled| settled.parent().is_some())?;
-    Some((path.to_owned(), settled))
+    let resolved = resolve(path).filter(|resolved| resolved.parent().is_some())?;
+    Some((path.to_owned(), resolved))
 }
 
 /// GPU devices in a directory of devices.
@@ -360,7 +360,7 @@ mod tests {
     use crate::hardening::{Steps, probe::probe};
 
     #[test]
-    fn a_place_in_a_bad_state_closes_itself_only() {
+    fn an_unusable_place_closes_no_other() {
         let environment = Environment::new(Variables::default());
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let policy = Policy {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_writable_link_leads_to_holds_no_links_either() {
+    fn links_in_targets_of_writable_links_are_not_followed() {
         let place = tempfile::tempdir_in("/var/lib").unwrap();
         let real = place.path().canonicalize().unwrap();
         let at = |name: &str| real.join(name);
@@ -418,14 +418,14 @@ mod tests {
         let own = policy.environment.own();
         assert_eq!(policy.temporary(&own), Some(at("temporary")));
         symlink(at("closed"), at("temporary/.env")).unwrap();
-        assert_eq!(policy.links.settle(&at("temporary/.env")), None);
+        assert_eq!(policy.links.resolve(&at("temporary/.env")), None);
         assert_eq!(
-            policy.links.settle(&at("data/.env")),
+            policy.links.resolve(&at("data/.env")),
             Some(at("volume/.env"))
         );
         symlink(at("closed"), at("volume/.env")).unwrap();
         assert_eq!(
-            policy.links.settle(&at("data/.env")),
+            policy.links.resolve(&at("data/.env")),
             Some(at("volume/.env"))
         );
         for (path, writable) in [
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn trying_the_rules_does_not_settle_the_environment_file() {
+    fn the_probe_does_not_resolve_the_environment_file() {
         let place = tempfile::tempdir_in("/var/lib").unwrap();
         let real = place.path().canonicalize().unwrap();
         let at = |name: &str| real.join(name);
@@ -459,11 +459,11 @@ mod tests {
         // A start script may create such a link.
         symlink("file", at(".env")).unwrap();
         let policy = steps.files.take().unwrap();
-        assert_eq!(policy.links.settle(&at(".env")), Some(at("file")));
+        assert_eq!(policy.links.resolve(&at(".env")), Some(at("file")));
     }
 
     #[test]
-    fn the_root_is_no_directory_for_temporary_files_under_any_name() {
+    fn the_root_is_never_the_temporary_directory() {
         let place = tempfile::tempdir_in("/var/lib").unwrap();
         let link = place.path().join("link");
         symlink("/", &link).unwrap();
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_for_computing_are_found() {
+    fn gpu_devices_are_found() {
         let dev = tempfile::tempdir().unwrap();
         for name in ["nvidia0", "nvidiactl", "nvidia-uvm", "null", "sda"] {
             fs::write(dev.path().join(name), "").unwrap();

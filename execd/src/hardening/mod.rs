@@ -37,7 +37,7 @@ use rustix::{
 use tracing::{info, warn};
 
 #[cfg(test)]
-pub(crate) use self::trust::Doubt;
+pub(crate) use self::trust::DistrustReason;
 use self::{landlock::Policy, probe::Tried, seccomp::Filter};
 use crate::{
     config::{IsolationConfig, capabilities_of, capability_names},
@@ -110,7 +110,7 @@ impl ProcessHardening {
         for name in seccomp::unknown(&config.seccomp.deny) {
             warn!(
                 name,
-                "seccomp.deny refuses nothing by a name that no system call here has"
+                "seccomp.deny: no system call of this architecture has this name"
             );
         }
         let mut hardening = if config.hardening.enabled {
@@ -119,7 +119,7 @@ impl ProcessHardening {
             Self::default()
         };
         if config.landlock.enabled && !config.hardening.enabled {
-            warn!("landlock.enabled does nothing, because hardening.enabled is off");
+            warn!("landlock.enabled has no effect, because hardening.enabled is off");
         }
         if config.ebpf.enabled {
             // Auditing protects nothing, so its absence is harmless.
@@ -173,7 +173,7 @@ impl ProcessHardening {
         }
         let (steps, mut layers) = steps.reduced(tried, landlock);
         if let Some(files) = steps.as_ref().and_then(|steps| steps.files.as_ref()) {
-            environment.distrust(Arc::clone(files.links()));
+            environment.set_link_resolver(Arc::clone(files.links()));
         }
         layers.report_unknown_calls(&seccomp::unknown(&config.seccomp.deny));
         info!(?layers, "hardening is on");
@@ -196,32 +196,31 @@ impl ProcessHardening {
         match Errno::from_io_error(error)? {
             Errno::ACCESS => match (steps.files.is_some(), rights_hold) {
                 (true, true) => Some(
-                    "hardening is in force: commands may execute only what [landlock] leaves them \
-                     (landlock.extra_readable adds to it), and only as the rights of files say, for \
-                     root too",
+                    "hardening is active: commands may execute only files that [landlock] allows \
+                     (landlock.extra_readable adds paths), and file permissions apply to root too",
                 ),
                 (true, false) => Some(
-                    "hardening is in force: commands may execute only what [landlock] leaves them \
-                     (landlock.extra_readable adds to it)",
+                    "hardening is active: commands may execute only files that [landlock] allows \
+                     (landlock.extra_readable adds paths)",
                 ),
                 (false, true) => Some(
-                    "hardening is in force: commands lack the capability DAC_OVERRIDE, so the rights \
-                     of files hold for root too",
+                    "hardening is active: commands lack the capability DAC_OVERRIDE, so file \
+                     permissions apply to root too",
                 ),
                 (false, false) => None,
             },
             Errno::PERM => match (steps.drop, steps.calls.is_some()) {
                 (true, true) => Some(
-                    "hardening is in force: commands have no capabilities but those of \
-                     hardening.keep_capabilities, and are refused the system calls of seccomp.deny",
+                    "hardening is active: commands have only the capabilities of \
+                     hardening.keep_capabilities, and the system calls of seccomp.deny are denied",
                 ),
                 (true, false) => Some(
-                    "hardening is in force: commands have no capabilities but those of \
+                    "hardening is active: commands have only the capabilities of \
                      hardening.keep_capabilities",
                 ),
-                (false, true) => Some(
-                    "hardening is in force: commands are refused the system calls of seccomp.deny",
-                ),
+                (false, true) => {
+                    Some("hardening is active: the system calls of seccomp.deny are denied")
+                }
                 (false, false) => None,
             },
             _ => None,
@@ -282,8 +281,7 @@ fn files(config: &IsolationConfig, environment: &Arc<Environment>) -> (Option<Po
         Ok((version, policy)) if version >= landlock::COMPLETE => (Some(policy), ACTIVE),
         Ok((version, policy)) => {
             let why = format!(
-                "the kernel has version {version} of Landlock, which keeps no file from being cut \
-                 short"
+                "the kernel has version {version} of Landlock, which does not restrict truncation"
             );
             (Some(policy), layer(LayerState::Degraded, why))
         }
@@ -292,7 +290,7 @@ fn files(config: &IsolationConfig, environment: &Arc<Environment>) -> (Option<Po
             let (state, why) = match error.raw_os_error() {
                 Some(ENOSYS) => (LayerState::Unsupported, "the kernel has no Landlock".into()),
                 Some(EOPNOTSUPP) => {
-                    let why = "the kernel has Landlock switched off";
+                    let why = "Landlock is disabled in the kernel";
                     (LayerState::Unsupported, why.to_owned())
                 }
                 _ => (LayerState::Degraded, format!("Landlock: {error}")),
@@ -461,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_left_out_and_nothing_else() {
+    fn only_failed_layers_are_skipped() {
         use LayerState::{Active, Degraded, Disabled};
         let refused = || Err(Errno::PERM.into());
         let given_up = |cut_bounding, no_new_privs, drop, calls| {
@@ -505,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_names_only_what_is_in_force() {
+    fn a_hint_names_only_active_layers() {
         let hint = |errno: Errno, steps| {
             let hardening = ProcessHardening {
                 steps: Some(steps),
@@ -522,7 +520,7 @@ mod tests {
             calls: None,
             ..steps
         };
-        let of_files = "rights of files";
+        let of_files = "file permissions";
         assert!(hint(Errno::ACCESS, steps()).contains(of_files));
         assert!(hint(Errno::ACCESS, keeps(CapabilitySet::NET_RAW)).contains(of_files));
         assert_eq!(hint(Errno::ACCESS, keeps(CapabilitySet::DAC_OVERRIDE)), "");

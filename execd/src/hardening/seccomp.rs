@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_the_list_is_refused_and_nothing_else() {
+    fn only_listed_system_calls_are_refused() {
         let deny: Vec<String> = DENIED.iter().map(|&name| name.to_owned()).collect();
         let program = program(&deny);
         let errno = |errno: i32| libc::SECCOMP_RET_ERRNO | u32::try_from(errno).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_refused_whatever_is_on_the_list() {
+    fn namespaces_are_refused_with_any_list() {
         let program = program(&["mkdir".to_owned()]);
         let refused = libc::SECCOMP_RET_ERRNO | u32::try_from(libc::EPERM).unwrap();
         for name in ["unshare", "setns"] {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mean_nothing_are_known() {
+    fn unknown_names_are_reported() {
         let names =
             |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
         assert_eq!(unknown(&names(DENIED)), [""; 0]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_is_too_long_for_the_kernel() {
+    fn the_longest_list_fits_the_kernel_s_limit() {
         let deny = vec!["mount".to_owned(); 10_000];
         assert_eq!(program(&deny).len(), program(&deny[..1]).len());
     }

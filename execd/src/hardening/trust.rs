@@ -17,22 +17,22 @@ use rustix::{
 };
 
 use super::ProcessHardening;
-use crate::links::followed;
+use crate::links::resolve_links;
 
 const ROOT: u32 = 0;
 
 /// Reason to distrust a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Doubt {
-    #[error("on the way is a link that commands, isolated sessions or another user may have made")]
+pub(crate) enum DistrustReason {
+    #[error("commands, isolated sessions or another user may have created a link in its path")]
     Link,
     #[error(
-        "commands, isolated sessions or another user may have moved it there: a directory on the way \
+        "commands, isolated sessions or another user may have moved it there: a directory in its path \
          belongs neither to the user of execd nor to root, or others may write it, or commands may"
     )]
-    Way,
-    #[error("it is no file")]
-    Kind,
+    Directory,
+    #[error("it is not a regular file")]
+    NotAFile,
     #[error("it belongs neither to the user of execd nor to root")]
     Owner,
     #[error("others than its owner may write it")]
@@ -45,10 +45,10 @@ pub(crate) enum Doubt {
     WithinReach,
 }
 
-/// Facts that decide who may have written a file, changed the entries of a directory, or made a
-/// link.
+/// Facts that decide which processes may have written a file, changed the entries of a directory,
+/// or created a link.
 #[derive(Clone, Copy, Debug)]
-struct Writers {
+struct WriteAccess {
     owner: u32,
     /// The daemon's user.
     own: u32,
@@ -60,35 +60,41 @@ struct Writers {
     within_reach: bool,
 }
 
-impl Writers {
-    fn doubt(self) -> Option<Doubt> {
+impl WriteAccess {
+    fn distrust_reason(self) -> Option<DistrustReason> {
         const GROUP_AND_OTHERS: u32 = 0o022;
         if self.read_only {
             None
         } else if ![self.own, ROOT].contains(&self.owner) {
-            Some(Doubt::Owner)
+            Some(DistrustReason::Owner)
         } else if self.mode & GROUP_AND_OTHERS != 0 {
-            Some(Doubt::Mode)
+            Some(DistrustReason::Mode)
         } else if self.within_reach && self.owner == self.own {
-            Some(Doubt::WithinReach)
+            Some(DistrustReason::WithinReach)
         } else {
             None
         }
     }
 }
 
-/// Reach of processes with fewer rights than the daemon.
+/// Places exposed to processes with fewer rights than the daemon.
 #[derive(Debug)]
-struct Reach {
+struct Exposure {
     /// The daemon's user.
     own: u32,
     /// Places where processes with fewer rights may write files of that user.
     places: Vec<PathBuf>,
 }
 
-impl Reach {
-    fn writers(&self, path: &Path, meta: &Metadata, mode: u32, mount: &StatVfs) -> Writers {
-        Writers {
+impl Exposure {
+    fn write_access(
+        &self,
+        path: &Path,
+        meta: &Metadata,
+        mode: u32,
+        mount: &StatVfs,
+    ) -> WriteAccess {
+        WriteAccess {
             owner: meta.uid(),
             own: self.own,
             mode,
@@ -97,48 +103,52 @@ impl Reach {
         }
     }
 
-    /// First doubt about a file or its parent directories: a process that may change a directory
-    /// may have replaced the file. The path must not contain symbolic links.
-    fn doubt(&self, path: &Path, writers: Writers) -> io::Result<Option<Doubt>> {
-        if let Some(doubt) = writers.doubt() {
-            return Ok(Some(doubt));
+    /// First reason to distrust a file or one of its parent directories, because a process that may
+    /// change a directory may have replaced the file. The path must not contain symbolic links.
+    fn distrust_reason(
+        &self,
+        path: &Path,
+        writers: WriteAccess,
+    ) -> io::Result<Option<DistrustReason>> {
+        if let Some(reason) = writers.distrust_reason() {
+            return Ok(Some(reason));
         }
         for directory in path.ancestors().skip(1) {
             let meta = fs::symlink_metadata(directory)?;
             let mount = statvfs(directory)?;
-            let found = self.writers(directory, &meta, of_entries(meta.mode()), &mount);
-            let way = Writers {
+            let found = self.write_access(directory, &meta, entry_write_bits(meta.mode()), &mount);
+            let parent = WriteAccess {
                 // Entries of an unwritable place cannot be replaced by a rename.
                 within_reach: found.within_reach && !writers.read_only,
                 ..found
             };
-            if way.doubt().is_some() {
-                return Ok(Some(Doubt::Way));
+            if parent.distrust_reason().is_some() {
+                return Ok(Some(DistrustReason::Directory));
             }
         }
         Ok(None)
     }
 
-    /// Resolves a path. `None` if a link on the way is in doubt.
-    fn settled(&self, path: &Path) -> io::Result<Option<PathBuf>> {
+    /// Resolves a path. `None` if one of its links is not trusted.
+    fn resolve_trusted(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let path = std::path::absolute(path)?;
         let is_trusted = |link: &Path| {
-            let judged = || {
+            let check = || {
                 let meta = fs::symlink_metadata(link)?;
                 // The flags belong to the mount, so the parent directory has the same.
                 let mount = statvfs(link.parent().unwrap_or(link))?;
                 // The mode of a symbolic link is meaningless.
-                self.doubt(link, self.writers(link, &meta, 0, &mount))
+                self.distrust_reason(link, self.write_access(link, &meta, 0, &mount))
             };
-            judged().is_ok_and(|doubt| doubt.is_none())
+            check().is_ok_and(|reason| reason.is_none())
         };
-        Ok(followed(&path, is_trusted))
+        Ok(resolve_links(&path, is_trusted))
     }
 }
 
 /// Write bits that apply to entries of a directory: in a sticky directory only its owner and the
 /// owner of an entry may remove or rename it.
-fn of_entries(mode: u32) -> u32 {
+fn entry_write_bits(mode: u32) -> u32 {
     const STICKY: u32 = 0o1000;
     if mode & STICKY == 0 { mode } else { 0 }
 }
@@ -147,33 +157,35 @@ impl ProcessHardening {
     /// Opens a file provided by the sandbox's creator.
     ///
     /// # Errors
-    /// When it cannot be opened, or there is a [`Doubt`].
+    /// When it cannot be opened, or there is a [`DistrustReason`].
     pub(crate) fn open_trusted(&self, path: &Path) -> io::Result<File> {
-        let doubtful = |doubt: Doubt| Err(io::Error::other(doubt));
-        let reach = Reach {
+        let distrusted = |reason: DistrustReason| Err(io::Error::other(reason));
+        let exposure = Exposure {
             own: geteuid().as_raw(),
             places: self.within_reach(),
         };
-        let Some(settled) = reach.settled(path)? else {
-            return doubtful(Doubt::Link);
+        let Some(resolved) = exposure.resolve_trusted(path)? else {
+            return distrusted(DistrustReason::Link);
         };
         // Without it, opening a FIFO without a writer would block.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(flags)
-            .open(&settled)?;
+            .open(&resolved)?;
         // Checks the opened file, since the path may lead elsewhere by now.
         let meta = file.metadata()?;
         let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
         if !meta.is_file() {
-            return doubtful(Doubt::Kind);
+            return distrusted(DistrustReason::NotAFile);
         }
-        if real != settled {
-            return doubtful(Doubt::Link);
+        if real != resolved {
+            return distrusted(DistrustReason::Link);
         }
-        let writers = reach.writers(&real, &meta, meta.mode(), &fstatvfs(&file)?);
-        reach.doubt(&real, writers)?.map_or(Ok(file), doubtful)
+        let writers = exposure.write_access(&real, &meta, meta.mode(), &fstatvfs(&file)?);
+        exposure
+            .distrust_reason(&real, writers)?
+            .map_or(Ok(file), distrusted)
     }
 }
 
@@ -211,46 +223,49 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_have_written_is_not_believed() {
-        let own = Writers {
+    fn files_that_others_may_write_are_distrusted() {
+        let own = WriteAccess {
             owner: 1000,
             own: 1000,
             mode: 0o100_600,
             read_only: false,
             within_reach: false,
         };
-        let of = |owner| Writers { owner, ..own };
+        let of = |owner| WriteAccess { owner, ..own };
         let within_reach = true;
-        for (writers, doubt) in [
+        for (writers, reason) in [
             (own, None),
             (of(0), None),
-            (of(1001), Some(Doubt::Owner)),
-            (Writers { own: 0, ..own }, Some(Doubt::Owner)),
-            (Writers { mode: 0o620, ..own }, Some(Doubt::Mode)),
+            (of(1001), Some(DistrustReason::Owner)),
+            (WriteAccess { own: 0, ..own }, Some(DistrustReason::Owner)),
             (
-                Writers {
+                WriteAccess { mode: 0o620, ..own },
+                Some(DistrustReason::Mode),
+            ),
+            (
+                WriteAccess {
                     mode: 0o602,
                     ..of(0)
                 },
-                Some(Doubt::Mode),
+                Some(DistrustReason::Mode),
             ),
             (
-                Writers {
+                WriteAccess {
                     within_reach,
                     ..own
                 },
-                Some(Doubt::WithinReach),
+                Some(DistrustReason::WithinReach),
             ),
             // Commands of a user other than root cannot write root's files.
             (
-                Writers {
+                WriteAccess {
                     within_reach,
                     ..of(0)
                 },
                 None,
             ),
             (
-                Writers {
+                WriteAccess {
                     mode: 0o666,
                     read_only: true,
                     within_reach,
@@ -259,12 +274,12 @@ mod tests {
                 None,
             ),
         ] {
-            assert_eq!(writers.doubt(), doubt, "{writers:?}");
+            assert_eq!(writers.distrust_reason(), reason, "{writers:?}");
         }
     }
 
     #[test]
-    fn what_isolated_sessions_may_have_written_is_not_believed_without_a_floor_either() {
+    fn files_that_isolated_sessions_may_write_are_distrusted_without_hardening() {
         let place = outside();
         let at = |name: &str| place.path().join(name);
         for name in ["common", "own"] {
@@ -277,7 +292,7 @@ mod tests {
             let refused = hardening.open_trusted(&at("common/file")).unwrap_err();
             assert_eq!(
                 refused.to_string(),
-                Doubt::WithinReach.to_string(),
+                DistrustReason::WithinReach.to_string(),
                 "{name}"
             );
             hardening.open_trusted(&at("own/file")).unwrap();
@@ -285,17 +300,17 @@ mod tests {
     }
 
     #[test]
-    fn a_balanced_session_may_have_written_what_is_in_tmp() {
+    fn files_in_tmp_are_distrusted() {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         let path = place.path().canonicalize().unwrap().join("file");
         fs::write(&path, "").unwrap();
         let hardening = shared("/nonexistent".into());
         let refused = hardening.open_trusted(&path).unwrap_err();
-        assert_eq!(refused.to_string(), Doubt::WithinReach.to_string());
+        assert_eq!(refused.to_string(), DistrustReason::WithinReach.to_string());
     }
 
     #[test]
-    fn links_that_another_user_may_have_made_are_not_followed() {
+    fn links_that_another_user_may_have_created_are_not_followed() {
         let directory = outside();
         let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
@@ -318,12 +333,16 @@ mod tests {
         }
         for path in ["common/link", "common/way/file", "own/through"] {
             let refused = hardening.open_trusted(&at(path)).unwrap_err();
-            assert_eq!(refused.to_string(), Doubt::Link.to_string(), "{path}");
+            assert_eq!(
+                refused.to_string(),
+                DistrustReason::Link.to_string(),
+                "{path}"
+            );
         }
     }
 
     #[test]
-    fn files_that_other_users_may_have_replaced_are_doubtful() {
+    fn files_that_other_users_may_have_replaced_are_distrusted() {
         const OTHER: Option<u32> = Some(12345);
         let directory = outside();
         let place = directory.path().canonicalize().unwrap();
@@ -334,7 +353,7 @@ mod tests {
         fs::write(at("way/in/file"), "").unwrap();
         symlink("../way/in/file", at("links/link")).unwrap();
         let hardening = ProcessHardening::default();
-        let doubt_of = |path: &str| {
+        let reason_for = |path: &str| {
             let opened = hardening.open_trusted(&at(path));
             opened.err().map(|error| error.to_string())
         };
@@ -342,8 +361,11 @@ mod tests {
             fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
             lchown(at(name), owner, None).unwrap();
         };
-        let (way, link) = (Doubt::Way.to_string(), Doubt::Link.to_string());
-        for (mode, owner, doubted) in [
+        let (way, link) = (
+            DistrustReason::Directory.to_string(),
+            DistrustReason::Link.to_string(),
+        );
+        for (mode, owner, distrusted) in [
             (0o755, Some(ROOT), false),
             (0o1777, Some(ROOT), false),
             (0o777, Some(ROOT), true),
@@ -353,28 +375,28 @@ mod tests {
         ] {
             for name in ["way", "way/in"] {
                 set(name, mode, owner);
-                let doubt = doubt_of("way/in/file");
+                let reason = reason_for("way/in/file");
                 assert_eq!(
-                    doubt,
-                    doubted.then(|| way.clone()),
+                    reason,
+                    distrusted.then(|| way.clone()),
                     "{name} {mode:o} {owner:?}"
                 );
                 set(name, 0o755, Some(ROOT));
             }
             set("links", mode, owner);
             assert_eq!(
-                doubt_of("links/link"),
-                doubted.then(|| link.clone()),
+                reason_for("links/link"),
+                distrusted.then(|| link.clone()),
                 "{mode:o}"
             );
             set("links", 0o755, Some(ROOT));
         }
         lchown(at("links/link"), OTHER, None).unwrap();
-        assert_eq!(doubt_of("links/link"), Some(link));
+        assert_eq!(reason_for("links/link"), Some(link));
     }
 
     #[test]
-    fn a_link_of_roots_is_followed_by_a_daemon_of_another_user() {
+    fn a_daemon_of_another_user_follows_links_of_root() {
         let directory = outside();
         let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
@@ -383,19 +405,19 @@ mod tests {
             symlink("file", at(name).join("link")).unwrap();
         }
         lchown(at("own"), Some(1000), None).unwrap();
-        let settled = |own, path: &str| {
+        let resolved = |own, path: &str| {
             let places = vec!["/".into()];
-            Reach { own, places }.settled(&at(path)).unwrap()
+            Exposure { own, places }.resolve_trusted(&at(path)).unwrap()
         };
-        assert_eq!(settled(1000, "roots/link"), Some(at("roots/file")));
+        assert_eq!(resolved(1000, "roots/link"), Some(at("roots/file")));
         assert_eq!(
-            settled(1000, "own/link"),
+            resolved(1000, "own/link"),
             None,
             "it may be another of root's"
         );
-        assert_eq!(settled(ROOT, "roots/link"), None);
+        assert_eq!(resolved(ROOT, "roots/link"), None);
         lchown(at("roots/link"), Some(1000), None).unwrap();
-        assert_eq!(settled(1000, "roots/link"), None);
+        assert_eq!(resolved(1000, "roots/link"), None);
     }
 
     #[test]
@@ -405,18 +427,18 @@ mod tests {
         fs::write(place.join("file"), "").unwrap();
         symlink("file", place.join("link")).unwrap();
         // Mounts in the thread's own namespace are invisible elsewhere.
-        let judged = std::thread::spawn(move || {
-            let settled = || {
+        let checked = std::thread::spawn(move || {
+            let resolved = || {
                 let places = vec!["/".into()];
-                let reach = Reach { own: ROOT, places };
-                reach.settled(&place.join("link")).unwrap()
+                let exposure = Exposure { own: ROOT, places };
+                exposure.resolve_trusted(&place.join("link")).unwrap()
             };
-            assert_eq!(settled(), None);
+            assert_eq!(resolved(), None);
             mounted_read_only(&place)?;
-            assert_eq!(settled(), Some(place.join("file")));
+            assert_eq!(resolved(), Some(place.join("file")));
             Ok::<_, io::Error>(())
         });
-        if let Err(error) = judged.join().unwrap() {
+        if let Err(error) = checked.join().unwrap() {
             eprintln!("SKIPPED: nothing can be mounted here: {error}");
         }
     }

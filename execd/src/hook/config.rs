@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_read_and_what_is_kept_is_read_back() {
+    fn json_and_stored_toml_are_parsed() {
         let json = r#"{"preStart":{"command":["sh","-c","true"],"timeoutSeconds":null},
             "periodic":[{"name":"sync","schedule":"*/5 * * * *","command":["a"],"timeoutSeconds":9}],
             "later":1}"#;

@@ -112,13 +112,13 @@ impl Hooks {
                 if let Some(path) = kept_at {
                     match store::keep(&path, &lifecycle, hardening) {
                         Ok(None) => {}
-                        Ok(Some(doubt)) => warn!(
-                            path = %path.display(), %doubt, remedy = REMEDY,
-                            "lifecycle hooks are kept where the next start will not believe them"
+                        Ok(Some(reason)) => warn!(
+                            path = %path.display(), %reason, remedy = REMEDY,
+                            "lifecycle hooks are stored where the next start will not trust them"
                         ),
                         Err(error) => {
                             let path = path.display();
-                            warn!(%path, %error, "lifecycle hooks cannot be kept");
+                            warn!(%path, %error, "lifecycle hooks cannot be stored");
                         }
                     }
                 }
@@ -136,7 +136,7 @@ impl Hooks {
                 // The environment does not name this file: an image may set another user's home
                 // directory, and commands may write anything there.
                 Err(error) => {
-                    warn!(path = %path.display(), %error, "no lifecycle hooks are looked for");
+                    warn!(path = %path.display(), %error, "stored lifecycle hooks are ignored");
                     Lifecycle::default()
                 }
             },
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_that_cannot_be_read_has_no_hooks_and_a_file_that_was_named_must_be_read() {
+    fn only_a_named_hook_file_must_be_readable() {
         let hardening = ProcessHardening::default();
         let load =
             |name, value| Hooks::load(&Variables::from_iter([(name, value)]), None, &hardening);

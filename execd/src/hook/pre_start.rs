@@ -1,4 +1,4 @@
-//! The preStart hook, which runs before the entry point.
+//! Hook that runs before the entry point.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     base::Base,
     limits,
     process::{Exit, Process},
-    signals::{Signals, Stood, stand_in_front},
+    signals::{Signals, Supervised, supervise},
 };
 
 /// Outcome of the preStart hook.
@@ -62,17 +62,17 @@ impl Hooks {
             ?limit,
             "preStart hook started"
         );
-        let stood = timeout(limit, stand_in_front(&process, signals)).await;
-        let outcome = match stood {
-            Ok(Stood {
+        let supervised = timeout(limit, supervise(&process, signals)).await;
+        let outcome = match supervised {
+            Ok(Supervised {
                 exit,
                 stop_requested: true,
             }) => PreStart::StopRequested(exit),
-            Ok(Stood {
+            Ok(Supervised {
                 exit: Exit::Code(0),
                 ..
             }) => PreStart::Done,
-            Ok(Stood { exit, .. }) => PreStart::Failed(exit),
+            Ok(Supervised { exit, .. }) => PreStart::Failed(exit),
             Err(_) => {
                 error!(?limit, "preStart hook did not end in time");
                 PreStart::Failed(killed(&process).await)

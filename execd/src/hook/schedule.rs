@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_has_its_times() {
+    fn every_schedule_has_its_times() {
         let monday = "2025-01-06T10:07:30Z";
         for (schedule, want) in [
             ("@every 90s", "90s"),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused() {
+    fn invalid_schedules_are_refused() {
         for bad in [
             "",
             "* * * *",

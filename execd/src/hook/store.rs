@@ -91,10 +91,10 @@ mod tests {
     use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
     use super::*;
-    use crate::{config::IsolationConfig, env::Environment, hardening::Doubt};
+    use crate::{config::IsolationConfig, env::Environment, hardening::DistrustReason};
 
     #[test]
-    fn what_is_kept_is_private_and_replaced_whole() {
+    fn stored_hooks_are_private_and_replaced_atomically() {
         let place = tempfile::tempdir().unwrap();
         let own = Variables::from_iter([("HOME", place.path())]);
         let path = path(&own).unwrap();
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(kept(&path, &hardening).unwrap(), None);
         let hooks = Lifecycle::read(r#"{"preStart":{"command":["a"]}}"#).unwrap();
         for _ in 0..2 {
-            let doubt = keep(&path, &hooks, &hardening).unwrap();
-            assert!(doubt.is_none(), "{doubt:?}");
+            let reason = keep(&path, &hooks, &hardening).unwrap();
+            assert!(reason.is_none(), "{reason:?}");
             let text = kept(&path, &hardening).unwrap().unwrap();
             assert_eq!(Lifecycle::read(&text).unwrap(), hooks);
             let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -114,17 +114,20 @@ mod tests {
         assert!(kept(place.path(), &hardening).is_err(), "a directory");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
         let refused = kept(&path, &hardening).unwrap_err().to_string();
-        assert_eq!(refused, Doubt::Mode.to_string());
+        assert_eq!(refused, DistrustReason::Mode.to_string());
     }
 
     #[test]
-    fn hooks_that_the_next_start_will_reject_are_reported() {
+    fn hooks_stored_in_an_untrusted_place_are_reported() {
         let place = tempfile::tempdir_in("/var/lib").unwrap();
         let path = place.path().join("own/hooks.toml");
         let hooks = Lifecycle::default();
         for (writable, expected) in [
             (vec![], None),
-            (vec![place.path()], Some(Doubt::WithinReach.to_string())),
+            (
+                vec![place.path()],
+                Some(DistrustReason::WithinReach.to_string()),
+            ),
         ] {
             let environment = Environment::new(Variables::default());
             let config = IsolationConfig {
@@ -132,9 +135,9 @@ mod tests {
                 ..IsolationConfig::default()
             };
             let hardening = ProcessHardening::new(&config, &Arc::new(environment));
-            let doubt = keep(&path, &hooks, &hardening).unwrap();
+            let reason = keep(&path, &hooks, &hardening).unwrap();
             assert_eq!(
-                doubt.map(|doubt| doubt.to_string()),
+                reason.map(|reason| reason.to_string()),
                 expected,
                 "{writable:?}"
             );

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_run_in_a_shell_and_arguments_do_not() {
+    fn only_command_texts_run_in_a_shell() {
         let none = Variables::default();
         let text = |text: &str| Program::shell(text, &none).unwrap();
         assert_eq!(
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_refused_programs_differ() {
+    fn missing_and_unexecutable_programs_have_different_exit_codes() {
         let code = |name: &str| {
             let source = chosen(&[name], &[]).unwrap_err();
             EntrypointError {

@@ -23,7 +23,7 @@ use crate::{
     hook::{HookError, Hooks, PreStart},
     process::{Exit, Process},
     runtime_init::{EntrypointPolicy, Orders, wait_for_stop},
-    signals::{Signals, Stood, stand_in_front},
+    signals::{Signals, Supervised, supervise},
 };
 
 /// Default path of the environment file.
@@ -73,7 +73,7 @@ pub async fn run(
     let Some(orders) = orders else {
         // Without orders all routes answer already.
         let started = start(base, Some(argv), &hooks, signals, || ()).await?;
-        return Ok(stay(started, signals).await);
+        return Ok(supervise_until_end(started, signals).await);
     };
     let Some((order, hooks)) = orders.next(base, hooks, signals).await else {
         return Ok(Exit::Code(0));
@@ -84,11 +84,11 @@ pub async fn run(
         Ok(Started::Entrypoint(_)) => order.done(None),
         Ok(Started::Nothing) => order.done(Some(NOT_STARTED)),
         Ok(Started::Ended(exit)) => {
-            order.failed(format!("it came to its end before the entry point: {exit}"));
+            order.failed(format!("it ended before the entry point started: {exit}"));
         }
         Err(error) => order.failed(ErrorChain(error).to_string()),
     }
-    Ok(stay(started?, signals).await)
+    Ok(supervise_until_end(started?, signals).await)
 }
 
 /// Warning for the control plane whose order kept the entry point from starting.
@@ -132,10 +132,10 @@ async fn start(
 }
 
 /// Supervises the entry point until it ends.
-async fn stay(started: Started, signals: &mut Signals) -> Exit {
+async fn supervise_until_end(started: Started, signals: &mut Signals) -> Exit {
     match started {
         Started::Entrypoint(process) => {
-            let Stood { exit, .. } = stand_in_front(&process, signals).await;
+            let Supervised { exit, .. } = supervise(&process, signals).await;
             info!(%exit, "entry point ended");
             exit
         }
@@ -171,7 +171,7 @@ mod tests {
     use osb_service::Supervisor;
 
     use super::*;
-    use crate::links::Links;
+    use crate::links::LinkResolver;
 
     #[tokio::test]
     async fn routes_open_before_the_entry_point_starts() {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_file_is_not_made_where_a_planted_link_leads() {
+    fn the_environment_file_is_not_created_through_a_planted_link() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().canonicalize().unwrap();
         let at = |name: &str| place.join(name);
@@ -199,7 +199,7 @@ mod tests {
         for (file, made) in [("shared/way/new/.env", false), ("own/new/.env", true)] {
             let variables = Variables::from_iter([(names::ENVIRONMENT_FILE, at(file))]);
             let environment = Environment::new(variables.clone());
-            environment.distrust(Arc::new(Links::new(vec![at("shared")])));
+            environment.set_link_resolver(Arc::new(LinkResolver::new(vec![at("shared")])));
             assert_eq!(with_env_file(&environment), variables);
             assert_eq!(at(file).exists(), made, "{file}");
         }

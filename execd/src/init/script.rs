@@ -18,7 +18,7 @@ use crate::{
         report::{Reader, Reported},
     },
     process::{Exit, Program},
-    signals::{Signals, Stood, stand_in_front},
+    signals::{Signals, Supervised, supervise},
 };
 
 const ENV_SCRIPT: &str = "EXECD_BOOTSTRAP_PRE_SCRIPT";
@@ -33,8 +33,8 @@ pub(super) async fn source(base: &Base, signals: &mut Signals) -> Option<Exit> {
         .filter(|path| !path.is_empty())?
         .to_owned();
     let exports = match run(base, &own, Path::new(&script), signals).await {
-        Ok((stood, _)) if stood.stop_requested => return Some(stood.exit),
-        Ok((stood, reported)) => match stood.exit {
+        Ok((supervised, _)) if supervised.stop_requested => return Some(supervised.exit),
+        Ok((supervised, reported)) => match supervised.exit {
             Exit::Code(0) => reported.ok_or_else(|| NO_EXPORTS.to_owned()),
             exit => Err(exit.to_string()),
         },
@@ -61,7 +61,7 @@ fn check(script: &Path) -> Result<(), String> {
         .map_err(error_text)?
     {
         meta if meta.is_file() => Ok(()),
-        _ => Err("it is no file".to_owned()),
+        _ => Err("it is not a regular file".to_owned()),
     }
 }
 
@@ -70,18 +70,18 @@ async fn run(
     own: &Variables,
     script: &Path,
     signals: &mut Signals,
-) -> Result<(Stood, Option<Reported>), String> {
+) -> Result<(Supervised, Option<Reported>), String> {
     let error_text = |error: std::io::Error| error.to_string();
     // A bare name refers to the current directory, not to the search path.
     let script = std::path::absolute(script).map_err(error_text)?;
     check(&script)?;
     let hardening = base.processes.hardening();
     if hardening.is_in_force()
-        && let Err(doubt) = hardening.open_trusted(&script)
+        && let Err(reason) = hardening.open_trusted(&script)
     {
         // The sandbox's creator named the script, so it is sourced anyway (contract: execd §15).
         let script = script.display();
-        warn!(%script, %doubt, "the start script has rights that its possible writers lack");
+        warn!(%script, %reason, "the start script has rights that its possible writers lack");
     }
     // Output of the script goes to standard error, and the report to standard output.
     let (mut report, channel) = Reader::new(1).map_err(error_text)?;
@@ -94,11 +94,11 @@ async fn run(
     let process = base.processes.spawn_own(&mut command).map_err(error_text)?;
     // A copy of the write end in this process would keep the pipe open.
     drop(command);
-    let stood = tokio::select! {
-        stood = stand_in_front(&process, signals) => stood,
+    let supervised = tokio::select! {
+        supervised = supervise(&process, signals) => supervised,
         never = report.read() => match never {},
     };
-    Ok((stood, report.finish()))
+    Ok((supervised, report.finish()))
 }
 
 #[cfg(test)]
@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_is_not_waited_for() {
+    fn a_script_that_is_no_regular_file_is_refused_at_once() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), 0o600.into()).unwrap();
         std::fs::write(at("file"), "").unwrap();
         check(&at("file")).unwrap();
         for path in [at("pipe"), place.path().to_owned()] {
-            assert_eq!(check(&path), Err("it is no file".to_owned()));
+            assert_eq!(check(&path), Err("it is not a regular file".to_owned()));
         }
         assert!(check(&at("none")).unwrap_err().contains("No such file"));
     }

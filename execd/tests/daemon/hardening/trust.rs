@@ -1,4 +1,5 @@
-//! Files that commands may have written, and that execd reads with more rights (contract: execd A8).
+//! Files that commands may have written, and that execd reads with more rights (contract: execd
+//! A8).
 
 use std::{
     fs,
@@ -47,8 +48,8 @@ async fn hooks_ignore_variables_that_commands_can_write() {
     );
 }
 
-/// Starts an init without a variable for hooks, with a planted hook file in its home. Returns whether
-/// the planted hook ran before the entry point.
+/// Starts an init without a variable for hooks, with a planted hook file in its home. Returns
+/// whether the planted hook ran before the entry point.
 async fn planted_hook_runs(config: &str, home: &Path) -> bool {
     let marker = place();
     let at = |name: &str| marker.path().join(name);
