@@ -1,15 +1,15 @@
-//! The log of a daemon that runs inside a sandbox (contract: execd §1.4).
+//! Log of a daemon inside a sandbox (contract: execd §1.4).
 //!
 //! ```text
-//!   event ─▶ line ─▶ sampling ─┬─▶ queue ──a thread of its own──▶ output
-//!                              └─▶ queue ──a thread of its own──▶ output
+//!   event ─▶ line ─▶ sampling ─┬─▶ queue ──own thread──▶ output
+//!                              └─▶ queue ──own thread──▶ output
 //! ```
 //!
-//! Logging never waits for an output, and no output waits for another: the reader of standard error
-//! may be a container engine that is away, and the daemon must work on.
+//! Logging never waits for an output, and no output waits for another. The reader of standard error
+//! may be a container engine that is stopped, and the daemon must continue to work.
 //!
-//! The daemon names the outputs; [`names`] reads the list in [`ENV_OUTPUTS`], which all daemons
-//! understand. [`redact`] masks secrets in what they log.
+//! The daemon chooses the outputs. [`names`] parses the list in [`ENV_OUTPUTS`], which every daemon
+//! supports. [`redact`] masks secrets in logged texts.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -30,29 +30,29 @@ use rustix::{
 use tracing::{Level, subscriber::SetGlobalDefaultError};
 
 pub use queue::Writer;
-use rotate::{Bounds, Rotating};
+use rotate::{RotatingFile, RotationLimits};
 use subscriber::Lines;
 
-/// The variable that names outputs, see [`names`].
+/// Variable with a list of outputs, see [`names`].
 pub const ENV_OUTPUTS: &str = "OPENSANDBOX_LOG_OUTPUT";
 
-/// All outputs of the log. Each line goes to every one of them.
+/// Outputs of the log. Every output gets every line.
 #[derive(Debug)]
 pub struct Log(Vec<Output>);
 
-/// Why there is no log.
+/// Reason why the log cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Its thread cannot be had.
+    /// A thread cannot be started.
     #[error("cannot start the thread of the log")]
     Thread(#[source] io::Error),
-    /// One was set up before.
+    /// The process already has a log.
     #[error("the log was already set up")]
     Twice(#[source] SetGlobalDefaultError),
 }
 
-/// Sets up the log of this process: events of this level and worse go to the outputs until the
-/// writer is dropped. The environment has no say: it is the user's, also its `RUST_LOG`.
+/// Sets up the log of this process. Events of this level and above go to the outputs until the
+/// writer is dropped. `RUST_LOG` is ignored, because the environment belongs to the user.
 ///
 /// # Errors
 /// See [`LogError`].
@@ -63,21 +63,21 @@ pub fn init(level: Level, to: Log) -> Result<Writer, LogError> {
     Ok(writer)
 }
 
-/// One of the places where the log goes.
+/// Destination of the log.
 #[derive(Debug)]
 struct Output {
     to: Target,
-    /// The last line was cut.
+    /// Whether the last line is incomplete.
     torn: bool,
 }
 
 #[derive(Debug)]
 enum Target {
     Stream(Stream),
-    File(Rotating),
+    File(RotatingFile),
 }
 
-/// A standard stream of the process.
+/// Standard stream of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -86,7 +86,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// The names of outputs in a list that is separated by commas.
+/// Names of the outputs in a comma-separated list.
 #[must_use]
 pub fn names(list: &str) -> Vec<String> {
     let names = list.split(',').map(str::trim);
@@ -95,9 +95,9 @@ pub fn names(list: &str) -> Vec<String> {
 }
 
 impl Log {
-    /// Opens outputs by their names: `stdout`, `stderr`, or the path of a file. Gives also what is
-    /// wrong with those that were left out. A log that cannot be written keeps no daemon from
-    /// working; with no output left, it goes to `fallback`.
+    /// Opens outputs by name: `stdout`, `stderr`, or the path of a file. Returns an error message
+    /// for each output that is skipped. A daemon works without its log, so errors are not fatal. If
+    /// no output remains, the log goes to `fallback`.
     pub fn open(
         names: impl IntoIterator<Item = impl AsRef<str>>,
         fallback: Stream,
@@ -108,7 +108,7 @@ impl Log {
             match name.as_ref() {
                 "stdout" => outputs.push(Target::Stream(Stream::Stdout).into()),
                 "stderr" => outputs.push(Target::Stream(Stream::Stderr).into()),
-                path => match Rotating::open(Path::new(path), Bounds::DEFAULT) {
+                path => match RotatingFile::open(Path::new(path), RotationLimits::DEFAULT) {
                     Ok(file) => outputs.push(Target::File(file).into()),
                     Err(error) => problems.push(format!("{path}: {error}")),
                 },
@@ -120,7 +120,7 @@ impl Log {
         (Self(outputs), problems)
     }
 
-    /// Whether people who look at standard error see it.
+    /// Whether the log goes to standard error.
     #[must_use]
     pub fn is_on_stderr(&self) -> bool {
         self.0
@@ -136,10 +136,10 @@ impl From<Target> for Output {
 }
 
 impl Output {
-    /// Writes whole lines, however long that takes. Gives the number of those that were lost.
+    /// Writes whole lines, and waits for the output. Returns the number of lost lines.
     fn write_lines(&mut self, lines: &[u8]) -> u64 {
         if let Target::File(file) = &mut self.to {
-            file.make_room(lines.len() as u64);
+            file.rotate_if_full(lines.len() as u64);
         }
         let mut rest = lines;
         if self.torn {
@@ -153,7 +153,7 @@ impl Output {
         memchr::memchr_iter(b'\n', rest).count() as u64
     }
 
-    /// Gives what could not be written.
+    /// Writes bytes. On an error, returns the rest.
     fn write<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -166,7 +166,8 @@ impl Output {
                 Ok(0) => break,
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::INTR) => {}
-                // Ours never block to be opened, and others may share standard error.
+                // Files are opened with `O_NONBLOCK`, and another process may have set it on a
+                // standard stream, which it shares.
                 Err(Errno::AGAIN) => {
                     let place = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None);
                     if place.is_err_and(|error| error != Errno::INTR) {
@@ -196,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// What the outputs of a list are, and how many were left out.
+    /// Opens a list of outputs. Returns their targets, and the number of skipped outputs.
     fn opened(list: &str) -> (Vec<&'static str>, usize) {
         let (log, problems) = Log::open(names(list), Stream::Stderr);
         let kinds = log.0.iter().map(|output| match &output.to {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_opened_by_name_and_the_fallback_serves_without_any() {
+    fn outputs_are_opened_by_name_with_a_fallback() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("new/daemon.log");
         let list = format!("stdout, {},,stderr", path.display());
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_go_everywhere() {
+    fn every_output_gets_every_line() {
         let place = tempfile::tempdir().unwrap();
         let [one, two] = ["one", "two"].map(|name| place.path().join(name));
         let list = format!("{},{}", one.display(), two.display());
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_blocks_loses_nothing_and_holds_no_other_up() {
+    fn a_blocked_output_delays_no_other_and_loses_no_line() {
         let place = tempfile::tempdir().unwrap();
         let [pipe, file] = ["pipe", "file"].map(|name| place.path().join(name));
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -250,7 +251,7 @@ mod tests {
         let mut reader = File::open(&pipe).unwrap();
         drop(kept);
         let writer = Writer::start(log).unwrap();
-        // More than a pipe holds.
+        // More than the capacity of a pipe.
         let lines: Vec<String> = (0..2000).map(|n| format!("{n:0>100}\n")).collect();
         for line in &lines {
             for queue in writer.queues() {
@@ -273,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_written_are_counted() {
-        let full = Rotating::open(Path::new("/dev/full"), Bounds::DEFAULT).unwrap();
+    fn failed_writes_are_counted() {
+        let full = RotatingFile::open(Path::new("/dev/full"), RotationLimits::DEFAULT).unwrap();
         let mut full = Output::from(Target::File(full));
         assert_eq!(full.write_lines(b"one\ntwo\n"), 2);
         assert!(!full.torn, "nothing was written");
@@ -284,10 +285,10 @@ mod tests {
     }
 
     #[test]
-    fn a_line_after_one_that_was_cut_begins_anew() {
+    fn an_incomplete_line_is_ended_before_the_next() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
-        let file = Rotating::open(&path, Bounds::DEFAULT).unwrap();
+        let file = RotatingFile::open(&path, RotationLimits::DEFAULT).unwrap();
         let mut output = Output::from(Target::File(file));
         assert_eq!(output.write_lines(b"one\nhal"), 0);
         assert_eq!(output.write_lines(b"two\n"), 0);

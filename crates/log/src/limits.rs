@@ -1,21 +1,21 @@
-//! Every bound of the log, each with its reason.
+//! Limits of the log, each with its reason.
 
 use std::time::Duration;
 
-/// Bytes of a command in the log.
+/// Maximum bytes of a logged command.
 pub const COMMAND: usize = 1 << 10;
-/// Bytes of an address in the log.
+/// Maximum bytes of a logged request target.
 pub const ADDRESS: usize = 1 << 10;
-/// Bytes of lines that wait for one output. Lines that come then are lost, and the output says how
-/// many.
+/// Bytes of lines queued for one output. Further lines are dropped, and the output reports their
+/// number.
 pub const QUEUE: usize = 256 << 10;
-/// Bytes of memory for one line, or for those that wait, that are kept for the next.
+/// Bytes of buffer memory that are reused. A larger buffer is freed after use.
 pub const KEPT: usize = 8 << 10;
-/// How long the end of the process waits for the last lines.
+/// Time that the process waits for the last lines to be written before it exits.
 pub const END: Duration = Duration::from_secs(1);
-/// Different texts that are counted at once.
+/// Messages counted at the same time.
 pub const TEXTS: usize = 256;
-/// Lines with the same text in one second that are all written (contract: execd §1.4).
+/// Lines per second with the same message that are all written (contract: execd §1.4).
 pub const FIRST: u32 = 100;
-/// Of the rest one in so many.
+/// Of further such lines, one in N is written.
 pub const EVERY: u32 = 100;

@@ -1,5 +1,5 @@
-//! The form of a line: a JSON object with `level`, `ts` and `msg` in front, then whatever else the
-//! event says.
+//! Format of a line: a JSON object with `level`, `ts` and `msg`, followed by the other fields of
+//! the event.
 
 use std::{
     error::Error,
@@ -13,18 +13,18 @@ use tracing::{
     field::{Field, Visit},
 };
 
-/// The member of an event that is its text.
+/// Field with the message of an event.
 const TEXT: &str = "message";
 
-/// A line that is being made, at the end of a buffer.
+/// Line under construction at the end of a buffer.
 pub(crate) struct Line<'a> {
     out: &'a mut String,
-    /// Where the text is in it.
+    /// Range of the message in the buffer.
     text: std::ops::Range<usize>,
 }
 
 impl<'a> Line<'a> {
-    /// Begins the line of an event with the members by which sampling compares it to others.
+    /// Begins the line of an event with the members that sampling compares.
     pub(crate) fn begin(out: &'a mut String, event: &Event<'_>, at: Timestamp) -> Self {
         let level = name(*event.metadata().level());
         let start = write!(out, "{{\"level\":\"{level}\",\"ts\":\"{at:.3}\",\"msg\":\"");
@@ -36,12 +36,12 @@ impl<'a> Line<'a> {
         Self { out, text }
     }
 
-    /// What the event says, escaped.
+    /// Escaped message of the event.
     pub(crate) fn text(&self) -> &str {
         &self.out[self.text.clone()]
     }
 
-    /// Ends it with the other members, and with how many like it were left out before.
+    /// Completes the line with the other members, and the number of similar lines dropped before.
     pub(crate) fn end(self, event: &Event<'_>, left_out: u32) {
         event.record(&mut Members(self.out));
         if left_out > 0 {
@@ -62,7 +62,7 @@ fn name(level: Level) -> &'static str {
     }
 }
 
-/// Writes the text of an event and nothing else.
+/// Visitor that writes the message of an event.
 struct Text<'a>(&'a mut String);
 
 impl Visit for Text<'_> {
@@ -79,11 +79,11 @@ impl Visit for Text<'_> {
     }
 }
 
-/// Writes everything but the text, as members of an object.
+/// Visitor that writes all fields except the message as members of an object.
 struct Members<'a>(&'a mut String);
 
 impl Members<'_> {
-    /// A number or a truth value.
+    /// Writes a number or a boolean.
     fn bare(&mut self, field: &Field, value: impl fmt::Display) {
         let written = write!(self.0, ",\"{}\":{value}", field.name());
         written.expect("strings take everything");
@@ -128,16 +128,16 @@ impl Visit for Members<'_> {
     fn record_f64(&mut self, field: &Field, value: f64) {
         match value.is_finite() {
             true => self.bare(field, value),
-            // JSON has no such numbers.
+            // JSON has no infinity and no NaN.
             false => self.quoted(field, format_args!("{value}")),
         }
     }
 }
 
-/// Writes a value within a JSON string.
+/// Writer that escapes text for a JSON string.
 fn escaped(out: &mut String, value: fmt::Arguments<'_>) {
     if let Err(fmt::Error) = Escaped(out).write_fmt(value) {
-        // A value that cannot show itself costs its member, not the line.
+        // A failing `Display` loses this member, not the line.
         out.push_str("(unprintable)");
     }
 }

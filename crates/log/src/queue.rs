@@ -1,8 +1,8 @@
-//! Carries lines to an output without waiting for it.
+//! Queues between the log and its outputs, so that logging never waits for an output.
 //!
-//! `tracing-appender` does not serve here. It bounds its queue in lines, so that a few long ones take
-//! any amount of memory, and allocates the places for all of them at the start; it counts the lines
-//! that it drops, but not where; and it drops lines that an output refused without counting them.
+//! `tracing-appender` is unsuitable for three reasons. It limits its queue in lines, so that long
+//! lines use any amount of memory, and it allocates all slots at the start. It counts dropped
+//! lines, but not their position. It does not count lines that an output rejected.
 
 use std::{
     io,
@@ -15,36 +15,36 @@ use jiff::Timestamp;
 
 use crate::{Log, Output, limits};
 
-/// Bytes of a writing thread's stack: it only copies bytes.
+/// Stack size of a writer thread in bytes. It only copies bytes.
 const STACK: usize = 64 << 10;
 
-/// Lines that wait to be written.
+/// Lines waiting for one output.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
-    /// Something waits, or nothing more will come.
+    waiting: Mutex<PendingLines>,
+    /// Signalled when lines are queued, or the queue is closed.
     more: Condvar,
-    /// The thread has ended.
+    /// Signalled when the thread has ended.
     done: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingLines {
     lines: Vec<u8>,
-    /// Lines that did not fit.
+    /// Number of dropped lines.
     lost: u64,
-    /// The thread sleeps and has to be woken.
+    /// Whether the thread sleeps and must be woken.
     asleep: bool,
     closed: bool,
     ended: bool,
 }
 
 impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, PendingLines> {
         self.waiting.lock().expect("no holder of this lock panics")
     }
 
-    /// Adds a line. One that does not fit is counted.
+    /// Adds a line, or drops and counts it if the queue is full.
     pub(crate) fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting();
         if waiting.lines.len() + line.len() > limits::QUEUE {
@@ -58,8 +58,8 @@ impl Queue {
         }
     }
 
-    /// Exchanges an empty buffer for the lines that wait, and returns how many were lost after them.
-    /// `None` once there will be no more.
+    /// Swaps an empty buffer for the queued lines, and returns how many lines were dropped after
+    /// them. `None` when the queue is closed and empty.
     fn take(&self, buffer: &mut Vec<u8>) -> Option<u64> {
         let mut waiting = self.waiting();
         while waiting.lines.is_empty() && waiting.lost == 0 {
@@ -79,7 +79,7 @@ impl Queue {
     /// Writes to the output until the queue is closed and empty.
     fn write_all(&self, mut to: Output) {
         let mut lines = Vec::new();
-        // Lost, and not yet reported.
+        // Number of lost lines that are not reported yet.
         let mut lost = 0;
         while let Some(more) = self.take(&mut lines) {
             lost += to.write_lines(&lines) + more;
@@ -87,7 +87,7 @@ impl Queue {
                 lost = 0;
             }
             lines.clear();
-            // Gives back the memory of a flood.
+            // Frees the memory that a burst needed.
             lines.shrink_to(limits::KEPT);
         }
         self.waiting().ended = true;
@@ -95,7 +95,7 @@ impl Queue {
     }
 }
 
-/// The line that reports how many lines were lost.
+/// Line that reports the number of lost lines.
 fn loss_report(lost: u64) -> String {
     format!(
         "{{\"level\":\"warn\",\"ts\":\"{:.3}\",\
@@ -104,8 +104,8 @@ fn loss_report(lost: u64) -> String {
     )
 }
 
-/// The threads that write, one for each output. When this is dropped, they write what waits, within
-/// a bound.
+/// Writer threads, one for each output. On drop, they write the queued lines within
+/// [`limits::END`].
 #[derive(Debug)]
 pub struct Writer(Vec<Arc<Queue>>);
 
@@ -124,7 +124,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// The queues; each line goes to all of them.
+    /// Queues of all outputs. Each line goes to all of them.
     pub(crate) fn queues(&self) -> Vec<Arc<Queue>> {
         self.0.clone()
     }
@@ -139,11 +139,11 @@ impl Drop for Writer {
         }
         for queue in &self.0 {
             let left = deadline.saturating_duration_since(Instant::now());
-            let unfinished = |waiting: &mut Waiting| !waiting.ended;
+            let unfinished = |waiting: &mut PendingLines| !waiting.ended;
             let waited = queue
                 .done
                 .wait_timeout_while(queue.waiting(), left, unfinished);
-            // What was not read by then is lost with the process.
+            // Lines that the output has not accepted by then are lost.
             drop(waited);
         }
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_do_not_fit_are_counted() {
+    fn lines_beyond_the_queue_are_counted() {
         let queue = Queue::default();
         let line = vec![b'x'; limits::QUEUE / 2];
         for _ in 0..5 {
@@ -168,7 +168,7 @@ mod tests {
         }
         let (lines, lost) = lines_of(&queue);
         assert_eq!((lines.len(), lost), (line.len() * 2, 3));
-        // There is room again, and the loss was reported.
+        // The queue has room again, and the loss was reported.
         queue.push(b"short\n");
         assert_eq!(lines_of(&queue), ("short\n".to_owned(), 0));
         let read: serde_json::Value = serde_json::from_str(&loss_report(3)).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writer_ends_with_everything_written() {
+    fn the_writer_ends_after_writing_all_lines() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let (log, _) = Log::open([path.display().to_string()], crate::Stream::Stderr);

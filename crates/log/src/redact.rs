@@ -1,8 +1,8 @@
-//! Hiding secrets in texts that are logged (contract: execd §1.4).
+//! Masking of secrets in logged texts (contract: execd §1.4).
 //!
-//! The texts are commands for any shell, lists of arguments and scripts, so this reads none of them
-//! exactly: it looks for the names that secrets go by, and masks what follows. Where it cannot tell
-//! the end of a value, it masks too much rather than too little.
+//! The texts are commands for any shell, lists of arguments and scripts, so no exact parser exists.
+//! This module searches for names that usually denote secrets, and masks the values after them. If
+//! the end of a value is unclear, it masks too much rather than too little.
 
 use std::{borrow::Cow, fmt, ops::Range};
 
@@ -13,7 +13,7 @@ use crate::limits;
 
 const MASK: &str = "***";
 
-/// Parts of names, between underscores, that stand for a secret.
+/// Words that denote a secret as part of a name between underscores.
 const SECRET_PARTS: &[&str] = &[
     "AK",
     "APIKEY",
@@ -25,9 +25,9 @@ const SECRET_PARTS: &[&str] = &[
     "SECRETS",
     "SK",
 ];
-/// The same, also as the end of a longer part, as in `accessToken`.
+/// Words that denote a secret also at the end of a longer part, as in `accessToken`.
 const SECRET_ENDINGS: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD"];
-/// Anywhere in a name.
+/// Words that denote a secret anywhere in a name.
 const SECRET_PIECES: &[&str] = &[
     "ACCESSKEY",
     "ACCESS_KEY",
@@ -40,40 +40,40 @@ const SECRET_PIECES: &[&str] = &[
     "SHAREDACCESSSIGNATURE",
     "_PWD",
 ];
-/// Beginnings of names.
+/// Prefixes of names of secrets.
 const SECRET_BEGINNINGS: &[&str] = &["AWS_", "ALIBABA_CLOUD_", "SECRET"];
-/// Parts of the names of query parameters.
+/// Words that denote a secret in names of query parameters.
 const QUERY_PARTS: &[&str] = &["CODE", "JWT", "PWD", "SESSION", "SID", "SIG", "SIGNATURE"];
-/// The end of such a name, as in `authKey`. It also hides what no secret is, as in `monkey`.
+/// Suffix of such names, as in `authKey`. It also matches harmless names such as `monkey`.
 const QUERY_ENDING: &str = "KEY";
-/// Beginnings of the ids of keys, which are nothing else.
+/// Prefixes that occur only in key ids.
 const KEY_IDS: &[&str] = &["LTAI", "AKIA", "AKID"];
-/// Such an id is at least this long.
+/// Minimum length of such an id.
 const KEY_ID: usize = 12;
 
-/// A command as the log may show it: secrets masked, and cut to [`limits::COMMAND`] bytes.
+/// Returns a command for the log: secrets masked, truncated to [`limits::COMMAND`] bytes.
 #[must_use]
 pub fn shown(text: &str) -> String {
     masked(text, limits::COMMAND)
 }
 
-/// The target of a request as the log may show it: secrets masked, and cut to
-/// [`limits::ADDRESS`] bytes. Nothing is made before it is shown.
+/// Returns a request target for the log: secrets masked, truncated to [`limits::ADDRESS`] bytes.
+/// The text is produced only when it is displayed.
 #[must_use]
 pub fn address(uri: &Uri) -> Address<'_> {
     let foreign = false;
     Address { uri, foreign }
 }
 
-/// The same of a request that is passed on to a server of the user's: its query belongs to that
-/// server, so every value in it is masked.
+/// Returns the target of a request that is forwarded to the user's server, for the log. All values
+/// of its query are masked, because execd does not know their meaning.
 #[must_use]
 pub fn foreign_address(uri: &Uri) -> Address<'_> {
     let foreign = true;
     Address { uri, foreign }
 }
 
-/// See [`address`].
+/// Displayed request target, see [`address`].
 #[derive(Clone, Copy, Debug)]
 pub struct Address<'a> {
     uri: &'a Uri,
@@ -83,7 +83,7 @@ pub struct Address<'a> {
 impl fmt::Display for Address<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, query) = (self.uri.path(), self.uri.query());
-        // Most have nothing that could be one.
+        // Most targets contain nothing that needs masking.
         let plain = query.is_none() && !path.contains(['@', '=', ':', '%']);
         if plain && path.len() <= limits::ADDRESS {
             return f.write_str(path);
@@ -104,7 +104,7 @@ impl fmt::Display for Address<'_> {
                     let masked = secret && !value.is_empty();
                     text.push_str(if masked { MASK } else { without_secrets(value) });
                 }
-                // It may be a value without a name.
+                // A part without `=` may be a value without a name.
                 None if foreign && !pair.is_empty() => text.push_str(MASK),
                 None => text.push_str(without_secrets(pair)),
             }
@@ -120,14 +120,14 @@ impl fmt::Display for Address<'_> {
     }
 }
 
-/// Parameters of signed addresses have shorter names than those of commands.
+/// Whether a query parameter contains a secret. Signed URLs have shorter names than commands.
 fn is_secret_parameter(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let known = |part: &str| QUERY_PARTS.contains(&part) || part.ends_with(QUERY_ENDING);
     is_secret(name) || upper.split(['-', '_', '.', '[', ']']).any(known)
 }
 
-/// A part of an address, or a mask if it encodes a secret.
+/// Returns a part of an address, or a mask if its decoded form contains a secret.
 fn without_secrets(part: &str) -> &str {
     let text = decoded(part);
     match masked(&text, usize::MAX) == *text {
@@ -136,7 +136,7 @@ fn without_secrets(part: &str) -> &str {
     }
 }
 
-/// What a part of an address stands for.
+/// Decodes a part of an address.
 fn decoded(part: &str) -> Cow<'_, str> {
     if !part.contains(['%', '+']) {
         return Cow::Borrowed(part);
@@ -146,10 +146,10 @@ fn decoded(part: &str) -> Cow<'_, str> {
     Cow::Owned(text.into_owned())
 }
 
-/// Masks secrets until the result is as long as `limit`, and says so if that is not all.
+/// Masks secrets, and truncates the result to `limit` bytes with an ellipsis.
 fn masked(text: &str, limit: usize) -> String {
     let mut out = String::new();
-    // What is before is in `out`.
+    // Offset up to which the text is in `out`.
     let mut copied = 0;
     let mut at = 0;
     while at < text.len() && out.len() + (at - copied) <= limit {
@@ -174,7 +174,7 @@ fn masked(text: &str, limit: usize) -> String {
     out
 }
 
-/// The name or number that begins here; may be empty.
+/// Name or number at the start of a text; may be empty.
 fn word(text: &str, at: usize) -> Range<usize> {
     let of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let len = text.as_bytes()[at..]
@@ -183,7 +183,7 @@ fn word(text: &str, at: usize) -> Range<usize> {
     at..at + len.count()
 }
 
-/// Where the secret is that a word announces. It begins in the word or after it.
+/// Range of the secret that a word announces. It begins in the word or after it.
 fn secret(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
     let name = &text[word.clone()];
     let found = if name.is_empty() {
@@ -193,7 +193,7 @@ fn secret(text: &str, word: &Range<usize>) -> Option<Range<usize>> {
     } else if is_key_id(name) {
         Some(word.start + 4..word.end)
     } else if name.to_ascii_lowercase().ends_with("authorization") {
-        // Scheme and secret are two words.
+        // The scheme and the secret are separate words.
         assigned(text, word).map(|value| value.line(text))
     } else if is_secret(name) {
         let value = assigned(text, word).or_else(|| argument(text, word));
@@ -224,7 +224,7 @@ fn is_secret(name: &str) -> bool {
             .any(|start| name.starts_with(start))
 }
 
-/// The user and the password of an address.
+/// User and password of an address.
 fn user_info(text: &str, start: usize) -> Option<Range<usize>> {
     let ends = |c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'');
     let rest = &text[start..];
@@ -232,23 +232,23 @@ fn user_info(text: &str, start: usize) -> Option<Range<usize>> {
     authority.rfind('@').map(|at| start..start + at)
 }
 
-/// Where a value begins, and what is known about its end.
+/// Start of a value, and how to find its end.
 struct Value {
     start: usize,
-    /// The quote that was opened before the value and closes after it.
+    /// Quote that was opened before the value and closes after it.
     within: Option<Quote>,
-    /// It is an element of a list or an object: ends with its own quotes.
+    /// Whether the value is an element of a list or an object, which ends with its own quotes.
     element: bool,
 }
 
-/// A quotation mark, perhaps escaped because it stands inside another.
+/// Quotation mark, perhaps escaped because it is inside another quotation.
 #[derive(Clone, Copy)]
 struct Quote {
     mark: u8,
     escaped: bool,
 }
 
-/// The quotation mark at a place, and where it ends.
+/// Quotation mark at an offset, and the offset after it.
 fn quote(text: &str, at: usize) -> Option<(Quote, usize)> {
     let bytes = text.as_bytes();
     let escaped = bytes.get(at) == Some(&b'\\');
@@ -257,7 +257,7 @@ fn quote(text: &str, at: usize) -> Option<(Quote, usize)> {
     Some((Quote { mark, escaped }, at + 1))
 }
 
-/// The quotation mark right before a place.
+/// Quotation mark right before an offset.
 fn quote_before(text: &str, at: usize) -> Option<Quote> {
     let before = &text.as_bytes()[..at];
     let (mark, before) = before.split_last()?;
@@ -268,7 +268,7 @@ fn quote_before(text: &str, at: usize) -> Option<Quote> {
     })
 }
 
-/// The value of `name=value`, `name: value` and `"name": "value"`.
+/// Value of `name=value`, `name: value` or `"name": "value"`.
 fn assigned(text: &str, name: &Range<usize>) -> Option<Value> {
     let closed = quote(text, name.end);
     let at = closed.map_or(name.end, |(_, end)| end);
@@ -289,7 +289,7 @@ fn assigned(text: &str, name: &Range<usize>) -> Option<Value> {
     })
 }
 
-/// The value of `--name value` and of `"--name","value"`.
+/// Value of `--name value` or `"--name","value"`.
 fn argument(text: &str, name: &Range<usize>) -> Option<Value> {
     if !text[name.clone()].starts_with('-') {
         return None;
@@ -308,7 +308,7 @@ fn argument(text: &str, name: &Range<usize>) -> Option<Value> {
     })
 }
 
-/// Passes over blanks and continued lines.
+/// Skips blanks and line continuations.
 fn skip_blanks(text: &str, mut at: usize) -> usize {
     let bytes = text.as_bytes();
     loop {
@@ -321,7 +321,7 @@ fn skip_blanks(text: &str, mut at: usize) -> usize {
 }
 
 impl Value {
-    /// As one word, which may be quoted.
+    /// End of a value that is one word, which may be quoted.
     fn word(&self, text: &str) -> Range<usize> {
         if let Some(quote) = self.within {
             return self.start..quote.close(text, self.start);
@@ -334,7 +334,7 @@ impl Value {
         }
     }
 
-    /// Up to the end of its quotes or of its line.
+    /// End of a value at the end of its quotes or of its line.
     fn line(&self, text: &str) -> Range<usize> {
         match (self.within, quote(text, self.start)) {
             (Some(quote), _) => self.start..quote.close(text, self.start),
@@ -348,7 +348,7 @@ impl Value {
 }
 
 impl Quote {
-    /// Where it closes; the end of the text if it does not.
+    /// Offset of the closing quote, or the end of the text.
     fn close(self, text: &str, from: usize) -> usize {
         let bytes = text.as_bytes();
         let mut at = from;
@@ -363,7 +363,7 @@ impl Quote {
     }
 }
 
-/// Where a word of a shell ends: quotes and escapes in it belong to it.
+/// End of a shell word, including quotes and escapes in it.
 fn end_of_word(text: &str, from: usize) -> usize {
     let bytes = text.as_bytes();
     let mut open: Option<u8> = None;
@@ -397,7 +397,7 @@ mod tests {
         masked(text, usize::MAX)
     }
 
-    /// Every form a secret may take, `@` in its place.
+    /// Forms in which a secret may occur, with `@` in its place.
     const FORMS: &[&str] = &[
         "git clone https://user:@@host/x",
         "git clone git+ssh://@@host",
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn long_commands_are_cut_and_hide_what_is_cut() {
+    fn long_commands_are_truncated_and_their_secrets_masked() {
         let text = format!(
             "{} https://me:secret{}@host",
             "é".repeat(8),

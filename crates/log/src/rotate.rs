@@ -1,4 +1,4 @@
-//! A file that is put aside when it is full.
+//! Log file that is rotated when it is full.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,19 +14,19 @@ use std::{
 use jiff::Timestamp;
 use rustix::fs::OFlags;
 
-/// What is kept of a log.
+/// Limits of a log file and its backups.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Bytes of the file before it is put aside.
+pub(crate) struct RotationLimits {
+    /// Maximum bytes of a file before it is rotated.
     bytes: u64,
-    /// Files put aside.
+    /// Maximum number of backups.
     backups: usize,
-    /// Time since one of them was last written to.
+    /// Maximum age of a backup since its last write.
     age: Duration,
 }
 
-impl Bounds {
-    /// Those of the contract (execd §1.4).
+impl RotationLimits {
+    /// Limits of the contract (execd §1.4).
     pub(crate) const DEFAULT: Self = Self {
         bytes: 100 << 20,
         backups: 10,
@@ -34,25 +34,25 @@ impl Bounds {
     };
 }
 
-/// When a file was put aside, in its name: sorts as it reads.
+/// Format of the rotation time in the name of a backup. Names sort by time.
 const STAMP: &str = "%Y-%m-%dT%H-%M-%S.%9f";
-/// A stamp with a 0 for each digit.
+/// Shape of such a time: 0 stands for a digit.
 const STAMP_SHAPE: &str = "0000-00-00T00-00-00.000000000";
 
-/// The file that is being written.
+/// Log file with rotation.
 #[derive(Debug)]
-pub(crate) struct Rotating {
+pub(crate) struct RotatingFile {
     path: PathBuf,
     file: File,
     size: u64,
-    /// A terminal or a pipe is only written to.
+    /// Whether the file is a regular file. Terminals and pipes are not rotated.
     regular: bool,
-    bounds: Bounds,
+    bounds: RotationLimits,
 }
 
-impl Rotating {
-    /// Opens a file to append to it; missing parents are made.
-    pub(crate) fn open(path: &Path, bounds: Bounds) -> io::Result<Self> {
+impl RotatingFile {
+    /// Opens a file for appending, and creates missing parent directories.
+    pub(crate) fn open(path: &Path, bounds: RotationLimits) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
@@ -66,41 +66,41 @@ impl Rotating {
             regular: meta.is_file(),
             bounds,
         };
-        opened.forget_old();
+        opened.delete_old_backups();
         Ok(opened)
     }
 
-    /// Begins a new file if so many bytes do not fit into this one.
-    pub(crate) fn make_room(&mut self, bytes: u64) {
+    /// Rotates the file if this many more bytes do not fit.
+    pub(crate) fn rotate_if_full(&mut self, bytes: u64) {
         let full = self.size > 0 && self.size + bytes > self.bounds.bytes;
         if full && self.regular {
-            // If that fails, a log that is too long is better than none.
-            let _kept = self.put_aside();
+            // If the rotation fails, a log above its limit is better than none.
+            let _kept = self.rotate();
         }
     }
 
-    /// So many bytes were appended.
+    /// Counts appended bytes.
     pub(crate) fn add_bytes(&mut self, bytes: u64) {
         self.size += bytes;
     }
 
-    fn put_aside(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         let stamp = Timestamp::now().strftime(STAMP).to_string();
         fs::rename(&self.path, self.aside(&stamp))?;
         self.file = append(&self.path)?;
         self.size = 0;
-        self.forget_old();
+        self.delete_old_backups();
         Ok(())
     }
 
-    /// `execd.log` becomes `execd-STAMP.log`.
+    /// Renames `execd.log` to `execd-TIME.log`.
     fn aside(&self, stamp: &str) -> PathBuf {
         let (stem, extension) = self.name();
         self.path
             .with_file_name(format!("{stem}-{stamp}{extension}"))
     }
 
-    /// The name without its extension, and the extension with its dot.
+    /// File name without its extension, and the extension with its dot.
     fn name(&self) -> (String, String) {
         let text = |part: Option<&std::ffi::OsStr>| {
             part.unwrap_or_default().to_string_lossy().into_owned()
@@ -112,8 +112,8 @@ impl Rotating {
         (text(self.path.file_stem()), extension)
     }
 
-    /// Deletes what was put aside and is too old or too much.
-    fn forget_old(&self) {
+    /// Deletes backups that are too old or too many.
+    fn delete_old_backups(&self) {
         let (stem, extension) = self.name();
         let stamp_of = |name: &str| {
             let rest = name.strip_prefix(&stem)?.strip_prefix('-')?;
@@ -136,14 +136,14 @@ impl Rotating {
             let path = self.aside(stamp);
             let written = fs::metadata(&path).and_then(|meta| meta.modified()).ok();
             if newer >= self.bounds.backups || written < oldest {
-                // It is tried again with the next one.
+                // The next rotation tries again.
                 let _left = fs::remove_file(path);
             }
         }
     }
 }
 
-impl AsFd for Rotating {
+impl AsFd for RotatingFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -174,9 +174,9 @@ mod tests {
 
     use super::*;
 
-    fn write(log: &mut Rotating, lines: &str) {
+    fn write(log: &mut RotatingFile, lines: &str) {
         let bytes = lines.len() as u64;
-        log.make_room(bytes);
+        log.rotate_if_full(bytes);
         log.file.write_all(lines.as_bytes()).unwrap();
         log.add_bytes(bytes);
     }
@@ -191,17 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn full_files_are_put_aside_and_the_oldest_go() {
+    fn full_files_are_rotated_and_the_oldest_deleted() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("execd.log");
-        // Neither ours nor like ours.
+        // A foreign file whose name has another format.
         fs::write(place.path().join("execd-notes.log"), "").unwrap();
-        let bounds = Bounds {
+        let bounds = RotationLimits {
             bytes: 10,
             backups: 2,
-            ..Bounds::DEFAULT
+            ..RotationLimits::DEFAULT
         };
-        let mut log = Rotating::open(&path, bounds).unwrap();
+        let mut log = RotatingFile::open(&path, bounds).unwrap();
         for number in 0..9 {
             write(&mut log, &format!("line{number}"));
         }
@@ -218,26 +218,26 @@ mod tests {
         );
         assert_eq!(aside[2..], ["execd-notes.log", "execd.log"]);
 
-        // It goes on where it was, and what is old by now goes first.
-        let bounds = Bounds {
+        // A reopened file is continued, and old backups are deleted first.
+        let bounds = RotationLimits {
             age: Duration::ZERO,
             ..bounds
         };
-        let mut log = Rotating::open(&path, bounds).unwrap();
+        let mut log = RotatingFile::open(&path, bounds).unwrap();
         write(&mut log, "more");
         assert_eq!(fs::read_to_string(&path).unwrap(), "line8more");
         assert_eq!(names(place.path()), ["execd-notes.log", "execd.log"]);
     }
 
     #[test]
-    fn a_line_longer_than_a_file_gets_one_of_its_own() {
+    fn a_line_longer_than_a_file_gets_its_own_file() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
-        let bounds = Bounds {
+        let bounds = RotationLimits {
             bytes: 3,
-            ..Bounds::DEFAULT
+            ..RotationLimits::DEFAULT
         };
-        let mut log = Rotating::open(&path, bounds).unwrap();
+        let mut log = RotatingFile::open(&path, bounds).unwrap();
         for line in ["long line", "next"] {
             write(&mut log, line);
         }

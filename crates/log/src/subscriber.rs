@@ -1,4 +1,4 @@
-//! Takes the events of this process.
+//! Subscriber for the events of this process.
 
 use std::{
     cell::Cell,
@@ -15,11 +15,11 @@ use tracing::{
 use crate::{limits, line::Line, queue::Queue, sampling::Sampler};
 
 thread_local! {
-    /// Where a line is made, so that no line needs memory of its own.
+    /// Buffer for lines, so that a line needs no allocation.
     static BUFFER: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Writes a line for each event. Spans are not recorded, because no line shows them.
+/// Subscriber that writes a line for each event. It ignores spans, which no line contains.
 #[derive(Debug)]
 pub(crate) struct Lines {
     level: Level,
@@ -52,7 +52,7 @@ impl Subscriber for Lines {
     }
 
     fn event(&self, event: &Event<'_>) {
-        // An event within an event finds an empty one, and the larger of the two stays.
+        // A nested event finds an empty buffer. The larger of the two buffers is kept.
         let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
         let at = Timestamp::now();
         let line = Line::begin(&mut buffer, event, at);
@@ -65,7 +65,7 @@ impl Subscriber for Lines {
         }
         buffer.clear();
         buffer.shrink_to(limits::KEPT);
-        // A thread that ends has none any more.
+        // A thread that is ending has no buffer.
         let _kept = BUFFER.try_with(|kept| kept.set(buffer));
     }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::{Log, Stream, Writer};
 
-    /// What is logged within `work`, line by line.
+    /// Runs `work`, and returns the lines that it logged.
     fn logged(level: Level, work: impl FnOnce()) -> Vec<String> {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_level_time_and_text_in_front() {
+    fn a_line_begins_with_level_time_and_message() {
         let lines = logged(Level::INFO, || {
             info_span!("task", name = "x").in_scope(|| info!("plain"));
             let cause = std::io::Error::other("no\nluck");

@@ -4,12 +4,12 @@ use std::sync::{Arc, RwLock};
 
 use opentelemetry::KeyValue;
 
-/// Attributes that all data points share. No two have one name. Clones share them.
+/// Attributes of all data points, with unique names. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Attributes(Arc<RwLock<Vec<KeyValue>>>);
 
 impl Attributes {
-    /// Adds attributes. One replaces those before it of the same name.
+    /// Adds attributes. An attribute replaces an earlier one of the same name.
     pub fn add(&self, more: impl IntoIterator<Item = KeyValue>) {
         let mut all = self.0.write().expect("no holder of this lock panics");
         for pair in more {
@@ -18,7 +18,7 @@ impl Attributes {
         }
     }
 
-    /// The attributes of one data point. Its own win over shared ones of the same name.
+    /// Attributes of one data point. Its own take precedence over shared ones of the same name.
     pub fn with<const N: usize>(&self, own: [KeyValue; N]) -> Vec<KeyValue> {
         let shared = self.0.read().expect("no holder of this lock panics");
         let mut all = Vec::with_capacity(N + shared.len());
@@ -31,7 +31,7 @@ impl Attributes {
     }
 }
 
-/// The pairs of a list such as `k=v,k2=v2`. What has no name or no value is left out.
+/// Parses a list such as `k=v,k2=v2`. Pairs without a name or a value are skipped.
 pub fn pairs(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = text.split(',').filter_map(|entry| entry.split_once('='));
     pairs

@@ -1,4 +1,4 @@
-//! Sends what is exported to the collector.
+//! HTTP client that sends exports to the collector.
 
 use std::{
     sync::Mutex,
@@ -18,16 +18,16 @@ use tracing::{info, warn};
 
 use crate::limits;
 
-/// A client without TLS. It connects for each export, which happens once a minute.
+/// HTTP client without TLS. It opens a connection for each export, once a minute.
 #[derive(Debug)]
 pub(crate) struct Client {
     timeout: Duration,
     tasks: Supervisor,
     runtime: Handle,
-    trouble: Mutex<Trouble>,
+    trouble: Mutex<FailureLog>,
 }
 
-/// Why nothing was sent.
+/// Reason why an export was not sent.
 #[derive(Debug, thiserror::Error)]
 enum SendError {
     #[error("the address of the collector has no host")]
@@ -43,7 +43,8 @@ enum SendError {
 }
 
 impl Client {
-    /// Creates a client with a time limit for each try. Must be called within the runtime that it uses.
+    /// Creates a client with a time limit for each attempt. Must be called within the runtime that
+    /// it uses.
     pub(crate) fn new(timeout: Duration, tasks: Supervisor) -> Self {
         #[cfg(target_env = "gnu")]
         names::resolve_without_plugins();
@@ -59,7 +60,7 @@ impl Client {
 #[async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        // Exports come from a thread outside of the runtime, but sockets belong to one.
+        // The exporter calls from a thread outside the runtime, but sockets need the runtime.
         let sent = {
             let _within = self.runtime.enter();
             let sent = timeout(self.timeout, send(request));
@@ -68,7 +69,7 @@ impl HttpClient for Client {
         let result = match sent.await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(SendError::Late),
-            // The daemon is ending, which is logged elsewhere.
+            // The daemon is stopping, which is logged elsewhere.
             Err(broken) => return Err(broken.into()),
         };
         let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
@@ -102,12 +103,12 @@ async fn send(mut request: Request<Bytes>) -> Result<Response<Bytes>, SendError>
     tokio::select! {
         biased;
         answer = &mut answer => answer,
-        // What went wrong shows in the answer.
+        // The body contains the reason of a failure.
         _ended = connection => answer.await,
     }
 }
 
-/// Names of collectors.
+/// Resolver for host names of collectors.
 #[cfg(target_env = "gnu")]
 #[expect(
     unsafe_code,
@@ -120,28 +121,28 @@ mod names {
         fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
     }
 
-    /// Looks names up in `/etc/hosts` and in DNS, whatever the image's `nsswitch.conf` says. The C
-    /// library that is linked into this program can do both by itself; for anything else it would
-    /// load parts of the image's own, which is another, and may crash.
+    /// Resolves names with `/etc/hosts` and DNS only, whatever the image's `nsswitch.conf` says.
+    /// The C library linked into this program supports both by itself. For other sources it would
+    /// load plugins of the image's own C library, which differs and may crash.
     pub(super) fn resolve_without_plugins() {
         let (database, services) = (c"hosts", c"files dns");
-        // SAFETY: both are strings that end with a NUL and live for ever.
+        // SAFETY: both strings are static and end with a NUL.
         let set = unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) };
         debug_assert_eq!(set, 0, "it knows the database and the services");
     }
 }
 
-/// Logs now and then that nothing can be sent, and once that sending works again.
+/// Log of failed exports: reports failures at intervals, and the first success after one.
 #[derive(Debug, Default)]
-struct Trouble {
-    /// Failed tries since the last report.
+struct FailureLog {
+    /// Failed attempts since the last report.
     failures: u64,
     reported: Option<Instant>,
-    /// The trouble was reported, and nothing was sent since.
+    /// Whether a failure was reported and nothing has been sent since.
     lasting: bool,
 }
 
-impl Trouble {
+impl FailureLog {
     fn note(&mut self, result: &Result<Response<Bytes>, SendError>, now: Instant) {
         let refused = |response: &Response<Bytes>| !response.status().is_success();
         match result {
@@ -180,8 +181,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_is_reported_now_and_then() {
-        let mut trouble = Trouble::default();
+    fn repeated_failures_are_logged_sparsely() {
+        let mut trouble = FailureLog::default();
         let begin = Instant::now();
         let refused = || {
             let response = Response::builder().status(503).body(Bytes::new());

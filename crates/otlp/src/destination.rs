@@ -1,4 +1,4 @@
-//! Where metrics go (contract: execd §1.2, §13).
+//! Destination of metrics (contract: execd §1.2, §13).
 
 use std::{fs::File, io::Read, net::IpAddr, path::Path, time::Duration};
 
@@ -6,33 +6,33 @@ use http::{Uri, uri::Scheme};
 
 use crate::limits;
 
-/// Address for metrics, taken as it is.
+/// Variable with the address for metrics, used unchanged.
 const ENV_METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
-/// Address for everything; the path for metrics is added.
+/// Variable with the address for all signals. The path for metrics is appended.
 const ENV_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// Address of the machine, on which a collector may listen.
+/// Variable with the address of the host, on which a collector may listen.
 const ENV_HOST_IP: &str = "HOST_IP";
-/// File that platforms put into containers, with the same address.
+/// File with the host's address, which platforms provide in containers.
 pub(crate) const HOST_INFO: &str = "/etc/hostinfo";
-/// Milliseconds that one try to send may take.
+/// Variables with the timeout of one attempt in milliseconds.
 const ENV_TIMEOUTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
     "OTEL_EXPORTER_OTLP_TIMEOUT",
 ];
-/// Where such a collector listens.
+/// Port of a collector on the host.
 const PORT: u16 = 4318;
 const PATH: &str = "v1/metrics";
 
-/// Where to send metrics.
+/// Destination of metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) address: Uri,
-    /// For one try.
+    /// Time limit of one attempt.
     pub(crate) timeout: Duration,
 }
 
-/// Why the destination that a variable names cannot be used. The texts leave the address out: it may
-/// hold a password.
+/// Reason why the destination in a variable is unusable. The messages omit the address, which may
+/// contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DestinationError {
     /// The text is not an address.
@@ -47,8 +47,8 @@ pub enum DestinationError {
 }
 
 impl Destination {
-    /// The first of: the variables of OpenTelemetry, the address of the machine in a variable, and
-    /// that in a file. `None` when there is none of them.
+    /// Finds the destination: in the variables of OpenTelemetry, else the host's address in a
+    /// variable, else in a file. `None` if none of them is set.
     pub(crate) fn find(
         variable: impl Fn(&str) -> Option<String>,
         host_info: &Path,
@@ -99,7 +99,7 @@ fn of_host(host: IpAddr) -> Uri {
     address.parse().expect("an address and a path are a URI")
 }
 
-/// The first line that is an address.
+/// First line that is an IP address.
 fn host_of(file: &Path) -> Option<IpAddr> {
     let mut text = Vec::new();
     let file = File::open(file).ok()?;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_set_wins() {
+    fn the_first_variable_that_is_set_takes_precedence() {
         let metrics = (ENV_METRICS_ENDPOINT, "http://metrics:1/as/it/is");
         let all = (ENV_ENDPOINT, " http://all:2/base/ ");
         let host = (ENV_HOST_IP, "10.0.0.1");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_cannot_be_used_are_named_by_their_variable() {
+    fn errors_of_addresses_name_the_variable() {
         let tls = find(&[(ENV_ENDPOINT, "https://me:hunter2@collector")], "");
         assert_eq!(tls, Err(DestinationError::Tls(ENV_ENDPOINT)));
         for variable in [ENV_ENDPOINT, ENV_METRICS_ENDPOINT] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_for_a_try() {
+    fn the_timeout_of_an_attempt_is_parsed() {
         let timeout = |set: &[(&str, &str)]| {
             let all = [&[(ENV_HOST_IP, "10.0.0.1")], set].concat();
             find(&all, "").unwrap().unwrap().timeout

@@ -1,4 +1,4 @@
-//! What collects the measurements of a daemon and sends them.
+//! Exporter: collects the measurements of a daemon and sends them at intervals.
 
 use std::{path::Path, time::Duration};
 
@@ -25,27 +25,27 @@ use crate::{
     limits,
 };
 
-/// Milliseconds between two exports.
+/// Variable with the export interval in milliseconds.
 const ENV_INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 
-/// Sends what the instruments of a daemon record. Clones share it.
+/// Exporter of the measurements of a daemon's instruments. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Exporter(SdkMeterProvider);
 
-/// Why there are no metrics although they are wanted.
+/// Reason why requested metrics cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// They cannot go there.
+    /// The destination is unusable.
     #[error(transparent)]
     Destination(#[from] DestinationError),
-    /// Another variable of OpenTelemetry's exporter is wrong.
+    /// Another variable of OpenTelemetry's exporter is invalid.
     #[error("the exporter cannot be set up")]
     Exporter(#[source] ExporterBuildError),
 }
 
 impl Exporter {
-    /// Starts to export, if the variables of this process or its host name a destination. The
-    /// service and its attributes say who measures. To be called within a tokio runtime.
+    /// Starts the exporter if the variables of this process or its host name a destination. The
+    /// service name and its attributes identify the daemon. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// See [`OtlpError`].
@@ -58,7 +58,7 @@ impl Exporter {
         let Some(Destination { address, timeout }) = found else {
             return Ok(None);
         };
-        // The path may hold a token.
+        // The path may contain a token.
         info!(host = address.host(), "metrics are sent");
         let exporter = MetricExporter::builder()
             .with_http()
@@ -78,17 +78,16 @@ impl Exporter {
         Ok(Some(Self(provider)))
     }
 
-    /// What makes instruments.
+    /// Provider of instruments.
     #[must_use]
     pub fn meter(&self, name: &'static str) -> Meter {
         self.0.meter(name)
     }
 
-    /// Sends what was recorded last, if that can be done until the deadline. Nothing is recorded any
-    /// more.
+    /// Sends the last measurements, if possible before the deadline, and stops recording.
     pub async fn finish(self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
-        // It waits for the thread that exports.
+        // The shutdown waits for the exporting thread.
         let finish = move || self.0.shutdown_with_timeout(left);
         let finished = tokio::task::spawn_blocking(finish);
         match timeout_at(deadline, finished).await {
@@ -99,14 +98,15 @@ impl Exporter {
     }
 }
 
-/// The time between two exports: anything else than a positive number means a minute.
+/// Parses the export interval. Anything but a positive number means one minute.
 fn interval(text: Option<&str>) -> Duration {
     let millis = text.and_then(|text| text.trim().parse().ok());
     let millis = millis.filter(|millis| *millis > 0);
     millis.map_or(limits::INTERVAL, Duration::from_millis)
 }
 
-/// Who measures. `OTEL_RESOURCE_ATTRIBUTES` adds to it and changes nothing of the daemon's own.
+/// Resource that identifies the daemon. `OTEL_RESOURCE_ATTRIBUTES` adds attributes, but does not
+/// replace the daemon's own.
 fn resource(service: String, own: impl IntoIterator<Item = KeyValue>) -> Resource {
     Resource::builder_empty()
         .with_detector(Box::new(TelemetryResourceDetector))
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_between_exports() {
+    fn the_export_interval_is_parsed() {
         assert_eq!(interval(Some("250")), Duration::from_millis(250));
         for text in [None, Some("0"), Some("soon"), Some("-1")] {
             assert_eq!(interval(text), Duration::from_secs(60), "{text:?}");

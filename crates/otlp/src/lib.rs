@@ -1,12 +1,12 @@
-//! Metrics of a daemon that runs inside a sandbox, sent to a collector where one is named
-//! (contract: execd §1.2, §13).
+//! Export of a daemon's metrics from a sandbox to a collector, if one is configured (contract:
+//! execd §1.2, §13).
 //!
 //! ```text
 //!   instruments of the daemon ─▶ Exporter ─ every minute, and at the end ─▶ Client ─▶ collector
 //! ```
 //!
-//! Without a destination there is no exporter, no thread and no task. TLS is not spoken: a collector
-//! on the host can forward.
+//! Without a destination there is no exporter, no thread and no task. TLS is not supported: a
+//! collector on the host can forward over TLS.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 

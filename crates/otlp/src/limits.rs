@@ -1,14 +1,14 @@
-//! Every bound of the export, each with its reason.
+//! Limits of the export.
 
 use std::time::Duration;
 
-/// Between two exports (contract: execd §13, also for the next).
+/// Default interval between two exports (contract: execd §13, also for the next).
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
-/// For one try to export.
+/// Default timeout of one attempt.
 pub(crate) const EXPORT: Duration = Duration::from_secs(10);
-/// Between two complaints that metrics cannot be sent.
+/// Minimum interval between two log lines about failed exports.
 pub(crate) const TROUBLE: Duration = Duration::from_secs(600);
-/// Bytes of a collector's answer.
+/// Maximum bytes of a collector's response.
 pub(crate) const ANSWER: usize = 64 << 10;
-/// The file that names the host's address is read up to this many bytes.
+/// Maximum bytes read from the file with the host's address.
 pub(crate) const HOST_INFO: u64 = 64 << 10;
