@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_variables_in_every_spelling() {
+    fn flags_take_precedence_over_variables() {
         for args in [
             ["--port=1", "--access-token=flag"].as_slice(),
             &["-port", "1", "-access-token", "flag"],
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_to_wait_wins_over_its_variable() {
+    fn the_runtime_init_flag_takes_precedence_over_its_variable() {
         let read = |args: &[&str], value: &str| {
             let args = args.iter().map(OsString::from);
             let read = parse(args, |name| {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_show_their_ends_only() {
+    fn debug_output_hides_secrets() {
         assert_eq!(masked("12345678"), "****");
         assert_eq!(masked("1234abcd5678"), "1234****5678");
         let shown = format!("{:?}", config(&[], Some("1234abcd5678")));

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_speaks_of_permission() {
+    fn every_refusal_contains_the_word_permission() {
         let system = |errno: Errno| client_message(&io::Error::from(errno));
         assert_eq!(system(Errno::ACCESS), "permission denied");
         assert!(system(Errno::PERM).starts_with("permission denied: "));

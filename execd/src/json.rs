@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lenient_where_clients_need_it() {
+    fn bodies_are_parsed_leniently() {
         let run: RunCommand =
             object(br#"{"Command":"true","BACKGROUND":null,"envs":{"Aa":null},"new":1} trailing"#)
                 .unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_inside_are_read_as_leniently() {
+    fn nested_objects_are_parsed_leniently() {
         let session: NewIsolatedSession = object(
             br#"{"Workspace":{"Path":"/w","MODE":null},
                 "OVERLAYS":[{"PATH":"/o","Mode":"ro"}],

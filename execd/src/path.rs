@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_exist_win_over_expansion() {
+    fn existing_names_take_precedence_over_expansion() {
         let place = tempfile::tempdir().unwrap();
         let odd = place.path().join("a$B");
         std::fs::write(&odd, "").unwrap();

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_nowhere_else() {
+    fn links_do_not_lead_out_of_the_session() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         fs::create_dir_all(at("w/dir")).unwrap();

@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn the_working_directory_knows_the_request_s_variables() {
+    fn the_working_directory_expands_the_request_s_variables() {
         let plan = plan(r#"{"command":"a","cwd":"$D/..","envs":{"D":"/usr/bin"}}"#).unwrap();
         assert_eq!(plan.cwd, Some(PathBuf::from("/usr")));
         assert_eq!(plan.variables.text("PWD").as_deref(), Some("/usr"));
     }
 
     #[test]
-    fn a_missing_program_is_no_broken_rule() {
+    fn a_missing_program_breaks_no_rule() {
         let plan = plan(r#"{"argv":["no-such-program"],"timeout":0}"#).unwrap();
         assert_eq!(plan.content, r#"["no-such-program"]"#);
         assert_eq!(plan.timeout, None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_identity_needs_no_switch() {
+    fn the_daemon_s_own_identity_needs_no_switch() {
         let own = Credentials {
             uid: 5,
             gid: 6,

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_kernel() {
+    fn capability_names_match_the_kernel() {
         let of = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             capabilities_of(&names).map_err(str::to_owned)

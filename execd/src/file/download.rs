@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_without_a_date_have_none() {
+    fn times_that_http_cannot_express_have_no_date() {
         let epoch = SystemTime::UNIX_EPOCH;
         let after = |seconds| http_date(epoch + Duration::from_secs(seconds));
         assert_eq!(http_date(epoch - Duration::from_secs(1)), None);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_that_are_no_directories() {
+    fn roots_must_be_directories() {
         let place = tree();
         let names = Accounts::default().names();
         let error = |path: &str| {

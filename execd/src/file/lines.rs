@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_contract_shows() {
+    fn lines_match_the_contract_s_example() {
         let file: &[&[u8]] = &[b"a\nb\r\nc\n"];
         assert_eq!(select(file, 2, Some(2)), "b\nc");
         assert_eq!(select(file, 1, None), "a\nb\nc");
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_as_splitting(text in "[ab\n]{0,30}", offset in 1u64..6, limit in 1u64..6, cut in 0usize..30) {
+        fn selected_lines_equal_split_lines(text in "[ab\n]{0,30}", offset in 1u64..6, limit in 1u64..6, cut in 0usize..30) {
             let skipped = usize::try_from(offset - 1).unwrap();
             let taken = usize::try_from(limit).unwrap();
             let want: Vec<&str> = text.lines().skip(skipped).take(taken).collect();

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused() {
+    fn malformed_forms_are_refused_with_a_reason() {
         for bad in [
             &b""[..],
             b"--b",
@@ -284,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(
+        fn parts_do_not_depend_on_chunks(
             content in "[-\r\nb]{0,30}",
             cuts in proptest::collection::vec(0usize..150, 0..12),
         ) {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_of_ten_bytes() {
+    fn ranges_of_a_file_of_ten_bytes() {
         for (header, want) in [
             ("bytes=0-3", RequestedRange::Part(0..4)),
             ("bytes=3-", RequestedRange::Part(3..10)),
@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_lie_inside(header in "bytes=[0-9,-]{0,12}", size in 0u64..40) {
+        fn ranges_lie_inside_the_file(header in "bytes=[0-9,-]{0,12}", size in 0u64..40) {
             if let RequestedRange::Part(part) = parse_range(&header, size) {
                 prop_assert!(part.start < part.end && part.end <= size);
             }

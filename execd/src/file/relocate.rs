@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moving_makes_parents_and_never_replaces() {
+    fn a_move_creates_parents_and_replaces_nothing() {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
         fs::write(at("a"), "a").unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_keep_what_they_can() {
+    fn copies_keep_modes_times_and_links() {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
         fs::create_dir_all(at("from/sub")).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn between_filesystems_all_or_nothing_is_moved() {
+    fn a_move_between_file_systems_is_complete_or_undone() {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
         let names = || fs::read_dir(place.path()).unwrap().count();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn deleting_what_is_absent_is_fine() {
+    fn deleting_an_absent_path_succeeds() {
         let place = tempfile::tempdir().unwrap();
         let absent = place.path().join("absent");
         delete_file(&absent).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_working_directory_and_what_is_above_it_stay() {
+    fn the_working_directory_and_its_parents_are_not_deleted() {
         let here = std::env::current_dir().unwrap();
         let place = tempfile::tempdir().unwrap();
         let link = place.path().join("link");

@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_as_in_memory(text in "[ab]{0,40}", old in "[ab]{1,4}", new in "[abc]{0,3}") {
+        fn a_streamed_replacement_equals_one_in_memory(text in "[ab]{0,40}", old in "[ab]{1,4}", new in "[abc]{0,3}") {
             let mut out = Vec::new();
             let count = copy(Slowly(text.as_bytes()), &mut out, old.as_bytes(), new.as_bytes()).unwrap();
             prop_assert_eq!(String::from_utf8(out).unwrap(), text.replace(&old, &new));

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_replaced_and_nothing_else() {
+    fn only_lone_surrogates_are_replaced() {
         for (text, want) in [
             (r#""\ud83d""#, "\u{fffd}"),
             (r#""\uDE00\ud83d""#, "\u{fffd}\u{fffd}"),
@@ -98,14 +98,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_of_escapes_is_read(units in proptest::collection::vec(any::<u16>(), 0..12)) {
+        fn every_escaped_text_is_parsed(units in proptest::collection::vec(any::<u16>(), 0..12)) {
             let escapes: String = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
             let text = read(&format!("\"{escapes}\""));
             prop_assert_eq!(text, Some(String::from_utf16_lossy(&units)));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in r#"[\\u"dD8eE0{}:]{0,40}"#) {
+        fn no_input_panics(text in r#"[\\u"dD8eE0{}:]{0,40}"#) {
             repaired(text.as_bytes());
         }
     }

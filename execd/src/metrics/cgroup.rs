@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there() {
+    fn missing_files_yield_no_values() {
         let (_place, cgroup) = fixture(&[]);
         assert_eq!(cgroup, Cgroup::default());
         assert_eq!((cgroup.cpus(), cgroup.cpu_time()), (None, None));

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_read() {
+    fn files_of_this_machine_are_readable() {
         let meter = Meter::default();
         meter.remember();
         let metrics = meter.read().unwrap();

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exits_in_the_words_of_clients() {
+    fn exits_are_described_as_clients_expect() {
         let signal = |number, core| Exit::Signal { number, core };
         assert_eq!(Exit::Code(3).to_string(), "exit status 3");
         assert_eq!(signal(9, false).to_string(), "signal: killed");

@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "before the first process")]
-    fn a_floor_that_comes_too_late_is_not_passed_over() {
+    fn hardening_set_after_the_first_process_panics() {
         let processes = Processes::default();
         let _none = processes.hardening();
         processes.harden(ProcessHardening::default());

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_with_everything() {
+    fn an_order_with_all_members_is_parsed() {
         let order = read(json!({
             "entrypointPolicy": "restart",
             "accessTokenHash":
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn most_of_it_may_be_missing() {
+    fn most_members_are_optional() {
         for more in [
             json!({}),
             json!({ "entrypointPolicy": null, "accessTokenHash": null, "envs": null,
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_is_named() {
+    fn a_broken_rule_names_its_member() {
         let long = "x".repeat(129);
         for (member, value) in [
             ("sandboxId", json!("")),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_secret_is_not_shown() {
+    fn possible_secrets_are_not_shown() {
         let order = read(json!({
             "accessTokenHash": format!("sha256:{}", "2b".repeat(32)),
             "envs": { "KEY": "hidden" },

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_destination_there_is_nothing() {
+    fn without_a_destination_telemetry_is_inactive() {
         let telemetry = Telemetry(None);
         assert!(
             telemetry

@@ -116,7 +116,7 @@ Inter-|   Receive                                                |  Transmit
     }
 
     #[test]
-    fn this_machine_can_be_read() {
+    fn files_of_this_machine_are_readable() {
         let proc = Path::new("/proc");
         assert!(processes(proc).is_some_and(|count| count > 0));
         assert!(traffic(proc).is_some());

@@ -48,7 +48,8 @@ impl Daemon {
         Self::launch(command, prepare)
     }
 
-    /// Starts a daemon that may not inspect other processes, as in a container; root could otherwise.
+    /// Starts a daemon that may not inspect other processes, as in a container; root could
+    /// otherwise.
     pub(crate) fn confined(args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
         let program = env!("CARGO_BIN_EXE_execd");
         if !rustix::process::geteuid().is_root() {
