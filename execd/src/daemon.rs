@@ -32,7 +32,6 @@ use crate::{
     isolated, limits, metrics,
     runtime_init::{Orders, RuntimeInit},
     server::{self, Token},
-    session,
     signals::Signals,
     telemetry::Telemetry,
 };
@@ -83,9 +82,6 @@ impl DaemonError {
 /// # Errors
 /// See [`DaemonError`].
 pub async fn run(config: Config, build: BuildInfo) -> Result<u8, DaemonError> {
-    if let Err(error) = session::reserve_numbers() {
-        warn!(%error, "shell sessions cannot report their state");
-    }
     let child_ended = signal(SignalKind::child()).map_err(DaemonError::Signals)?;
     let mut signals = signals(&config)?;
     let (isolation, unknown) = IsolationConfig::load(config.isolation_config.as_deref())?;

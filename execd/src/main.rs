@@ -10,6 +10,7 @@ use osb_execd::{
     env::report,
     file_worker, heap, isolated, limits, log,
     process::reset_for_children,
+    session,
 };
 use osb_service::build_info::BuildInfo;
 use tracing::{error, warn};
@@ -63,10 +64,15 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
     reset_for_children().context("cannot unblock signals")?;
     heap::use_one_arena();
+    // Before other threads: the kernel takes milliseconds to enlarge a table that threads share.
+    let reserved = session::reserve_numbers();
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());
     let is_seen = outputs.is_on_stderr();
     // Dropped last, so that the last lines are written.
     let _writer = osb_log::init(config.log_level, outputs)?;
+    if let Err(error) = reserved {
+        warn!(%error, "shell sessions cannot report their state");
+    }
     for problem in problems {
         warn!(problem, "an output of the log is left out");
     }

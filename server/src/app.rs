@@ -15,7 +15,7 @@ use crate::{
     descriptors::Room,
     hosts,
     http::{
-        self, AllowedHosts, AppState, Capacities, EdgeRules, Throttle, TrustedProxies,
+        self, AllowedHosts, AppParts, Capacities, EdgeRules, Throttle, TrustedProxies,
         auth::ApiKeys,
         console::{self, ConsoleParts},
         serve::{self, Bounds},
@@ -94,7 +94,7 @@ impl App {
             .eip
             .as_deref()
             .map(|eip| eip.trim().trim_end_matches('/').to_owned());
-        let state = AppState {
+        let state = AppParts {
             service: service.clone(),
             keys,
             forwarder: Forwarder::new(http::proxy_limits(config.proxy.tunnel_idle()), tasks),
@@ -108,7 +108,7 @@ impl App {
             proxies: TrustedProxies::new(server.trusted_networks()),
             hosts: hosts_of(server),
         };
-        let router = http::router(state, console, edge);
+        let router = http::router(state.into(), console, edge);
         let bounds = Bounds {
             keep_alive: Duration::from_secs(server.timeout_keep_alive),
             graceful: Duration::from_secs(server.timeout_graceful_shutdown),

@@ -1,10 +1,9 @@
 //! The API key (contract: lifecycle §2).
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use axum::{
-    extract::{Request, State},
-    middleware::Next,
+    extract::Request,
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, StatusCode};
@@ -114,15 +113,16 @@ impl Verdict {
     }
 }
 
-/// Lets only requests with the key pass. Many wrong keys of one client are answered 429.
+/// Returns a request that has the key, or the response to one that has not. Many wrong keys of one
+/// client are answered 429.
 pub(super) async fn require(
-    State((keys, throttle)): State<(Arc<ApiKeys>, Arc<Throttle>)>,
+    keys: &ApiKeys,
+    throttle: &Throttle,
     request: Request,
-    next: Next,
-) -> Response {
+) -> Result<Request, Response> {
     let verdict = keys.verify(request.headers());
     let Some(mut refusal) = verdict.refusal() else {
-        return next.run(request).await;
+        return Ok(request);
     };
     if verdict == Verdict::Wrong {
         let client = client::of(request.extensions());
@@ -137,7 +137,7 @@ pub(super) async fn require(
         }
     }
     extract::drain(request.into_body()).await;
-    refusal.into_response()
+    Err(refusal.into_response())
 }
 
 #[cfg(test)]

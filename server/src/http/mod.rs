@@ -36,5 +36,5 @@ pub use host::AllowedHosts;
 pub use openapi::document;
 pub use overload::{Capacities, Limits};
 pub(crate) use proxy::limits as proxy_limits;
-pub use router::{AppState, EdgeRules, router};
+pub use router::{AppParts, AppState, EdgeRules, router};
 pub use throttle::Throttle;

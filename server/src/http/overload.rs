@@ -147,7 +147,7 @@ impl Capacities {
 }
 
 /// Serves API requests that passed the check of their key, if there is room.
-pub(super) async fn api(State(room): State<Capacities>, request: Request, next: Next) -> Response {
+pub(super) async fn api(room: &Capacities, request: Request, next: Next) -> Response {
     let visitor = Visitor {
         connection: busy(&request, true),
         ..Visitor::default()

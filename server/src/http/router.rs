@@ -1,11 +1,11 @@
 //! All routes in one place.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use axum::{
     Router,
     body::Body,
-    extract::{OriginalUri, Request},
+    extract::{OriginalUri, Request, State},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Redirect, Response},
     routing::any,
@@ -14,6 +14,7 @@ use http::{Method, StatusCode, header::ACCEPT};
 use osb_forward::Forwarder;
 use osb_protocol::error::code;
 use osb_service::Supervisor;
+use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_swagger_ui::SwaggerUi;
 
@@ -30,9 +31,9 @@ use super::{
 };
 use crate::sandbox::Service;
 
-/// What handlers share. Clones are cheap.
-#[derive(Clone, Debug)]
-pub struct AppState {
+/// What handlers share.
+#[derive(Debug)]
+pub struct AppParts {
     /// The domain.
     pub service: Service,
     /// Who may call.
@@ -51,6 +52,25 @@ pub struct AppState {
     pub throttle: Arc<Throttle>,
 }
 
+/// The state of the routes. Every layer of every route clones it for each request, so a clone is one
+/// reference count.
+#[derive(Clone, Debug)]
+pub struct AppState(Arc<AppParts>);
+
+impl From<AppParts> for AppState {
+    fn from(parts: AppParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for AppState {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
+    }
+}
+
 /// What every request passes before its route is looked for.
 #[derive(Clone, Debug)]
 pub struct EdgeRules {
@@ -65,18 +85,16 @@ pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
     let codes = &app.service.vocabulary().codes;
     let runtime = app.service.runtime_kind();
     let features = app.service.features();
-    let checked = (Arc::clone(&app.keys), Arc::clone(&app.throttle));
     let keyed = openapi::keyed()
         .split_for_parts()
         .0
         .merge(lifecycle::plain())
         .merge(lifecycle::absent(runtime, features))
         .fallback(not_found)
-        .layer(from_fn_with_state(app.room.clone(), overload::api))
-        .layer(from_fn_with_state(checked.clone(), auth::require));
+        .layer(from_fn_with_state(app.clone(), with_key));
     let root = Router::new()
         .route("/", any(not_found))
-        .layer(from_fn_with_state(checked.clone(), auth::require))
+        .layer(from_fn_with_state(app.clone(), with_key))
         .layer(from_fn(browsers_to_console));
     let proxied = Router::new()
         .route("/sandboxes/{id}/proxy/{port}", any(proxy::proxy))
@@ -101,13 +119,24 @@ pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
         .nest("/v1", proxied)
         .with_state(app)
         .layer(from_fn(cors::open));
-    api.merge(proxied)
-        .layer(from_fn_with_state(codes, error::use_codes))
-        .merge(console)
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(edge.hosts, host::check))
-        .layer(from_fn_with_state(edge.proxies, client::identify))
+    let routes = api.merge(proxied).merge(console);
+    // Around the router, not on its routes: for every request a route copies itself in each of its
+    // layers, and a router is shared.
+    let edge = ServiceBuilder::new()
         .layer(from_fn(request_id::tag))
+        .layer(from_fn_with_state(edge.proxies, client::identify))
+        .layer(from_fn_with_state(edge.hosts, host::check))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(codes, error::use_codes));
+    Router::new().fallback_service(edge.service(routes))
+}
+
+/// Serves requests that have the API key, if there is room.
+async fn with_key(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    match auth::require(&app.keys, &app.throttle, request).await {
+        Ok(request) => overload::api(&app.room, request, next).await,
+        Err(refusal) => refusal,
+    }
 }
 
 /// Redirects a browser at the server's address to the console. A program gets the answer for unknown
