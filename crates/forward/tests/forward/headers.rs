@@ -165,11 +165,11 @@ async fn responses_keep_what_is_end_to_end() {
 
 #[tokio::test]
 async fn many_headers_pass() {
-    let many: String = (0..1000).map(|n| format!("x-{n}: {n}\r\n")).collect();
+    let many: String = (0..250).map(|n| format!("x-{n}: {n}\r\n")).collect();
     let response = format!("HTTP/1.1 200 OK\r\n{many}content-length: 0\r\n\r\n");
     let head = seen_by_client(HeaderRules::default(), &response).await;
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    assert_eq!(lines(&head, "x-999"), ["999"]);
+    assert_eq!(lines(&head, "x-249"), ["249"]);
 }
 
 #[tokio::test]
