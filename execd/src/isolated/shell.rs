@@ -80,19 +80,19 @@ impl Files {
     }
 }
 
-/// Commands by which a shell without `declare` prints a variable as a command. It prints nothing
+/// Commands by which a shell without `declare` prints a variable as a command. They print nothing
 /// for a variable that is unset.
 fn saved_by_sh(name: &str) -> String {
     format!(
         r#"case ${{{name}+x}} in x) (
-r=${name}
+r=${name} q=\'
 case "$(export -p)" in *"export {name}="*) printf 'export ';; esac
-printf "%s='" {name}
-while case $r in *\'*) ;; *) false;; esac; do
-printf '%s%s' "${{r%%\'*}}" "'\\''"
-r=${{r#*\'}}
+printf '%s=%s' {name} "$q"
+while case $r in *$q*) ;; *) false;; esac; do
+printf '%s%s' "${{r%%$q*}}" "$q\\$q$q"
+r=${{r#*$q}}
 done
-printf "%s'\n" "$r"
+printf '%s%s\n' "$r" "$q"
 );; esac
 "#
     )
@@ -223,13 +223,14 @@ mod tests {
         fs::File,
         io::Write,
         os::unix::{fs::FileExt, process::CommandExt},
+        path::{Path, PathBuf},
         process::{Command, Stdio},
     };
 
     use rustix::process::getpid;
 
     use super::*;
-    use crate::isolated::wire;
+    use crate::{isolated::wire, process::find};
 
     #[test]
     fn names_and_words_of_shells() {
@@ -238,8 +239,22 @@ mod tests {
         assert_eq!(quoted("a'b"), r"'a'\''b'");
     }
 
-    /// Runs code in `sh` as a keeper does; a complete report replaces the state.
-    fn run_in_sh(state: &mut Vec<u8>, envs: &[(&str, &str)], code: &str) -> (i32, String, String) {
+    /// Programs that serve as `sh` in images without `bash`, as far as this machine has them.
+    fn shells() -> Vec<PathBuf> {
+        let find = |name: &str| {
+            let found = find(name.as_ref(), std::env::var_os("PATH").as_deref(), None);
+            found.inspect_err(|error| eprintln!("SKIPPED: {name}: {error}"))
+        };
+        ["dash", "busybox"].into_iter().flat_map(find).collect()
+    }
+
+    /// Runs code in a shell as a keeper does; a complete report replaces the state.
+    fn run_in(
+        shell: &Path,
+        state: &mut Vec<u8>,
+        envs: &[(&str, &str)],
+        code: &str,
+    ) -> (i32, String, String) {
         let envs: Vec<_> = envs
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -257,7 +272,7 @@ mod tests {
             .write_all(files.injected(&envs, false).as_bytes())
             .unwrap();
         let invocation = invocation(&files, code, false).unwrap();
-        let output = Command::new("/bin/sh")
+        let output = Command::new(shell)
             .arg0("sh")
             .args(invocation.arguments)
             .stdin(Stdio::null())
@@ -285,55 +300,58 @@ mod tests {
     #[test]
     fn code_in_another_shell_ends_and_prints_as_from_a_file() {
         let long = format!("a={}\necho ${{#a}}; (exit 6)", "x".repeat(1 << 20));
-        for first in [None, Some("A=1")] {
-            for (code, status, stdout) in [
-                ("echo 'abc", 2, ""),
-                ("if then", 2, ""),
-                ("set -u; echo $NONE; echo no", 2, ""),
-                ("echo a \\", 0, "a\n"),
-                ("set -e; false; echo no", 1, ""),
-                ("exit 3", 3, ""),
-                ("(exit 4)", 4, ""),
-                ("trap 'echo X $?' EXIT; (exit 5)", 5, "X 5\n"),
-                ("echo \"$0 $# ${1-none}\"", 0, "sh 0 none\n"),
-                ("alias set='echo no' exit='echo no'\n:", 0, ""),
-                (&long, 6, "1048576\n"),
-            ] {
+        let all = [
+            ("echo 'abc", 2, ""),
+            ("if then", 2, ""),
+            ("set -u; echo ${NONE}; echo no", 2, ""),
+            ("echo a \\", 0, "a\n"),
+            ("set -e; false; echo no", 1, ""),
+            ("exit 3", 3, ""),
+            ("(exit 4)", 4, ""),
+            ("trap 'echo X $?' EXIT; (exit 5)", 5, "X 5\n"),
+            ("echo \"$0 $# ${1-none}\"", 0, "sh 0 none\n"),
+            ("alias set='echo no' exit='echo no'\n:", 0, ""),
+            (long.as_str(), 6, "1048576\n"),
+        ];
+        for shell in shells() {
+            for (first, (code, status, stdout)) in
+                all.iter().flat_map(|one| [(None, one), (Some("A=1"), one)])
+            {
                 let mut state = Vec::new();
                 if let Some(first) = first {
-                    assert_eq!(run_in_sh(&mut state, &[], first).0, 0);
+                    assert_eq!(run_in(&shell, &mut state, &[], first).0, 0);
                 }
-                let ran = run_in_sh(&mut state, &[], code);
+                let ran = run_in(&shell, &mut state, &[], code);
                 let code: String = code.chars().take(200).collect();
-                assert_eq!(
-                    (ran.0, ran.1.as_str()),
-                    (status, stdout),
-                    "{code}: {}",
-                    ran.2
-                );
-                let shown = ["shift", "set --", "/proc/", "eval \""];
-                let shown = shown.iter().find(|text| ran.2.contains(**text));
-                assert_eq!(shown, None, "{code}: {}", ran.2);
+                let what = format!("{}: {code}: {ran:?}", shell.display());
+                assert_eq!((ran.0, ran.1.as_str()), (*status, *stdout), "{what}");
+                for hidden in ["shift", "set --", "/proc/", "eval \""] {
+                    assert!(!ran.2.contains(hidden), "{what}");
+                }
             }
         }
     }
 
     #[test]
     fn options_of_another_shell_persist_and_show_in_the_code_only() {
-        let mut state = Vec::new();
-        let set = "cd /usr; A='a b'; export B=2 D=\"it's\nit\"; umask 027; set -fx";
-        assert_eq!(run_in_sh(&mut state, &[], set).0, 0);
-        let envs = [("A", "once"), ("C", "c"), ("D", "d")];
-        let ran = run_in_sh(&mut state, &envs, "echo \"$A$C$D\"");
-        let trace = "+ echo oncecd\n".to_owned();
-        assert_eq!(ran, (0, "oncecd\n".to_owned(), trace));
-        let ran = run_in_sh(
-            &mut state,
-            &[],
-            "echo \"$A $B ${C-none}\" * $PWD\numask\nset +x; echo \"$D\"; env | grep '^[AD]='",
-        );
-        let output = "a b 2 none * /usr\n0027\nit's\nit\nD=it's\n".to_owned();
-        let trace = "+ echo a b 2 none * /usr\n+ umask\n+ set +x\n".to_owned();
-        assert_eq!(ran, (0, output, trace));
+        for shell in shells() {
+            let mut state = Vec::new();
+            let mut run = |envs: &[_], code| run_in(&shell, &mut state, envs, code);
+            let set = "cd /usr; A='a b'; export B=2 D=\"it's\nit\"; umask 027; set -fx";
+            assert_eq!(run(&[], set).0, 0);
+            let ran = run(&[("A", "once"), ("C", "c"), ("D", "d")], "echo \"$A$C$D\"");
+            let trace = "+ echo oncecd\n".to_owned();
+            assert_eq!(
+                ran,
+                (0, "oncecd\n".to_owned(), trace),
+                "{}",
+                shell.display()
+            );
+            let ran = run(&[], "set +x; echo \"$A $B ${C-none}\" * $PWD; umask");
+            let trace = "+ set +x\n".to_owned();
+            assert_eq!(ran, (0, "a b 2 none * /usr\n0027\n".to_owned(), trace));
+            let ran = run(&[], "echo \"$D\"; env | grep '^[AD]='");
+            assert_eq!(ran, (0, "it's\nit\nD=it's\n".to_owned(), String::new()));
+        }
     }
 }

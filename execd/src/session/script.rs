@@ -76,6 +76,7 @@ case ${{2+x}} in (x) builtin echo '{LOST}' >&2;; esac"#
     script.to_input()
 }
 
+/// One compound command, so that aliases of the command do not apply to it.
 fn for_sh(is_long: bool, report: &str) -> String {
     let begin = if is_long {
         format!(". /proc/self/fd/{TEXT}")
@@ -84,13 +85,13 @@ fn for_sh(is_long: bool, report: &str) -> String {
     };
     let less = with_less(report);
     format!(
-        r#"{begin}
+        r#"{{ {begin}
 {{ set +x -- "$?"; {report} || case $? in
 (1) set -- "$1" lost;;
 (*) ({less}) || set -- "$1" lost;;
 esac; }} >/dev/null 2>&1
 case ${{2+x}} in (x) echo '{LOST}' >&2;; esac
-exit "$1""#
+exit "$1"; }}"#
     )
 }
 
@@ -121,4 +122,22 @@ export {left_out}
 exec {report}
 ) && break; done"#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn aliases_do_not_apply_to_the_commands_around_a_script() {
+        let command = "alias set='echo no' case='echo no' exit='echo no'\nsh -c 'exit 3'\n";
+        let output = Command::new("/bin/sh")
+            .args(["-c", &for_sh(false, "true"), "sh", command])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!((output.status.code(), &*text), (Some(3), ""), "{output:?}");
+    }
 }
