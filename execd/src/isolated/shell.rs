@@ -147,7 +147,7 @@ pub(super) fn invocation(files: &Files, code: &str, bash: bool) -> io::Result<In
 ///
 /// A subshell reports the state, because a `DEBUG` trap of the user runs before each command of its
 /// own shell. Aliases apply to text that is parsed after the user's code, so the names of builtins
-/// are quoted there.
+/// are quoted there. Files that are mostly empty are read by a substitution only if they are not.
 fn for_bash(files: &Files, code: &str) -> String {
     let before = files.before.map(|before| files.path(before));
     // Not with `source`: messages about restored functions would show the path.
@@ -167,10 +167,11 @@ builtin declare -p
 builtin declare -f
 builtin declare -Fx
 builtin alias -p
-builtin printf '%s\n' "$(<{kept})"
-builtin printf '\\builtin set -- %q\n' "$(\builtin printf \
-  '\\builtin eval %q; \\builtin set +o braceexpand +o hashall +o interactive-comments %s' \
-  "$(<{traps})" "$2")"
+builtin test -s {kept} && builtin printf '%s\n' "$(<{kept})"
+builtin set -- "$1" "\\builtin set +o braceexpand +o hashall +o interactive-comments $2"
+builtin test -s {traps} &&
+builtin set -- "$1" "\\builtin eval $(\builtin printf %q "$(<{traps})"); $2"
+builtin printf '\\builtin set -- %q\n' "$2"
 builtin printf '\n# complete\n'
 }} >|{state}
 builtin exit "$1" )
