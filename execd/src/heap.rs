@@ -2,7 +2,8 @@
 //!
 //! Output passes through many buffers on several threads. The C library gives each thread its own
 //! arena and retains freed memory there: after large outputs tens of MiB stayed resident in an idle
-//! daemon. With one arena all free memory can be returned to the kernel, once the daemon is quiet.
+//! daemon. With few arenas nearly all free memory can be returned to the kernel, once the daemon is
+//! quiet. There are two, so that the two threads that serve requests do not wait for each other.
 
 use crate::limits;
 
@@ -22,9 +23,9 @@ pub async fn give_back() {
     }
 }
 
-/// Limits the allocator to one arena. Must be called before the first thread starts.
-pub fn use_one_arena() {
-    allocator::use_one_arena();
+/// Limits the number of arenas. Must be called before the first thread starts.
+pub fn limit_arenas() {
+    allocator::limit_arenas(limits::HEAP_ARENAS);
 }
 
 #[cfg(target_env = "gnu")]
@@ -35,9 +36,9 @@ pub fn use_one_arena() {
 mod allocator {
     use nix::libc;
 
-    pub(super) fn use_one_arena() {
+    pub(super) fn limit_arenas(count: i32) {
         // SAFETY: the call sets a number, and no other thread runs yet.
-        let set = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+        let set = unsafe { libc::mallopt(libc::M_ARENA_MAX, count) };
         debug_assert_eq!(set, 1, "the number is valid");
     }
 
@@ -55,7 +56,7 @@ mod allocator {
 
 #[cfg(not(target_env = "gnu"))]
 mod allocator {
-    pub(super) fn use_one_arena() {}
+    pub(super) fn limit_arenas(_count: i32) {}
 
     pub(super) fn free() -> usize {
         0

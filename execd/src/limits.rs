@@ -53,6 +53,8 @@ pub const JOIN: usize = 16 << 10;
 pub const SPILL: u64 = 4 << 30;
 /// One read from disk.
 pub const SPILL_READ: usize = 256 << 10;
+/// Arenas of the allocator.
+pub const HEAP_ARENAS: i32 = 2;
 /// Interval of returning free memory to the kernel.
 pub const HEAP_TICK: Duration = Duration::from_secs(10);
 /// Minimum change of free memory, in bytes, for that.
