@@ -79,6 +79,7 @@ impl CreateRequests for SqliteStore {
                 .fetch_one(write.connection())
                 .await
                 .map_err(self.failed(OP))?;
+        self.roll_back(OP, write).await?;
         Ok(Some(CreateKey {
             key: claim.key,
             // A digest of another length is not that of any body.
@@ -142,6 +143,25 @@ mod tests {
         assert_eq!(store.all_unanswered().await.unwrap(), [create("left")]);
         store.set_all_answered().await.unwrap();
         assert_eq!(store.all_unanswered().await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_taken_keeps_the_connection() {
+        let (store, _folder) = store().await;
+        let claim = CreateKey {
+            key: [1; 32],
+            body: [2; 32],
+            sandbox_id: "a".into(),
+            used_at: at(10),
+        };
+        // Lasts as long as the connection.
+        let marked = sqlx::query("CREATE TEMPORARY TABLE mark (id INTEGER)");
+        marked.execute(&store.writer).await.unwrap();
+        for first in [None, Some(claim.clone())] {
+            assert_eq!(store.claim_key(&claim, at(0)).await.unwrap(), first);
+        }
+        let mark = sqlx::query("SELECT id FROM mark");
+        mark.execute(&store.writer).await.unwrap();
     }
 
     #[tokio::test]

@@ -164,6 +164,13 @@ impl SqliteStore {
         self.written(op)
     }
 
+    /// Ends a write that changed nothing, and keeps its connection.
+    async fn roll_back(&self, op: &'static str, mut write: Write) -> Result<(), StoreError> {
+        write.run("ROLLBACK").await.map_err(self.failed(op))?;
+        write.is_open = false;
+        Ok(())
+    }
+
     fn written(&self, op: &'static str) -> Result<(), StoreError> {
         self.disk_failed.store(false, Ordering::Relaxed);
         self.in_place(op)
@@ -299,15 +306,15 @@ impl Store for SqliteStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         const OP: &str = "take a write";
-        self.in_place(OP)?;
-        if self.disk_failed.load(Ordering::Relaxed) {
-            // Only a write shows whether it has recovered; this one changes nothing.
-            return self.instance_id().await.map(drop);
-        }
         let mut write = self.begin(OP).await?;
-        write.run("ROLLBACK").await.map_err(self.failed(OP))?;
-        write.is_open = false;
-        Ok(())
+        if !self.disk_failed.load(Ordering::Relaxed) {
+            return self.roll_back(OP, write).await;
+        }
+        // Only a write shows whether the disk has recovered. SQLite skips an update that changes no
+        // byte of a row, but always writes the header.
+        let probe = write.run("PRAGMA user_version = 0").await;
+        probe.map_err(self.failed(OP))?;
+        self.commit(OP, write).await
     }
 
     async fn close(&self) {
@@ -411,5 +418,19 @@ mod tests {
         drop(store);
         let store = SqliteStore::open(&path).await.unwrap();
         assert_eq!(store.all_changes().await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_failed_is_probed_by_a_real_write() {
+        let (store, folder) = store().await;
+        store.instance_id().await.unwrap();
+        let wal = || std::fs::read(folder.path().join("s.db-wal")).unwrap();
+        let before = wal();
+        store.check().await.unwrap();
+        assert_eq!(wal(), before, "nothing has failed");
+        store.disk_failed.store(true, Ordering::Relaxed);
+        store.check().await.unwrap();
+        assert_ne!(wal(), before);
+        assert!(!store.disk_failed.load(Ordering::Relaxed));
     }
 }
