@@ -33,6 +33,9 @@ pub(super) struct WindowTiming {
     pub(super) window: Duration,
     /// A window that has not ended this long after its request has stalled.
     pub(super) stall: Duration,
+    /// Least wait for the rest of a window. An event that took long to handle is no stall, and the end
+    /// of its window may not have been read yet.
+    pub(super) late: Duration,
     /// How far a window reaches back before the end of its predecessor.
     pub(super) overlap: Duration,
     /// A window that ends this much too early was cut off by the engine.
@@ -46,6 +49,7 @@ impl Default for WindowTiming {
         Self {
             window: Duration::from_secs(5),
             stall: Duration::from_secs(7),
+            late: Duration::from_secs(1),
             overlap: Duration::from_secs(2),
             early: Duration::from_secs(1),
             relist: Duration::from_secs(60),
@@ -61,6 +65,7 @@ impl WindowTiming {
         Self {
             window: FakeEngine::HELD,
             stall: FakeEngine::HELD * 20,
+            late: FakeEngine::HELD * 20,
             overlap: Duration::from_millis(50),
             early: FakeEngine::HELD / 2,
             relist: Duration::from_millis(20),
@@ -136,6 +141,7 @@ impl EventWindows {
                 }
             };
             let stall = window.requested + self.timing.stall;
+            let stall = stall.max(Instant::now() + self.timing.late);
             match timeout_at(stall, window.events.next()).await {
                 Err(_) => return Err(STALLED.to_owned()),
                 Ok(Some(Ok(event))) if self.delivered.is_new(&event) => return Ok(event),
@@ -269,8 +275,34 @@ mod tests {
             let engine = FakeEngine::start(move |_| (status, String::new())).await;
             let mut windows = windows(&engine);
             windows.timing.stall = FakeEngine::HELD / 4;
+            windows.timing.late = FakeEngine::HELD / 4;
             let end = tokio::time::timeout(PATIENCE, windows.next()).await;
             assert_eq!(end.unwrap().unwrap_err(), STALLED);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_window_that_ended_while_an_event_was_handled_has_not_stalled() {
+        let at = far_future();
+        let requested = std::sync::atomic::AtomicUsize::new(0);
+        let engine = FakeEngine::start(move |_| {
+            let [a, b, c] = [event(at, "a"), event(at + 1, "b"), event(at + 2, "c")];
+            match requested.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => (HOLD, format!("{a}\n{b}\n")),
+                _ => (HOLD, format!("{c}\n")),
+            }
+        })
+        .await;
+        let mut windows = windows(&engine);
+        windows.timing.stall = FakeEngine::HELD * 2;
+        for container in ["a", "b", "c"] {
+            let event = tokio::time::timeout(PATIENCE, windows.next()).await;
+            let actor = event.unwrap().unwrap().actor.unwrap();
+            assert_eq!(actor.id.as_deref(), Some(container));
+            if container == "a" {
+                // The window ends, and would be late by now.
+                tokio::time::sleep(FakeEngine::HELD * 3).await;
+            }
         }
     }
 

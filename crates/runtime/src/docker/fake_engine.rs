@@ -226,8 +226,9 @@ async fn serve(
     if status == HOLD || status == STALL {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         stream.write_all(head.as_bytes()).await?;
-        if !body.is_empty() {
-            let chunk = format!("{:x}\r\n{body}\r\n", body.len());
+        // An engine sends each event as a chunk of its own.
+        for line in body.split_inclusive('\n') {
+            let chunk = format!("{:x}\r\n{line}\r\n", line.len());
             stream.write_all(chunk.as_bytes()).await?;
         }
         if status == STALL {
