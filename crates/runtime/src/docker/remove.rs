@@ -31,12 +31,13 @@ impl DockerRuntime {
             })
         };
         // The main container first: it must not run without its sidecars.
+        let knew_main = self.originals.main(id).is_some();
         let mut was_known = false;
         for container in self.originals.group(id) {
             let removed = remove_container(docker, &container, Force::Yes).await;
             was_known |= removed.map_err(failed)?;
         }
-        if was_known {
+        if knew_main && was_known {
             return Ok(());
         }
         // An earlier process created it, or the engine's response to its create was lost.
@@ -293,6 +294,17 @@ mod tests {
             let removed = engine.requests("DELETE /containers/side");
             assert_eq!(removed.len(), removals, "main: {has_main}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_main_container_is_found_when_only_its_sidecar_is_known() {
+        // The response to the create of the main container was lost.
+        let engine = engine_with_sidecar(true).await;
+        let runtime = engine.runtime();
+        let originals = &runtime.originals;
+        originals.record_created(&"a".into(), Role::Egress, "side");
+        runtime.remove(&"a".into()).await.unwrap();
+        assert_eq!(engine.requests("DELETE /containers/main").len(), 1);
     }
 
     #[tokio::test]
