@@ -8,8 +8,10 @@ use std::{
 use anyhow::{Context, Result};
 
 /// One checkout.
+#[derive(Clone)]
 pub(crate) struct Repo {
     root: PathBuf,
+    dist: PathBuf,
 }
 
 impl Repo {
@@ -21,7 +23,16 @@ impl Repo {
             .parent()
             .context("xtask's manifest has no folder above it")?
             .to_owned();
-        Ok(Self { root })
+        let dist = root.join("target/dist");
+        Ok(Self { root, dist })
+    }
+
+    /// The same checkout with release artifacts from elsewhere.
+    pub(crate) fn with_dist(&self, dist: &Path) -> Self {
+        Self {
+            dist: dist.to_owned(),
+            ..self.clone()
+        }
     }
 
     /// Top folder.
@@ -49,7 +60,7 @@ impl Repo {
 
     /// Release artifacts, independent of `CARGO_TARGET_DIR`.
     pub(crate) fn dist(&self) -> PathBuf {
-        self.path("target/dist")
+        self.dist.clone()
     }
 
     /// The same artifacts from a dev build, for tests.

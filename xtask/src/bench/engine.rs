@@ -1,6 +1,9 @@
 //! The baseline: the same container created directly over the Engine API.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -18,6 +21,9 @@ pub(super) struct Engine {
 /// A create request for a container like that of a sandbox.
 #[derive(Clone)]
 pub(super) struct Template(Value);
+
+/// A create request with ports of its own.
+pub(super) struct Request(Value);
 
 impl Engine {
     /// The engine of this machine.
@@ -86,9 +92,40 @@ impl Engine {
 impl Template {
     /// Creates and starts a container; returns its id.
     pub(super) async fn start(&self, engine: &mut Connection) -> Result<String> {
-        let body = self.with_fresh_ports()?;
+        let [body] = self.with_fresh_ports()?;
+        body.start(engine).await
+    }
+
+    /// Returns requests whose ports are free and differ from each other's.
+    pub(super) fn with_fresh_ports<const N: usize>(&self) -> Result<[Request; N]> {
+        let mut taken = HashSet::new();
+        let mut requests = Vec::new();
+        for _ in 0..N {
+            let mut body = self.0.clone();
+            let ports = body["HostConfig"]["PortBindings"].as_object_mut();
+            let bindings = ports.into_iter().flat_map(|ports| ports.values_mut());
+            for binding in bindings.filter_map(Value::as_array_mut).flatten() {
+                let port = loop {
+                    let port = free_port()?;
+                    if taken.insert(port) {
+                        break port;
+                    }
+                };
+                binding["HostPort"] = Value::from(port.to_string());
+            }
+            requests.push(Request(body));
+        }
+        requests
+            .try_into()
+            .map_err(|_| anyhow::anyhow!("there are as many requests as asked for"))
+    }
+}
+
+impl Request {
+    /// Creates and starts the container; returns its id.
+    pub(super) async fn start(&self, engine: &mut Connection) -> Result<String> {
         let created: Value = engine
-            .call("POST", "/containers/create", Some(&body))
+            .call("POST", "/containers/create", Some(&self.0))
             .await?
             .json()?;
         let id = created["Id"]
@@ -99,16 +136,6 @@ impl Template {
             .call("POST", &format!("/containers/{id}/start"), None)
             .await?;
         Ok(id)
-    }
-
-    fn with_fresh_ports(&self) -> Result<Value> {
-        let mut body = self.0.clone();
-        if let Some(ports) = body["HostConfig"]["PortBindings"].as_object_mut() {
-            for binding in ports.values_mut().filter_map(Value::as_array_mut).flatten() {
-                binding["HostPort"] = Value::from(free_port()?.to_string());
-            }
-        }
-        Ok(body)
     }
 }
 

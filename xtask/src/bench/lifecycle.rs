@@ -124,11 +124,12 @@ async fn in_parallel(
             delete_and_wait(subject, engine, &sandbox.id).await?;
         }
 
+        let requests = template.with_fresh_ports::<PARALLEL>()?;
         let mut tasks = JoinSet::new();
         let start = Instant::now();
-        for _ in 0..PARALLEL {
-            let (template, mut engine) = (template.clone(), engine.connect().await?);
-            tasks.spawn(async move { template.start(&mut engine).await });
+        for request in requests {
+            let mut engine = engine.connect().await?;
+            tasks.spawn(async move { request.start(&mut engine).await });
         }
         let mut containers = Vec::new();
         while let Some(started) = tasks.join_next().await {

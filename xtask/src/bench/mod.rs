@@ -60,6 +60,18 @@ pub(crate) struct Options {
     /// Seconds of each load
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Measure the programs in this folder, such as another commit's `target/dist`, instead of
+    /// building this checkout
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+}
+
+impl Bench {
+    fn options(&self) -> &Options {
+        match self {
+            Self::Lifecycle(options) | Self::Overload(options) | Self::Execd(options) => options,
+        }
+    }
 }
 
 /// Runs a benchmark against release builds.
@@ -68,25 +80,27 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut report = Report::new(repo);
-    let options = match bench {
-        Bench::Lifecycle(options) => {
-            lifecycle(repo, options, &runtime, &mut report)?;
-            options
-        }
-        Bench::Overload(options) => {
-            let installer = Installer::new(true);
-            build::all(repo, &installer, Profile::Release, &repo.dist())?;
-            runtime.block_on(overload::measure(repo, options, &mut report))?;
-            options
-        }
-        Bench::Execd(options) => {
-            build::daemon(repo, Profile::Release, &repo.dist())?;
-            runtime.block_on(daemon::measure(repo, options, &mut report))?;
-            footprint::on_disk(repo, "execd", &mut report)?;
-            options
+    let options = bench.options();
+    let installer = Installer::new(true);
+    let repo = &match &options.programs {
+        Some(programs) => repo.with_dist(programs),
+        None => {
+            match bench {
+                Bench::Execd(_) => build::daemon(repo, Profile::Release, &repo.dist())?,
+                _ => build::all(repo, &installer, Profile::Release, &repo.dist())?,
+            }
+            repo.clone()
         }
     };
+    let mut report = Report::new(repo);
+    match bench {
+        Bench::Lifecycle(_) => lifecycle(repo, &installer, options, &runtime, &mut report)?,
+        Bench::Overload(_) => runtime.block_on(overload::measure(repo, options, &mut report))?,
+        Bench::Execd(_) => {
+            runtime.block_on(daemon::measure(repo, options, &mut report))?;
+            footprint::on_disk(repo, "execd", &mut report)?;
+        }
+    }
     report.print();
     if let Some(file) = &options.json {
         fs::write(file, serde_json::to_vec_pretty(&report.to_json())?)
@@ -95,13 +109,17 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lifecycle(repo: &Repo, options: &Options, runtime: &Runtime, report: &mut Report) -> Result<()> {
-    let installer = Installer::new(true);
-    step("the Docker engine answers", || docker::ensure(&installer))?;
+fn lifecycle(
+    repo: &Repo,
+    installer: &Installer,
+    options: &Options,
+    runtime: &Runtime,
+    report: &mut Report,
+) -> Result<()> {
+    step("the Docker engine answers", || docker::ensure(installer))?;
     installer.program("wrk", &["wrk"])?;
-    build::all(repo, &installer, Profile::Release, &repo.dist())?;
     step("the base image is there", || {
-        ensure_base_image(repo, &installer)
+        ensure_base_image(repo, installer)
     })?;
 
     let subject = Subject::start(repo, "bench-docker", "docker")?;

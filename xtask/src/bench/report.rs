@@ -28,19 +28,11 @@ struct Row {
 impl Report {
     /// Creates an empty report about this machine and commit.
     pub(super) fn new(repo: &Repo) -> Self {
-        let git = [
-            "-C",
-            &repo.root().to_string_lossy(),
-            "rev-parse",
-            "--short=12",
-            "HEAD",
-        ]
-        .map(str::to_owned);
         let machine = json!({
             "processors": std::thread::available_parallelism().map_or(0, usize::from),
             "kernel": query(Command::new("uname").arg("-sr")).ok(),
             "docker": engine::version(),
-            "commit": query(Command::new("git").args(git)).ok(),
+            "programs": query(Command::new(repo.dist().join("execd")).arg("--version")).ok(),
         });
         Self {
             machine,
