@@ -93,11 +93,12 @@ impl Facts {
     }
 
     /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays,
-    /// because events may arrive out of order. A container that never ran belongs to a create, which
-    /// may replace it.
+    /// because events may arrive out of order. A container that has not run belongs to a create, which
+    /// may replace it, and may have started it since the report.
     pub fn observe(&mut self, observed: Status, at: WireTime) {
         let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
-        let half_made = self.phase.is_none() && observed.phase == Phase::Created;
+        let half_made =
+            observed.phase == Phase::Created && self.phase.is_none_or(|(_, since)| since > at);
         if newer_end || half_made {
             return;
         }
@@ -277,6 +278,9 @@ mod tests {
         assert!(!facts.had_container(at(30)));
         facts.observe(observed(Phase::Running, 20), at(20));
         assert!(!facts.had_container(at(19)) && facts.had_container(at(20)));
+        facts.observe(observed(Phase::Created, 18), at(19));
+        let started = Some((Phase::Running, at(20)));
+        assert_eq!(facts.phase, started, "a list from before the start");
     }
 
     #[test]
