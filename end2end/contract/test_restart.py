@@ -79,13 +79,15 @@ def server(tmp_path: Path, target: Target, run_id: str) -> Iterator[Server]:
     if missing:
         pytest.skip(f"needs a server program to kill: {' and '.join(missing)}")
     server = Server(tmp_path, target.image, run_id)
-    server.start()
-    yield server
-    if server.process.poll() is not None:
+    try:
         server.start()
-    for sandbox in server.api.http.get("/v1/sandboxes", params={"pageSize": 200}).json()["items"]:
-        server.api.delete(sandbox["id"])
-    server.stop()
+        yield server
+        if server.process.poll() is not None:
+            server.start()
+        for sandbox in server.api.http.get("/v1/sandboxes", params={"pageSize": 200}).json()["items"]:
+            server.api.delete(sandbox["id"])
+    finally:
+        server.stop()
 
 
 def create(api: Api, **changes) -> dict:
@@ -267,6 +269,10 @@ def test_idle_connections_give_way_when_open_files_are_few(server):
     server.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (few, few)))
     address = ("127.0.0.1", server.port)
     with contextlib.ExitStack() as idle:
+        # This process holds the other ends, for which the usual soft limit of 1024 is too low.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        idle.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         for _ in range(2 * few):
             idle.enter_context(socket.create_connection(address, PATIENCE))
         for path in ("/health", "/v1/sandboxes"):
