@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use osb_protocol::{SandboxId, WireTime};
-use osb_runtime::{Observed, Phase, Role, RuntimeEvent};
+use osb_runtime::{Observed, Phase, Role, RuntimeEvent, Status};
 use osb_service::Supervisor;
 use osb_store::{Changes, HistoryEntry, Outcome, UnansweredCreate};
 use tracing::{error, info, warn};
@@ -75,10 +75,7 @@ impl Service {
             let id = observed.origin.id.clone();
             seen.insert(id.clone());
             if registry.get(&id).is_some() {
-                let _ = self.change(&id, |facts| {
-                    facts.observe(observed.status, at);
-                    Ok(())
-                });
+                self.observe(&id, observed.status, at);
             } else if observed.status.phase != Phase::Created && !registry.was_removed(&id) {
                 // A container that never started is left over from a crash; the sweep removes it.
                 if observed.origin.expiry == osb_runtime::Expiry::Unknown {
@@ -164,7 +161,7 @@ impl Service {
                 }
                 let id = observed.origin.id.clone();
                 let at = observed.status.since;
-                self.alter(&id, |facts| facts.observe(observed.status, at));
+                self.observe(&id, observed.status, at);
             }
             RuntimeEvent::Exited { id, role, code, at } => {
                 if role == Role::Main {
@@ -194,6 +191,16 @@ impl Service {
     fn is_wanted(&self, id: &SandboxId) -> bool {
         let record = self.inner.registry.get(id);
         record.is_some_and(|record| !record.facts.is_deleted())
+    }
+
+    /// Takes over what the runtime reports. The full list of each minute has no news of most
+    /// sandboxes; as changes, they would be encoded and sent to every tab of the console.
+    fn observe(&self, id: &SandboxId, status: Status, at: WireTime) {
+        // An unknown sandbox was removed just now.
+        let _ = self.inner.registry.update(id, |facts| {
+            let is_news = facts.observe(status, at);
+            is_news.then_some(()).ok_or(())
+        });
     }
 
     fn alter(&self, id: &SandboxId, change: impl FnOnce(&mut Facts)) {

@@ -92,32 +92,35 @@ impl Facts {
         }
     }
 
-    /// Takes over what the runtime reports as of `at`. An end that is newer than the report stays,
-    /// because events may arrive out of order. A container that has not run belongs to a create, which
-    /// may replace it, and may have started it since the report.
-    pub fn observe(&mut self, observed: Status, at: WireTime) {
+    /// Takes over what the runtime reports as of `at`, and returns whether that is news. An end that
+    /// is newer than the report stays, because events may arrive out of order. A container that has
+    /// not run belongs to a create, which may replace it, and may have started it since the report.
+    pub fn observe(&mut self, observed: Status, at: WireTime) -> bool {
         let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
         let half_made =
             observed.phase == Phase::Created && self.phase.is_none_or(|(_, since)| since > at);
         if newer_end || half_made {
-            return;
+            return false;
         }
         let ended = |phase| matches!(phase, Phase::Exited(_));
         let was_ended = self.phase.is_some_and(|(phase, _)| ended(phase));
-        if was_ended && !ended(observed.phase) {
-            self.out_of_memory = false;
-        }
+        let is_restarted = was_ended && !ended(observed.phase);
         // A list does not know that it ran out of memory.
-        self.out_of_memory |= observed.out_of_memory;
+        let out_of_memory = observed.out_of_memory || (self.out_of_memory && !is_restarted);
         // A list does not know since when; what is known already is better.
         let unchanged = self.phase.filter(|(phase, _)| *phase == observed.phase);
-        self.set_phase(
-            observed.phase,
-            unchanged.map_or(observed.since, |(_, since)| since),
-        );
+        let since = unchanged.map_or(observed.since, |(_, since)| since);
+        let is_news = unchanged.is_none()
+            || self.out_of_memory != out_of_memory
+            || self.address != observed.address
+            || self.amendment != observed.amendment
+            || self.lost != observed.lost;
+        self.set_phase(observed.phase, since);
+        self.out_of_memory = out_of_memory;
         self.address = observed.address;
         self.amendment = observed.amendment;
         self.lost = observed.lost;
+        is_news
     }
 
     /// The command ended. An end from before what is known was that of an earlier start.

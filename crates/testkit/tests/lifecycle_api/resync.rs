@@ -153,6 +153,19 @@ async fn a_stale_list_does_not_restore_a_deleted_sandbox() {
 }
 
 #[tokio::test]
+async fn a_list_without_news_is_no_change() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    let (other, id) = (made(&server, |_| {}).await, made(&server, |_| {}).await);
+    let mut changes = server.service.subscribe();
+    sim.emit(sim.look()).await;
+    settle(&server, &sim, &other).await;
+    while let Ok(change) = changes.try_recv() {
+        assert_ne!(change.id.as_str(), id, "{change:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_sandbox_that_vanishes_while_locked_is_noticed_afterwards() {
     let (server, sim) = TestServer::sim().await.unwrap();
     let (other, id) = (made(&server, |_| {}).await, made(&server, |_| {}).await);
