@@ -7,7 +7,7 @@ use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{CreateSpec, Progress, Stage};
 use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome, StageTime, UnansweredCreate};
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{sync::SemaphorePermit, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -21,6 +21,10 @@ use super::{
 pub(super) fn now() -> WireTime {
     WireTime::new(jiff::Timestamp::now())
 }
+
+/// Removals at once. Thousands may be due together, after hours in which no server ran, and each needs
+/// a connection to the engine and an answer within its time limit.
+pub(super) const REMOVALS: usize = 64;
 
 /// Reason and message of a sandbox whose client disconnected before the answer.
 pub(super) const ABANDONED: (&str, &str) = (
@@ -290,7 +294,11 @@ impl Service {
         let Some(record) = self.inner.registry.get(id) else {
             return Ok(());
         };
-        if let Err(error) = self.inner.runtime.remove(id).await {
+        let removed = {
+            let _permit = self.removal_permit().await?;
+            self.inner.runtime.remove(id).await
+        };
+        if let Err(error) = removed {
             warn!(sandbox = %id, error = %ErrorChain(&error), "cannot be removed yet, will retry");
             // The entry stays in the registry while the life lock is held.
             let _ = self.change(id, |facts| {
@@ -314,6 +322,16 @@ impl Service {
         self.inner.registry.remove(id);
         info!(sandbox = %id, reason, "sandbox removed");
         Ok(())
+    }
+
+    /// Waits for a place among the removals. Those that wait when the server stops are left to the
+    /// next start, which finds the same intents and deadlines.
+    async fn removal_permit(&self) -> Result<SemaphorePermit<'_>, Error> {
+        tokio::select! {
+            biased;
+            permit = self.inner.removals.acquire() => permit.map_err(|_| Error::ShuttingDown),
+            () = self.inner.tasks.stopping().cancelled() => Err(Error::ShuttingDown),
+        }
     }
 }
 

@@ -9,14 +9,14 @@ use osb_store::Store;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc};
 use tracing::info;
 
 use super::{
     Change, EndpointQuery, Error, Execd, Facts, Hosts, ListQuery, Page, Record, Registry,
     RuntimeHealth, Unanswered,
     endpoint::{self, Target},
-    lifecycle::IdSource,
+    lifecycle::{IdSource, REMOVALS},
     validate,
 };
 
@@ -64,6 +64,8 @@ pub(super) struct Inner {
     pub(super) under_way: super::once::KeyedCreates,
     /// Sandboxes whose clients went away.
     pub(super) abandoned: mpsc::UnboundedSender<SandboxId>,
+    /// Places for removals.
+    pub(super) removals: Semaphore,
     /// For readiness.
     pub(super) seen: super::ready::Seen,
     /// Wakes the reconciler.
@@ -106,6 +108,7 @@ impl Service {
                 journal: super::journal::Journal::default(),
                 under_way: super::once::KeyedCreates::default(),
                 abandoned: abandoned.0,
+                removals: Semaphore::new(REMOVALS),
                 seen: super::ready::Seen::default(),
                 nudge: Notify::new(),
             }),

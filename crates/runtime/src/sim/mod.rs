@@ -98,6 +98,10 @@ struct State {
     foreign: usize,
     /// Sandboxes whose creates are under way.
     creating: BTreeSet<SandboxId>,
+    /// Removals that are under way.
+    removing: usize,
+    /// The most that `removing` has been.
+    most_removing: usize,
 }
 
 /// A create under way, until dropped.
@@ -109,6 +113,24 @@ struct CreateGuard<'a> {
 impl Drop for CreateGuard<'_> {
     fn drop(&mut self) {
         self.runtime.locked().creating.remove(&self.id);
+    }
+}
+
+/// A removal under way, until dropped.
+struct RemovalGuard<'a>(&'a SimRuntime);
+
+impl<'a> RemovalGuard<'a> {
+    fn new(runtime: &'a SimRuntime) -> Self {
+        let mut state = runtime.locked();
+        state.removing += 1;
+        state.most_removing = state.most_removing.max(state.removing);
+        Self(runtime)
+    }
+}
+
+impl Drop for RemovalGuard<'_> {
+    fn drop(&mut self) {
+        self.0.locked().removing -= 1;
     }
 }
 
@@ -223,6 +245,12 @@ impl SimRuntime {
     #[must_use]
     pub fn sandboxes(&self) -> Vec<SandboxId> {
         self.locked().sandboxes.keys().cloned().collect()
+    }
+
+    /// Returns the largest number of removals that were under way at once.
+    #[must_use]
+    pub fn most_removals(&self) -> usize {
+        self.locked().most_removing
     }
 
     /// Returns the roles of a sandbox whose containers run, including frozen ones.
@@ -385,6 +413,7 @@ impl Runtime for SimRuntime {
 
     async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError> {
         let faults = self.available()?;
+        let _under_way = RemovalGuard::new(self);
         tokio::time::sleep(faults.remove_delay).await;
         if let Some(reason) = faults.remove_fails {
             return Err(RuntimeError::Remove {

@@ -1,7 +1,13 @@
 //! The life of a sandbox, from create to delete.
 
-use osb_runtime::sim::Faults;
-use osb_testkit::{TestServer, wait_until};
+use std::{sync::Arc, time::Duration};
+
+use osb_protocol::WireTime;
+use osb_runtime::{
+    Expiry,
+    sim::{Faults, SimRuntime},
+};
+use osb_testkit::{TestServer, running_at, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -42,6 +48,30 @@ async fn a_sandbox_lives_from_create_to_delete_under_both_prefixes() {
         (404, &json!("DOCKER::SANDBOX_NOT_FOUND"))
     );
     assert_eq!(answer(server.request(Method::DELETE, &path)).await.0, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn many_expiries_at_once_are_removed_some_at_a_time() {
+    const SANDBOXES: usize = 200;
+    let past = WireTime::from_unix_us(1_000_000).unwrap();
+    let expired = (0..SANDBOXES).map(|n| {
+        let mut sandbox = running_at(&format!("s{n}"), [127, 0, 0, 9].into(), None);
+        sandbox.origin.expiry = Expiry::At(past);
+        sandbox
+    });
+    let sim = Arc::new(SimRuntime::with(expired));
+    sim.set_faults(Faults {
+        remove_delay: Duration::from_millis(20),
+        ..Faults::default()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), "");
+    let server = server.await.unwrap();
+    let left = || async { sim.sandboxes().len() };
+    wait_until("their end", left, |left| *left == 0).await;
+    let most = sim.most_removals();
+    assert!((2..=64).contains(&most), "{most} at once");
     server.stop().await;
 }
 
@@ -113,7 +143,7 @@ async fn a_create_that_fails_leaves_nothing_but_history() {
 #[tokio::test]
 async fn pending_is_visible_and_may_be_deleted() {
     let (server, sim) = TestServer::sim().await.unwrap();
-    let slow = std::time::Duration::from_millis(300);
+    let slow = Duration::from_millis(300);
     sim.set_faults(Faults {
         stage_delay: slow,
         ..Faults::default()
