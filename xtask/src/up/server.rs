@@ -88,6 +88,12 @@ impl Server {
             .with_context(|| format!("cannot run {}", program.display()))?;
         let pid_file = state.join("server.pid");
         let mut server = Self { child, pid_file };
+        // Before the wait: Ctrl-C then ends only xtask, and the next run finds the server.
+        let mark = format!("{}\n{}\n", server.child.id(), config.display());
+        if let Err(error) = fs::write(&server.pid_file, mark) {
+            server.end()?;
+            return Err(error.into());
+        }
         let child = &mut server.child;
         let ended = || {
             child
@@ -100,8 +106,6 @@ impl Server {
             server.end()?;
             return Err(error);
         }
-        let mark = format!("{}\n{}\n", server.child.id(), config.display());
-        fs::write(&server.pid_file, mark)?;
         Ok(server)
     }
 
@@ -291,6 +295,31 @@ mod tests {
         assert!(serve("exit 0").is_ok());
         let error = serve("exit 3").unwrap_err().to_string();
         assert!(error.ends_with("exit status: 3"), "{error}");
+    }
+
+    #[test]
+    fn a_server_is_recorded_before_it_is_ready() {
+        use std::os::unix::fs::PermissionsExt;
+        let state = std::env::temp_dir().join(format!("xtask-start-{}", std::process::id()));
+        fs::create_dir_all(&state).unwrap();
+        let program = state.join("server");
+        // Ends as soon as it is recorded, or after a while.
+        let script = "#!/bin/sh\ncd \"${0%/*}\"\nfor _ in $(seq 100); do\n\
+                      read pid < server.pid && [ \"$pid\" = $$ ] && echo recorded && exit 3\n\
+                      sleep 0.1\ndone 2> /dev/null\nexit 4\n";
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let settings = Settings {
+            file: state.join("server.toml"),
+            address: format!("127.0.0.1:{}", super::super::free_port().unwrap()),
+            api_key: None,
+        };
+        let started = Server::start(&program, &settings.file, &settings, &state);
+        let error = started.err().unwrap().to_string();
+        assert!(error.contains("exit status: 3"), "{error}");
+        assert!(error.ends_with("recorded"), "{error}");
+        assert!(!state.join("server.pid").exists());
+        fs::remove_dir_all(&state).unwrap();
     }
 
     #[test]
