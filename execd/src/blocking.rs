@@ -1,6 +1,9 @@
 //! Blocking work: file operations, and other system calls that may hang.
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{Semaphore, SemaphorePermit},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -32,6 +35,15 @@ pub(crate) async fn blocking<T: Send + 'static>(
     ended
         .await
         .unwrap_or_else(|_| Err(ApiError::runtime("internal error")))
+}
+
+/// Runs work that rarely blocks, such as the start of a process, on the current thread. Should it
+/// hang in a file system, another thread serves the other requests.
+pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// Runs work that may take long. Cancels its token when the caller no longer waits.

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     base::Base,
+    blocking::in_place,
     error::{ApiError, ApiResult},
     http::Query,
     json,
@@ -37,18 +38,18 @@ pub(crate) async fn start(
     let key = once::key(request.headers())?;
     let body = json::bytes(request.into_body()).await?;
     let plan = || Plan::new(json::object::<RunCommand>(&body)?, &base);
-    let reader = match key {
-        None => run::start(&base, &commands, plan()?, NotStarted::Forget)?.reader,
+    let started = in_place(|| match key {
+        None => Ok(run::start(&base, &commands, plan()?, NotStarted::Forget)?.reader),
         Some(key) => {
             let start = |plan| {
                 let run = run::start(&base, &commands, plan, NotStarted::Keep)?;
                 Ok((run.id, run.reader))
             };
             let join = |id: &str| reader(commands.get(id).as_deref(), id, 0);
-            commands.keys().once(key, &body, plan, start, join)?
+            commands.keys().once(key, &body, plan, start, join)
         }
-    };
-    Ok(response(reader))
+    });
+    Ok(response(started?))
 }
 
 /// Handles `GET /command/{id}/events?since=`: streams the events of the run after that number.

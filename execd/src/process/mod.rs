@@ -5,7 +5,9 @@
 //! collects and distributes statuses.
 //!
 //! Three invariants make that safe:
-//! * The reaper never runs between the start of a child and its registration (`spawning`).
+//! * Between the start of a child and its registration (`spawning`) the reaper collects the statuses
+//!   of registered children only. It does not wait: a start takes as long as the file system with
+//!   the program.
 //! * A child leaves the table in the same critical section in which it is reaped, and signals are
 //!   sent under the same lock, so a signal never hits a recycled process id.
 //! * The status is published after the child left the table.
@@ -28,9 +30,9 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use crate::{hardening::ProcessHardening, identity::Credentials};
+use crate::{blocking::in_place, hardening::ProcessHardening, identity::Credentials};
 
 use enter::enter;
 pub use exit::Exit;
@@ -47,8 +49,12 @@ pub struct Processes {
 
 #[derive(Debug)]
 struct Inner {
-    /// Held for reading around a spawn, for writing around reaping.
+    /// Held for reading around a spawn, for writing around reaping any child.
     spawning: RwLock<()>,
+    /// Whether the reaper passed over unregistered children because of a spawn.
+    passed_over: Mutex<bool>,
+    /// Signalled when such a spawn has ended.
+    spawned: Notify,
     table: Mutex<HashMap<Pid, watch::Sender<Option<Exit>>>>,
     /// Whether a child may exist. Descendants count if the daemon inherits orphans.
     populated: watch::Sender<bool>,
@@ -60,6 +66,8 @@ impl Default for Inner {
     fn default() -> Self {
         Self {
             spawning: RwLock::default(),
+            passed_over: Mutex::default(),
+            spawned: Notify::new(),
             table: Mutex::default(),
             populated: watch::Sender::new(false),
             hardening: OnceLock::new(),
@@ -125,6 +133,14 @@ impl Processes {
     /// # Errors
     /// See [`Self::spawn`].
     pub(crate) fn spawn_own(&self, command: &mut Command) -> io::Result<Process> {
+        let spawned = in_place(|| self.spawn_registered(command));
+        if std::mem::take(&mut *self.passed_over()) {
+            self.inner.spawned.notify_one();
+        }
+        spawned
+    }
+
+    fn spawn_registered(&self, command: &mut Command) -> io::Result<Process> {
         let spawning = self.inner.spawning.read();
         let _guard = spawning.expect("no holder of this lock panics");
         let child = command.spawn()?;
@@ -140,6 +156,11 @@ impl Processes {
     pub async fn none_left(&self) {
         let mut populated = self.inner.populated.subscribe();
         let _closed = populated.wait_for(|populated| !populated).await;
+    }
+
+    fn passed_over(&self) -> std::sync::MutexGuard<'_, bool> {
+        let passed_over = self.inner.passed_over.lock();
+        passed_over.expect("no holder of this lock panics")
     }
 
     fn table(&self) -> std::sync::MutexGuard<'_, HashMap<Pid, watch::Sender<Option<Exit>>>> {

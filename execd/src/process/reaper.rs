@@ -1,8 +1,10 @@
 //! Reaper: the only code that waits for children.
 
+use std::sync::TryLockError;
+
 use rustix::{
-    io::Errno,
-    process::{Pid, WaitOptions, wait},
+    io::{Errno, retry_on_intr},
+    process::{Pid, WaitOptions, wait, waitpid},
 };
 use tokio::signal::unix::Signal;
 use tracing::{debug, error};
@@ -19,16 +21,38 @@ impl Processes {
             while self.reap_batch() {
                 tokio::task::yield_now().await;
             }
-            if ended.recv().await.is_none() {
-                return;
+            tokio::select! {
+                ended = ended.recv() => if ended.is_none() {
+                    return;
+                },
+                () = self.inner.spawned.notified() => {}
             }
         }
     }
 
     /// Reaps up to one batch; returns whether more may be waiting.
     fn reap_batch(&self) -> bool {
-        let spawning = self.inner.spawning.write();
-        let _guard = spawning.expect("no holder of this lock panics");
+        let lock = || match self.inner.spawning.try_write() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(_)) => panic!("no holder of this lock panics"),
+        };
+        // The second attempt ensures that the spawn ends after the flag is set, and so sees it.
+        let guard = lock().or_else(|| {
+            *self.passed_over() = true;
+            lock()
+        });
+        match guard {
+            Some(_guard) => self.reap_any(),
+            None => {
+                self.reap_registered();
+                false
+            }
+        }
+    }
+
+    /// Reaps up to one batch of children, registered or not; returns whether more may be waiting.
+    fn reap_any(&self) -> bool {
         for _ in 0..limits::REAP_BATCH {
             let mut table = self.table();
             match wait(WaitOptions::NOHANG) {
@@ -59,6 +83,23 @@ impl Processes {
             }
         }
         true
+    }
+
+    /// Reaps registered children.
+    fn reap_registered(&self) {
+        let mut table = self.table();
+        let exit_of = |pid: &Pid| {
+            let waited = retry_on_intr(|| waitpid(Some(*pid), WaitOptions::NOHANG));
+            let (_, status) = waited.ok().flatten()?;
+            Some((*pid, Exit::of(status)?))
+        };
+        let ended: Vec<_> = table.keys().filter_map(exit_of).collect();
+        for (pid, exit) in ended {
+            // Published under the lock: a spawn in progress may register the same pid right after.
+            if let Some(sender) = table.remove(&pid) {
+                sender.send_replace(Some(exit));
+            }
+        }
     }
 }
 

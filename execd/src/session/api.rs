@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::Base,
-    blocking::blocking,
+    blocking::{blocking, in_place},
     error::{ApiError, ApiResult},
     json, limits, output, request,
 };
@@ -79,9 +79,11 @@ async fn run_in(
         .ok_or_else(|| ApiError::invalid("command is required"))?;
     request::no_nul(&command)?;
     let variables = session.state().variables;
+    let cwd = wanted.cwd.as_deref();
+    let cwd = in_place(|| request::working_directory(cwd, &variables, &base.environment));
     let order = run::Order {
         command,
-        cwd: request::working_directory(wanted.cwd.as_deref(), &variables, &base.environment)?,
+        cwd: cwd?,
         timeout: request::timeout(wanted.timeout)?.unwrap_or(limits::SESSION_RUN),
     };
     Ok(output::response(run::start(&base, session, order)))

@@ -1,11 +1,12 @@
 //! Faults in the environment of the daemon: full disks, process limits, excessive load.
 
-use std::process::Command;
+use std::{os::fd::AsRawFd, process::Command, time::Duration};
 
 use bytes::Bytes;
 use futures::future::join_all;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
+use nix::libc;
 use osb_protocol::execd::event::EventKind;
 use serde_json::json;
 use tokio::{
@@ -325,4 +326,68 @@ async fn the_daemon_survives_a_fork_bomb() {
     .await;
     let status = daemon.get(&format!("/command/status/{id}")).await.json();
     assert_eq!(status["running"], false);
+}
+
+/// Lease on a file: opening the file blocks until the lease ends.
+struct Lease(std::fs::File);
+
+impl Lease {
+    async fn on(path: &std::path::Path) -> Self {
+        let file = std::fs::File::open(path).unwrap();
+        // Missing in `libc`.
+        const F_SETSIG: i32 = 10;
+        // The default signal of a lease would end this process.
+        Self::control(&file, F_SETSIG, libc::SIGURG).unwrap();
+        // Another test may be starting a process, which holds a copy of every descriptor for a moment.
+        eventually("no other process has the file open", async || {
+            Self::control(&file, libc::F_SETLEASE, libc::F_WRLCK).ok()
+        })
+        .await;
+        Self(file)
+    }
+
+    fn is_being_broken(&self) -> bool {
+        Self::control(&self.0, libc::F_GETLEASE, 0).unwrap() != libc::F_WRLCK
+    }
+
+    #[expect(unsafe_code, reason = "no crate here knows these commands")]
+    fn control(file: &std::fs::File, command: i32, argument: i32) -> std::io::Result<i32> {
+        // SAFETY: the descriptor is open, and the commands take and return numbers.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
+            -1 => Err(std::io::Error::last_os_error()),
+            done => Ok(done),
+        }
+    }
+}
+
+/// Programs and directories may be on a file system that no longer answers.
+#[tokio::test]
+async fn a_program_that_cannot_be_opened_yet_holds_up_no_other_command() {
+    /// Far below the 45 seconds after which the kernel ends a lease.
+    const SOON: Duration = Duration::from_secs(20);
+    let daemon = daemon();
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("program");
+    std::fs::write(&program, "#!/bin/sh\necho started\n").unwrap();
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let lease = Lease::on(&program).await;
+    let others = async {
+        eventually("the program is being opened", async || {
+            lease.is_being_broken().then_some(())
+        })
+        .await;
+        for _ in 0..4 {
+            let run = daemon.run(json!({ "command": "sleep 0.01; echo well" }));
+            let events = tokio::time::timeout(SOON, run).await;
+            let events = events.expect("the daemon is held up");
+            assert_eq!(texts(&events, EventKind::Stdout), ["well"]);
+        }
+        drop(lease);
+    };
+    let (events, ()) = tokio::join!(daemon.run(json!({ "argv": [program] })), others);
+    assert_eq!(texts(&events, EventKind::Stdout), ["started"]);
 }
