@@ -83,7 +83,7 @@ impl IsolatedSessions {
     /// Reserves a slot for a session.
     ///
     /// # Errors
-    /// When the limit is reached, or the daemon is stopping.
+    /// 429 at the limit; 503 when the daemon is stopping.
     pub(super) fn admit(&self) -> ApiResult<Admission> {
         let mut all = self.all();
         if all.closed {
@@ -94,7 +94,7 @@ impl IsolatedSessions {
                 "{} isolated sessions exist already",
                 limits::ISOLATED_SESSIONS
             );
-            return Err(ApiError::runtime(message));
+            return Err(ApiError::TooManySessions(message));
         }
         all.starting += 1;
         Ok(Admission(self.clone()))
@@ -203,4 +203,22 @@ fn not_found() -> ApiError {
 /// Error for a temporary condition.
 pub(super) fn unavailable(message: impl Into<String>) -> ApiError {
     ApiError::Unavailable(message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_beyond_the_limit_is_refused_until_another_ends() {
+        let sessions = IsolatedSessions::default();
+        let mut admitted: Vec<_> = (0..limits::ISOLATED_SESSIONS)
+            .map(|_| sessions.admit().unwrap())
+            .collect();
+        let refused = sessions.admit().unwrap_err();
+        let message = "256 isolated sessions exist already".to_owned();
+        assert_eq!(refused, ApiError::TooManySessions(message));
+        admitted.pop();
+        assert!(sessions.admit().is_ok());
+    }
 }
