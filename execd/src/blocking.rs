@@ -3,6 +3,7 @@
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::{Semaphore, SemaphorePermit},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +16,8 @@ use crate::{
 /// cannot be cancelled, and the output of commands still needs threads.
 static THREADS: Semaphore = Semaphore::const_new(limits::FILE_THREADS);
 
-/// Waits for a permit to use a thread. The work owns the permit, since it may outlive the request.
+/// Waits for a permit to use a thread, as long as the client of a transfer in progress waits. The
+/// work owns the permit, since it may outlive the request.
 pub(crate) async fn thread() -> SemaphorePermit<'static> {
     THREADS
         .acquire()
@@ -23,11 +25,30 @@ pub(crate) async fn thread() -> SemaphorePermit<'static> {
         .expect("the semaphore is never closed")
 }
 
+/// Waits for a permit as a new request does.
+///
+/// # Errors
+/// 503 with `Retry-After` when none becomes free within [`limits::FILE_THREAD_WAIT`]: the work of
+/// other requests may hang for ever.
+async fn thread_for_request(threads: &Semaphore) -> ApiResult<SemaphorePermit<'_>> {
+    match timeout(limits::FILE_THREAD_WAIT, threads.acquire()).await {
+        Ok(thread) => Ok(thread.expect("the semaphore is never closed")),
+        Err(_) => Err(ApiError::Busy(format!(
+            "all {} threads for files were busy for {} s; retry later",
+            limits::FILE_THREADS,
+            limits::FILE_THREAD_WAIT.as_secs()
+        ))),
+    }
+}
+
 /// Runs blocking work.
+///
+/// # Errors
+/// The error of the work, or 503 when no thread is free for it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> ApiResult<T> + Send + 'static,
 ) -> ApiResult<T> {
-    let thread = thread().await;
+    let thread = thread_for_request(&THREADS).await?;
     let ended = tokio::task::spawn_blocking(move || {
         let _thread = thread;
         work()
@@ -57,6 +78,8 @@ pub(crate) async fn blocking_while_wanted<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[tokio::test]
@@ -74,5 +97,18 @@ mod tests {
             _ = waits => {}
         }
         learnt.recv().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_thread_but_not_for_ever() {
+        let threads = Semaphore::new(1);
+        let thread = thread_for_request(&threads).await.unwrap();
+        let began = Instant::now();
+        let error = thread_for_request(&threads).await.unwrap_err();
+        assert_eq!(began.elapsed(), limits::FILE_THREAD_WAIT);
+        let message = "all 24 threads for files were busy for 10 s; retry later";
+        assert_eq!(error, ApiError::Busy(message.to_owned()));
+        let (next, ()) = tokio::join!(thread_for_request(&threads), async { drop(thread) });
+        assert!(next.is_ok());
     }
 }

@@ -137,6 +137,8 @@ pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
 
 /// Concurrent file operations: three quarters of the blocking threads.
 pub const FILE_THREADS: usize = BLOCKING_THREADS / 4 * 3;
+/// Time that a request waits while all of them are in use: less than clients wait for a response.
+pub const FILE_THREAD_WAIT: Duration = Duration::from_secs(10);
 /// Blocking threads.
 pub const BLOCKING_THREADS: usize = 32;
 /// Idle time before a blocking thread ends: for ever, because commands may use up all processes, so

@@ -9,19 +9,18 @@ use axum::{
 use http::{Method, Uri};
 use osb_forward::after_segments;
 use osb_protocol::execd::file::Move;
-use tokio::sync::Semaphore;
 use tracing::warn;
 
 use super::{Isolation, quota, session::Session, store::unavailable};
 use crate::{
     error::{ApiError, ApiResult},
-    file_worker::relay::relay,
+    file_worker::{relay::relay, slots::WorkerSlots},
     json, limits,
     view::View,
 };
 
 /// Limit of concurrent workers in all sessions.
-static WORKERS: Semaphore = Semaphore::const_new(limits::FILE_WORKERS);
+static WORKERS: WorkerSlots = WorkerSlots::new(limits::FILE_WORKERS);
 
 /// Segments before the route: `v1`, `isolated`, `session` and the id.
 const SEGMENTS: usize = 4;
@@ -82,8 +81,7 @@ async fn forward(
         .link()
         .await
         .ok_or_else(|| over(&"the session is over"))?;
-    let acquired = WORKERS.acquire().await;
-    let slot = acquired.expect("the semaphore is never closed");
+    let slot = WORKERS.acquire().await?;
     let socket = link.files(view).map_err(|error| over(&error))?;
     let free = async move { drop(slot) };
     let tasks = &isolation.base.tasks;
