@@ -62,7 +62,7 @@ impl LinkResolver {
     /// The kernel's error; `ELOOP` for such a link.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
         let resolved = self.resolve(path).ok_or(Errno::LOOP)?;
-        let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = openat2(
             CWD,
             resolved,

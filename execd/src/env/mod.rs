@@ -225,12 +225,16 @@ fn from_file(own: &Variables, links: Option<&LinkResolver>) -> Vec<(String, Stri
     parsed.variables
 }
 
-/// Opens the environment file. Commands may replace it with a FIFO, which must not block.
+/// Opens the environment file. Commands may replace it with a FIFO, which must not block, or with a
+/// terminal, which must not become the daemon's.
 fn open(path: &Path, links: Option<&LinkResolver>) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match links {
         Some(links) => links.open(path)?,
-        None => File::options().read(true).custom_flags(flags).open(path)?,
+        None => File::options()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)?,
     };
     if file.metadata()?.is_file() {
         Ok(file)

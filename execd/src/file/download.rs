@@ -87,11 +87,12 @@ impl Content {
     fn open(path: &Path) -> ApiResult<Self> {
         let failed = |error: io::Error| ApiError::file(path, &error);
         let mut options = OpenOptions::new();
-        // Opening a FIFO must not wait for its writer.
-        let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag fits");
+        // Opening a FIFO must not wait for its writer, and a terminal must not become the daemon's:
+        // its end would send SIGHUP to the daemon.
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = options
             .read(true)
-            .custom_flags(flags)
+            .custom_flags(flags.bits().cast_signed())
             .open(path)
             .map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;

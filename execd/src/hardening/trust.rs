@@ -167,11 +167,11 @@ impl ProcessHardening {
         let Some(resolved) = exposure.resolve_trusted(path)? else {
             return distrusted(DistrustReason::Link);
         };
-        // Without it, opening a FIFO without a writer would block.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        // A FIFO without a writer must not block, and a terminal must not become the daemon's.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
             .read(true)
-            .custom_flags(flags)
+            .custom_flags(flags.bits().cast_signed())
             .open(&resolved)?;
         // Checks the opened file, since the path may lead elsewhere by now.
         let meta = file.metadata()?;

@@ -1,8 +1,10 @@
 //! Downloads of whole files, ranges and lines (contract: execd §10.11, A3).
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
-use crate::support::daemon;
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+
+use crate::support::{Daemon, daemon};
 
 #[tokio::test]
 async fn lines_of_a_file_are_read_by_number() {
@@ -83,4 +85,25 @@ async fn files_of_the_kernel_are_sent_whole_without_a_length() {
         let lines = daemon.get(&format!("{whole}&limit=1")).await;
         assert_eq!(lines.text(), want.lines().next().unwrap());
     }
+}
+
+/// The leader of a session without a terminal, such as process 1 of a container, gets the terminal
+/// that it opens.
+#[tokio::test]
+async fn a_terminal_that_is_asked_for_does_not_become_the_daemon_s() {
+    let mut leader = Command::new("setsid");
+    leader.args([env!("CARGO_BIN_EXE_execd"), "--port", "0"]);
+    let daemon = Daemon::launch(leader, |_| {});
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    unlockpt(&master).unwrap();
+    let terminal = ptsname(&master, Vec::new()).unwrap();
+    let path = format!("/files/download?path={}", terminal.to_str().unwrap());
+    let answer = daemon.get(&path).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let stat = fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let fields: Vec<_> = fields.split_whitespace().collect();
+    let (session, terminal) = (fields[3], fields[4]);
+    assert_eq!(session, daemon.pid().to_string());
+    assert_eq!(terminal, "0");
 }
