@@ -5,13 +5,19 @@ mod assume;
 
 use std::{
     collections::{BTreeSet, HashMap},
-    fs,
-    os::unix::fs::MetadataExt,
-    path::PathBuf,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
+use rustix::fs::OFlags;
+
 pub(crate) use assume::{Identity, run_as};
+
+/// Maximum bytes that are read of an account file: a hundred thousand users.
+const ACCOUNT_FILE: u64 = 16 << 20;
 
 /// Identity of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +193,7 @@ pub struct Accounts {
     cached: std::sync::Mutex<Option<(Stamps, Arc<Names>)>>,
 }
 
-/// Inode, size and modification time of both files, which change on every edit or replacement.
+/// Inode, size and change time of both files, which change on every edit or replacement.
 type Stamps = [Option<(u64, u64, i64, i64)>; 2];
 
 impl Default for Accounts {
@@ -206,7 +212,7 @@ impl Accounts {
         }
     }
 
-    /// Current contents of the files. Missing files count as empty.
+    /// Current contents of the files. Missing and unreadable files count as empty.
     #[must_use]
     pub fn names(&self) -> Arc<Names> {
         let stamps = [&self.passwd, &self.group].map(|path| {
@@ -217,15 +223,29 @@ impl Accounts {
         match &*cached {
             Some((known, names)) if *known == stamps => Arc::clone(names),
             _ => {
-                let read = |path| {
-                    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
-                };
                 let names = Arc::new(Names::parse(&read(&self.passwd), &read(&self.group)));
                 *cached = Some((stamps, Arc::clone(&names)));
                 names
             }
         }
     }
+}
+
+/// Text of an account file. Root in the sandbox may replace the file with anything, which must
+/// neither block the daemon nor fill its memory.
+fn read(path: &Path) -> String {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = File::options();
+    options.read(true).custom_flags(flags.bits().cast_signed());
+    let bytes = || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let file = options.open(path)?;
+        if file.metadata()?.is_file() {
+            file.take(ACCOUNT_FILE).read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&bytes().unwrap_or_default()).into_owned()
 }
 
 #[cfg(test)]
@@ -276,5 +296,19 @@ mod tests {
         assert_eq!(accounts.names().user(1000), "1000");
         fs::write(&passwd, PASSWD).unwrap();
         assert_eq!(accounts.names().user(1000), "ann");
+    }
+
+    #[test]
+    fn account_files_that_are_no_files_count_as_empty() {
+        let place = tempfile::tempdir().unwrap();
+        let fifo = place.path().join("passwd");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let accounts = Accounts::at(fifo, "/dev/zero");
+            sender.send(accounts.names().user(0)).unwrap();
+        });
+        let user = receiver.recv_timeout(std::time::Duration::from_secs(30));
+        assert_eq!(user.expect("reading blocks"), "0");
     }
 }
