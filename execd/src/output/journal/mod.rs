@@ -326,14 +326,17 @@ impl Journal {
         }
     }
 
-    /// Advances a reader by a number of bytes.
-    fn advance(&self, state: &mut State, reader: u64, bytes: u64) {
-        if let Some(position) = state.position_mut(reader) {
-            position.at += bytes;
-        }
+    /// Advances a reader by a number of bytes. Returns false if the reader was dropped because it
+    /// was too slow: then the bytes may have been freed before they were read.
+    fn advance(&self, state: &mut State, reader: u64, bytes: u64) -> bool {
+        let Some(position) = state.position_mut(reader) else {
+            return false;
+        };
+        position.at += bytes;
         if state.end - state.start > state.replay + limits::JOURNAL_FREE || state.replay == 0 {
             self.trim(state);
         }
+        true
     }
 
     fn leave(&self, reader: u64) {
@@ -430,11 +433,11 @@ impl EventReader {
                         let read = tokio::task::spawn_blocking(move || read(&file, from, to));
                         match read.await.unwrap_or_else(|error| Err(error.into())) {
                             Ok(bytes) => {
-                                self.journal.advance(
-                                    &mut self.journal.state(),
-                                    self.id,
-                                    bytes.len() as u64,
-                                );
+                                let len = bytes.len() as u64;
+                                let mut state = self.journal.state();
+                                if !self.journal.advance(&mut state, self.id, len) {
+                                    return None;
+                                }
                                 bytes
                             }
                             Err(error) => {

@@ -218,3 +218,22 @@ async fn disk_space_is_freed_after_a_complete_journal_was_read() {
     drop(reader);
     assert!(journal.usage().disk < 1_500_000 + limits::JOURNAL_FREE);
 }
+
+/// The bytes may be freed between the two steps of a read from disk.
+#[tokio::test]
+async fn a_reader_that_was_dropped_gets_none_of_the_freed_bytes() {
+    let keep = JournalLimits {
+        unread: 100_000,
+        ..KEEP
+    };
+    let (journal, slow) = journal(keep);
+    let mut fast = journal.reader(0).unwrap();
+    append(&journal, 2..=90).await;
+    let attempt = journal.try_read(slow.id);
+    assert!(matches!(attempt, ReadAttempt::OnDisk { .. }));
+    read(&mut fast, 90).await;
+    append(&journal, 91..=110).await;
+    assert!(journal.has_room(), "the slow reader makes room");
+    assert!(!journal.advance(&mut journal.state(), slow.id, 1000));
+    assert!(journal.advance(&mut journal.state(), fast.id, 0));
+}
