@@ -8,7 +8,9 @@ use std::{
 
 use tokio::sync::OnceCell;
 
-use super::{background::Background, capabilities::Probed, session::Session, upper};
+use super::{
+    background::Background, capabilities::Probed, quota::Measurement, session::Session, upper,
+};
 use crate::{
     config::IsolationConfig,
     error::{ApiError, ApiResult},
@@ -28,6 +30,8 @@ struct Inner {
     all: Mutex<All>,
     /// Reason why sessions may not write more, if so.
     excess: Mutex<Option<String>>,
+    /// Measurements of what sessions write.
+    measurement: Measurement,
     /// Upper directories of earlier daemons.
     stale: Mutex<Vec<PathBuf>>,
 }
@@ -176,6 +180,10 @@ impl IsolatedSessions {
                 .lock()
                 .expect("no holder of this lock panics"),
         )
+    }
+
+    pub(super) fn measurement(&self) -> &Measurement {
+        &self.inner.measurement
     }
 
     /// Reason why sessions may not write more, if so.
