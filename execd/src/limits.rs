@@ -161,8 +161,9 @@ pub const FILE_WORKER_THREADS: usize = 4;
 pub const UPLOAD_PARTS: usize = 1000;
 /// Headers of one part.
 pub const PART_HEADERS: usize = 16 << 10;
-/// Metadata of one file.
-pub const METADATA: usize = 1 << 20;
+/// Metadata of one file: the longest path, with every byte escaped, and two names. The metadata of
+/// all files of an upload may be in memory at once.
+pub const METADATA: usize = 64 << 10;
 /// Bytes of an upload that are written at once; as many arrive meanwhile.
 pub const UPLOAD_WRITE: usize = 1 << 20;
 /// Bytes of a rejected upload that are still read, because the client reads the response only after

@@ -210,6 +210,15 @@ async fn forms_are_bounded_and_every_file_needs_a_path() {
         (answer.status.as_u16(), answer.code().as_str()),
         (400, "INVALID_FILE_METADATA")
     );
+    let place = tempfile::tempdir().unwrap();
+    let target = place.path().join("f");
+    let rest = "x".repeat(64 << 10);
+    let long = json!({ "path": target, "rest": rest }).to_string();
+    let pair: [(&str, &[u8]); 2] = [("metadata", long.as_bytes()), ("file", b"x")];
+    let answer = upload(&daemon, &pair).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(answer.text().contains("metadata is too long"));
+    assert!(!target.exists());
     let many = vec![("other", b"x".as_slice()); 1001];
     let answer = upload(&daemon, &many).await;
     assert_eq!(
