@@ -57,6 +57,8 @@ pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 const LINE_BUFFER: usize = 1024;
 /// Longest time between two calls of a watcher; without output it gets [`Line::Idle`].
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two looks at a program that has closed its output.
+const EXIT_INTERVAL: Duration = Duration::from_millis(5);
 /// How long after a program's exit its last lines may take to arrive.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
@@ -164,7 +166,9 @@ fn follow(
     let timed_out = loop {
         match lines.recv_timeout(POLL_INTERVAL) {
             Ok(line) => on_line(&line),
-            Err(RecvTimeoutError::Disconnected) => break false,
+            // Without its output it may still run.
+            Err(RecvTimeoutError::Disconnected) if child.try_wait()?.is_some() => break false,
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(EXIT_INTERVAL),
             Err(RecvTimeoutError::Timeout) => {
                 on_line(&Line::Idle);
                 if ended.is_none() && child.try_wait()?.is_some() {
@@ -327,6 +331,13 @@ mod tests {
             crate::wait::until(QUERY_TIMEOUT, gone),
             "process {child} lives on"
         );
+    }
+
+    #[test]
+    fn a_program_that_closed_its_output_is_killed_on_timeout() {
+        let mut silent = shell("exec >&- 2>&-; sleep 20");
+        let ended = watch(&mut silent, Duration::from_secs(1), &mut |_| {});
+        assert!(matches!(ended, Ok(Ended::Killed)));
     }
 
     #[test]
