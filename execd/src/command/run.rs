@@ -163,6 +163,7 @@ async fn run_to_end(mut pump: Pump, record: Arc<Record>, base: Base, commands: C
     pump.sink.finish(&outcome).await;
     if let Some(events) = record.output().events {
         events.move_complete_to_disk().await;
+        commands.recount(&record);
     }
     pump.linger(&base.outputs, base.tasks.stopping()).await;
 }

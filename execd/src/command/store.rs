@@ -171,6 +171,19 @@ impl<T> Outputs<T> {
         (full && self.kept.len() > 1).then(|| self.pop())?
     }
 
+    /// Counts the output of one record again.
+    fn recount(&mut self, record: &Arc<Record>, held: impl Fn(&T) -> OutputUsage) {
+        // The newest are last.
+        let mut newest_first = self.kept.iter_mut().rev();
+        if let Some((_, output, counted)) =
+            newest_first.find(|(other, ..)| Arc::ptr_eq(other, record))
+        {
+            self.held -= *counted;
+            *counted = held(output);
+            self.held += *counted;
+        }
+    }
+
     fn count(&mut self, held: impl Fn(&T) -> OutputUsage) {
         self.held = OutputUsage::default();
         for (_, output, counted) in &mut self.kept {
@@ -285,6 +298,11 @@ impl Commands {
         discarded.give_up();
     }
 
+    /// Counts the events of an ended command again, because they have moved to disk since.
+    pub(super) fn recount(&self, record: &Arc<Record>) {
+        self.state().events.recount(record, Journal::usage);
+    }
+
     /// Record of a command.
     pub(super) fn get(&self, id: &str) -> Option<Arc<Record>> {
         self.state().records.get(id).cloned()
@@ -337,6 +355,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{Replay, Source, Writer};
 
     fn commands() -> Commands {
         Commands::new(1 << 20)
@@ -403,6 +422,32 @@ mod tests {
         assert!(admit(limits::RUNNING).is_err());
         commands.forget("0");
         assert!(admit(limits::RUNNING).is_ok());
+    }
+
+    #[tokio::test]
+    async fn events_on_disk_count_as_such() {
+        let commands = commands();
+        let outputs = crate::output::Outputs::new(None);
+        let lines = "x\n".repeat(4 << 10);
+        for id in ["a", "b", "c", "d", "e"] {
+            let (mut writer, _reader) = Writer::new(id, Replay::Recent, &outputs);
+            let events = Arc::clone(writer.journal());
+            let kept = Kept {
+                events: Some(Arc::clone(&events)),
+                log: None,
+            };
+            let record = Record::new(id, String::new(), false, kept);
+            let record = commands.admit(record).unwrap();
+            writer.write(Source::Stdout, lines.clone().into()).await;
+            let outcome = Outcome::ended(Exit::Code(0), None);
+            commands.finish(&record, &outcome);
+            writer.finish(&outcome).await;
+            events.move_complete_to_disk().await;
+            commands.recount(&record);
+        }
+        let has_events = |id: &str| commands.get(id).unwrap().output().events.is_some();
+        assert!(["a", "b", "c", "d", "e"].into_iter().all(has_events));
+        assert!(commands.state().events.held.memory < 64 << 10);
     }
 
     #[tokio::test]
