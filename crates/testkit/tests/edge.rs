@@ -42,6 +42,39 @@ async fn a_request_without_one_valid_host_is_refused() {
 }
 
 #[tokio::test]
+async fn half_a_websocket_handshake_is_answered_like_any_request() {
+    let answer = "HTTP/1.1 426 Upgrade Required\r\nContent-Length: 4\r\n\r\nours";
+    let program = CannedProgram::start(BOX, answer).await.unwrap();
+    let server = TestServer::around([running_at("a", BOX, None)], "");
+    let server = server.await.unwrap();
+    let asks = async |id: &str, headers: &str| {
+        let port = program.address.port();
+        let request = format!(
+            "GET /sandboxes/{id}/proxy/{port}/ HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\
+             Upgrade: websocket\r\n{headers}\r\n"
+        );
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        exchange(stream, &request).await.unwrap()
+    };
+    let whole = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for half in [
+        "Sec-WebSocket-Version: 13\r\n",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+    ] {
+        let close = format!("{half}Connection: close\r\n");
+        let missing = asks("none", &close).await;
+        assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
+        assert!(missing.contains("DOCKER::SANDBOX_NOT_FOUND"), "{missing}");
+        let answered = asks("a", &close).await;
+        assert!(answered.starts_with("HTTP/1.1 426"), "{answered}");
+        assert!(answered.ends_with("ours"), "{answered}");
+    }
+    let closed = asks("none", whole).await;
+    assert!(closed.starts_with("HTTP/1.1 101"), "{closed}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn origin_wide_headers_do_not_pass_the_proxy() {
     let dropped = [
         "Accept-CH: Sec-CH-UA",

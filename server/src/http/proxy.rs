@@ -25,6 +25,7 @@ use http::{
         PUBLIC_KEY_PINS_REPORT_ONLY, REFRESH, SERVER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
         UPGRADE, WWW_AUTHENTICATE,
     },
+    request::Parts,
     uri::{Authority, PathAndQuery},
 };
 use hyper::upgrade::OnUpgrade;
@@ -153,7 +154,10 @@ pub(super) async fn proxy(
         // Only a numeric port makes it a proxy path that needs no key.
         Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
     };
-    let socket = WebSocketClient::of(&request);
+    let socket = match handshake(&request) {
+        Some(parts) => WebSocketClient::of(parts).await,
+        None => None,
+    };
     let version = request.version();
     let caller = Caller {
         client: client::of(request.extensions()),
@@ -184,10 +188,10 @@ pub(super) async fn proxy(
         (Ok(response), Some(socket)) => {
             let status = response.status().as_u16();
             let reason = format!("the backend answered {status} instead of a WebSocket");
-            socket.close(close_code::POLICY, reason).await
+            socket.close(close_code::POLICY, &reason)
         }
         (Err(refused), None) => refused.error.into_response(),
-        (Err(refused), Some(socket)) => socket.close(refused.close, refused.reason).await,
+        (Err(refused), Some(socket)) => socket.close(refused.close, &refused.reason),
     }
 }
 
@@ -431,51 +435,46 @@ fn path_of(eip: &str) -> &str {
     bare.find('/').map_or("", |slash| &bare[slash..])
 }
 
-/// A client that asked for a WebSocket: a failure reaches it as a close frame, which is what a
-/// browser can show; an HTTP status it cannot see.
-struct WebSocketClient {
-    parts: http::request::Parts,
+/// A copy of the head of a request that asks for a WebSocket.
+fn handshake(request: &Request) -> Option<Parts> {
+    let upgrade = request.headers().get(UPGRADE)?.to_str().ok()?;
+    if !upgrade.eq_ignore_ascii_case("websocket") {
+        return None;
+    }
+    let on_upgrade = request.extensions().get::<OnUpgrade>()?.clone();
+    let mut bare = http::Request::builder()
+        .method(request.method().clone())
+        .uri(request.uri().clone())
+        .version(request.version())
+        .body(())
+        .ok()?;
+    *bare.headers_mut() = request.headers().clone();
+    bare.extensions_mut().insert(on_upgrade);
+    Some(bare.into_parts().0)
 }
 
+/// A client that asked for a WebSocket: a failure reaches it as a close frame, which is what a
+/// browser can show; an HTTP status it cannot see.
+struct WebSocketClient(WebSocketUpgrade);
+
 impl WebSocketClient {
-    fn of(request: &Request) -> Option<Self> {
-        let upgrade = request.headers().get(UPGRADE)?.to_str().ok()?;
-        if !upgrade.eq_ignore_ascii_case("websocket") {
-            return None;
-        }
-        let on_upgrade = request.extensions().get::<OnUpgrade>()?.clone();
-        let mut bare = http::Request::builder()
-            .method(request.method().clone())
-            .uri(request.uri().clone())
-            .version(request.version())
-            .body(())
-            .ok()?;
-        *bare.headers_mut() = request.headers().clone();
-        bare.extensions_mut().insert(on_upgrade);
-        Some(Self {
-            parts: bare.into_parts().0,
-        })
+    /// `None` unless the handshake is complete: another one can only be answered over HTTP.
+    async fn of(mut parts: Parts) -> Option<Self> {
+        let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+        upgrade.ok().map(Self)
     }
 
-    async fn close(mut self, code: u16, reason: String) -> Response {
-        let upgrade = match WebSocketUpgrade::from_request_parts(&mut self.parts, &()).await {
-            Ok(upgrade) => upgrade,
-            Err(rejection) => return rejection.into_response(),
-        };
-        let mut end = reason.len().min(CLOSE_REASON);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
+    fn close(self, code: u16, reason: &str) -> Response {
+        let reason = &reason[..reason.floor_char_boundary(CLOSE_REASON)];
         let frame = CloseFrame {
             code,
-            reason: reason[..end].to_owned().into(),
+            reason: reason.into(),
         };
-        upgrade
-            .on_upgrade(async move |mut socket| {
-                // The client may be gone already.
-                let _ = socket.send(Message::Close(Some(frame))).await;
-            })
-            .map(Body::new)
+        let upgraded = self.0.on_upgrade(async move |mut socket| {
+            // The client may be gone already.
+            let _ = socket.send(Message::Close(Some(frame))).await;
+        });
+        upgraded.map(Body::new)
     }
 }
 
