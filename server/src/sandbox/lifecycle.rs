@@ -101,7 +101,10 @@ impl Service {
         let made = tokio::select! {
             made = self.inner.runtime.create(spec, &progress) => made.map_err(Error::from),
             // The sandbox was deleted or expired, so the pull is no longer waited for.
-            () = cancelled => ended("it was deleted before it was made"),
+            () = cancelled => ended(match locks.leaving.get() {
+                Some(Outcome::Expired) => "it expired before it was made",
+                _ => "it was deleted before it was made",
+            }),
             () = abandoned => ended("its client disconnected before it was made"),
         };
         let known = made.and_then(|observed| {
@@ -191,6 +194,7 @@ impl Service {
             }
             Error::WrongState { .. } => match locks.leaving.get() {
                 Some(Outcome::Abandoned) => (Outcome::Abandoned, ABANDONED.0),
+                Some(Outcome::Expired) => (Outcome::Expired, "EXPIRED"),
                 _ => (Outcome::Deleted, "DELETED"),
             },
             _ => (Outcome::CreateFailed, "START_FAILED"),

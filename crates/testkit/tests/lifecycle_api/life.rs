@@ -1,12 +1,16 @@
 //! The life of a sandbox, from create to delete.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use osb_protocol::WireTime;
 use osb_runtime::{
     Expiry,
     sim::{Faults, SimRuntime},
 };
+use osb_store::Outcome;
 use osb_testkit::{TestServer, running_at, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -199,9 +203,7 @@ async fn renewing_moves_the_deadline_both_ways_and_expiry_removes() {
     ] {
         assert_eq!(renew(wrong).await.0.as_u16(), status);
     }
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let (status, _) = renew(json!(now.as_secs_f64() + 2.0)).await;
     assert_eq!(status, 200);
     wait_until("its expiry", || get(&server, &id), |seen| seen.0 == 404).await;
@@ -323,5 +325,44 @@ async fn metadata_patches_do_not_bring_deleted_keys_back() {
             "{body}"
         );
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_create_that_expires_leaves_that_in_its_history() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    sim.set_faults(Faults {
+        image_gate: Some(Arc::default()),
+        ..Faults::default()
+    });
+    let expires = async {
+        let list = || answer(server.request(Method::GET, "/v1/sandboxes"));
+        let is_there = |seen: &(StatusCode, Value)| seen.1["pagination"]["totalItems"] == 1;
+        let (_, list) = wait_until("the sandbox", list, is_there).await;
+        let id = list["items"][0]["id"].as_str().unwrap().to_owned();
+        let soon = SystemTime::now() + Duration::from_millis(500);
+        let soon = soon.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        let renew = server.request(
+            Method::POST,
+            &format!("/v1/sandboxes/{id}/renew-expiration"),
+        );
+        let (status, body) = answer(renew.json(&json!({ "expiresAt": soon }))).await;
+        assert_eq!(status, 200, "{body}");
+        id
+    };
+    let ((status, body), id) = tokio::join!(create(&server, |_| {}), expires);
+    assert_eq!(status, 409, "{body}");
+    let message = body["message"].as_str().unwrap();
+    assert!(message.contains("expired"), "{message}");
+    let end = server
+        .service
+        .history(&id.as_str().into())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (end.outcome, end.reason.as_str()),
+        (Outcome::Expired, "EXPIRED")
+    );
     server.stop().await;
 }
