@@ -220,6 +220,29 @@ async fn bodies_that_are_not_objects_are_refused_by_every_route() {
 }
 
 #[tokio::test]
+async fn a_trailing_slash_below_sandboxes_is_redirected() {
+    let (server, _sim) = TestServer::sim().await.unwrap();
+    for (path, want) in [
+        ("/v1/sandboxes/", Some("/v1/sandboxes")),
+        ("/sandboxes/?page=1", Some("/sandboxes?page=1")),
+        ("/v1/sandboxes/a/", Some("/v1/sandboxes/a")),
+        ("/v1/pools/", None),
+        ("/v1/", None),
+    ] {
+        let answer = server.request(Method::GET, path).send().await.unwrap();
+        let location = answer.headers().get("location");
+        let location = location.map(|it| it.to_str().unwrap());
+        let status = if want.is_some() { 307 } else { 404 };
+        assert_eq!(
+            (answer.status().as_u16(), location),
+            (status, want),
+            "{path}"
+        );
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn an_id_that_is_not_utf_8_is_unknown() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     for (method, path) in [

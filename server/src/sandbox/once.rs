@@ -84,7 +84,7 @@ impl Service {
     /// just now. The sandbox stays when the caller is dropped: it may ask again.
     ///
     /// # Errors
-    /// As those of [`Service::create`]; also when the key was used for another body, or its sandbox
+    /// As those of [`Service::create_for_answer`]; also when the key was used for another body, or its sandbox
     /// is gone.
     pub async fn create_once(
         &self,

@@ -30,7 +30,7 @@ use tower_sessions::Session;
 use self::relay::relay;
 use super::{ConsoleState, execd::ExecdError, session};
 
-/// Longest message of a page, in bytes: execd's own limit.
+/// Longest message of a page, in bytes. Pages send a paste in smaller pieces.
 const INPUT_MAX: usize = 1024 * 1024;
 /// Longest wait for execd to create and attach a terminal.
 const ATTACH: Duration = Duration::from_secs(15);
