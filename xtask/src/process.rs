@@ -20,6 +20,7 @@ use crate::{
     interrupt::{ForwardGuard, signal_group},
     progress::{Line, Progress},
     step,
+    wait::until,
 };
 
 /// Variables that `cargo run` sets for xtask. Build scripts that watch them would run again each
@@ -57,8 +58,6 @@ pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 const LINE_BUFFER: usize = 1024;
 /// Longest time between two calls of a watcher; without output it gets [`Line::Idle`].
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two looks at a program that has closed its output.
-const EXIT_INTERVAL: Duration = Duration::from_millis(5);
 /// How long after a program's exit its last lines may take to arrive.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
@@ -167,8 +166,12 @@ fn follow(
         match lines.recv_timeout(POLL_INTERVAL) {
             Ok(line) => on_line(&line),
             // Without its output it may still run.
-            Err(RecvTimeoutError::Disconnected) if child.try_wait()?.is_some() => break false,
-            Err(RecvTimeoutError::Disconnected) => thread::sleep(EXIT_INTERVAL),
+            Err(RecvTimeoutError::Disconnected) => {
+                let exited = || !matches!(child.try_wait(), Ok(None));
+                break deadline.is_some_and(|deadline| {
+                    !until(deadline.saturating_duration_since(Instant::now()), exited)
+                });
+            }
             Err(RecvTimeoutError::Timeout) => {
                 on_line(&Line::Idle);
                 if ended.is_none() && child.try_wait()?.is_some() {
@@ -327,10 +330,7 @@ mod tests {
             let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
             state.is_empty() || state.contains(") Z ")
         };
-        assert!(
-            crate::wait::until(QUERY_TIMEOUT, gone),
-            "process {child} lives on"
-        );
+        assert!(until(QUERY_TIMEOUT, gone), "process {child} lives on");
     }
 
     #[test]
