@@ -211,7 +211,8 @@ impl PtySession {
         tokio::time::timeout(limits::PTY_TAKEOVER, taken).await.ok()
     }
 
-    /// Starts a process unless one runs, and returns its run.
+    /// Starts a process unless one runs, and returns its run. Only the holder calls this, so two
+    /// starts never overlap.
     ///
     /// # Errors
     /// The system's error, or an error for a deleted session.
@@ -220,15 +221,12 @@ impl PtySession {
         base: &Base,
         terminal: bool,
     ) -> io::Result<Arc<Run>> {
-        let mut state = self.state();
-        // A delete ends the run that it finds under this lock, so none may start afterwards.
-        if self.deleted.is_cancelled() {
-            let text = "the session was deleted";
-            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        self.refuse_deleted()?;
+        if let Some(run) = self.run() {
+            return Ok(run);
         }
-        if let Some(run) = state.run.as_ref().filter(|run| run.end.borrow().is_none()) {
-            return Ok(Arc::clone(run));
-        }
+        // Without the lock: the directory or the program may lie on a file system that hangs, and
+        // other requests read the state meanwhile.
         let running =
             PtyProcess::start(base, self.cwd.as_deref(), self.command.as_deref(), terminal)?;
         info!(
@@ -240,10 +238,23 @@ impl PtySession {
             running,
             end: watch::Sender::new(None),
         });
+        self.state().run = Some(Arc::clone(&run));
         base.tasks
             .spawn("pty", Arc::clone(self).pump(Arc::clone(&run)));
-        state.run = Some(Arc::clone(&run));
+        // A delete ends the run that it finds. One that came before the run was there found none.
+        if let Err(deleted) = self.refuse_deleted() {
+            run.running.process.kill_tree();
+            return Err(deleted);
+        }
         Ok(run)
+    }
+
+    fn refuse_deleted(&self) -> io::Result<()> {
+        if self.deleted.is_cancelled() {
+            let text = "the session was deleted";
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
+        Ok(())
     }
 
     /// Moves output to the scrollback until the process has ended and everything it wrote is there.

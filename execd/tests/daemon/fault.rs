@@ -360,20 +360,58 @@ impl Lease {
     }
 }
 
+/// Far below the 45 seconds after which the kernel ends a lease.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Writes a program.
+fn script(path: &std::path::Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(path, mode).unwrap();
+}
+
+#[tokio::test]
+async fn a_shell_that_cannot_be_opened_yet_does_not_block_requests_about_its_terminal() {
+    let place = tempfile::tempdir().unwrap();
+    let shell = place.path().join("bash");
+    script(&shell, "#!/bin/sh\nexec /bin/sh -c 'echo started; cat'\n");
+    let path = format!(
+        "{}:{}",
+        place.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let daemon = Daemon::start(&[], |command| {
+        command.env("PATH", path);
+    });
+    let id = session(&daemon, json!({})).await;
+    let lease = Lease::on(&shell).await;
+    let others = async {
+        eventually("the shell is being opened", async || {
+            lease.is_being_broken().then_some(())
+        })
+        .await;
+        for _ in 0..4 {
+            let url = format!("/pty/{id}");
+            let status = tokio::time::timeout(SOON, daemon.get(&url)).await;
+            let status = status.expect("the daemon is held up").json();
+            assert_eq!(status["running"], false);
+        }
+        drop(lease);
+    };
+    let attached = async {
+        let mut terminal = Terminal::attach(&daemon, &id, "").await;
+        terminal.until("started").await;
+    };
+    tokio::join!(attached, others);
+}
+
 /// Programs and directories may be on a file system that no longer answers.
 #[tokio::test]
 async fn a_program_that_cannot_be_opened_yet_holds_up_no_other_command() {
-    /// Far below the 45 seconds after which the kernel ends a lease.
-    const SOON: Duration = Duration::from_secs(20);
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
     let program = place.path().join("program");
-    std::fs::write(&program, "#!/bin/sh\necho started\n").unwrap();
-    std::fs::set_permissions(
-        &program,
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
+    script(&program, "#!/bin/sh\necho started\n");
     let lease = Lease::on(&program).await;
     let others = async {
         eventually("the program is being opened", async || {
