@@ -362,8 +362,10 @@ async fn shed_requests_are_counted_in_few_lines_of_the_log() {
     server.stop().await;
 }
 
+/// As many connections as the descriptors of a test allow. Which connections give way beyond the
+/// server's own limit is tested with fewer descriptors in `end2end/contract/test_restart.py`.
 #[tokio::test]
-async fn idle_connections_are_closed_under_load() {
+async fn keyed_requests_are_served_beside_thousands_of_connections() {
     let server = TestServer::around([], "").await.unwrap();
     let most = osb_server::descriptors::Room::of_process().connections;
     let mut idle = Vec::new();
