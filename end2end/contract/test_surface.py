@@ -56,6 +56,8 @@ def test_secrets_of_the_sandbox_are_not_in_its_description(api, box):
         ("PATCH", f"/sandboxes/{UNKNOWN}/metadata"),
         ("POST", f"/sandboxes/{UNKNOWN}/renew-expiration"),
         ("GET", f"/sandboxes/{UNKNOWN}/endpoints/44772"),
+        ("POST", f"/sandboxes/{UNKNOWN}/pause"),
+        ("POST", f"/sandboxes/{UNKNOWN}/resume"),
     ],
 )
 def test_every_route_asks_for_the_key(stranger, prefix, method, path):

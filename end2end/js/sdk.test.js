@@ -126,6 +126,19 @@ onEveryRoute(describe, before, after, (box) => {
     assert.ok(metrics.cpuUsedPercentage >= 0 && metrics.cpuUsedPercentage <= 100);
   });
 
+  test("it is paused and resumed", async () => {
+    const manager = SandboxManager.create({ connectionConfig: connection() });
+    try {
+      await manager.pauseSandbox(box().id);
+      assert.equal((await manager.getSandboxInfo(box().id)).status.state, "Paused");
+      await manager.resumeSandbox(box().id);
+      const run = await box().commands.run("echo again");
+      assert.deepEqual(texts(run.logs.stdout), ["again"]);
+    } finally {
+      await manager.close();
+    }
+  });
+
   test("it is listed, renewed and found by its metadata", async () => {
     const manager = SandboxManager.create({ connectionConfig: connection() });
     try {

@@ -52,6 +52,9 @@ class Sdk:
     def connect(self, sandbox_id: str, **settings: Any) -> Any:
         return self.flavour.connect(sandbox_id, connection_config=self.config(), **settings)
 
+    def resume(self, sandbox_id: str, **settings: Any) -> Any:
+        return self.flavour.resume(sandbox_id, connection_config=self.config(), **settings)
+
     def manager(self, **settings: Any) -> Any:
         return self.flavour.manager(self.config(**settings))
 

@@ -27,6 +27,9 @@ class Blocking:
     def connect(self, *arguments: Any, **settings: Any) -> Any:
         return SandboxSync.connect(*arguments, **settings)
 
+    def resume(self, *arguments: Any, **settings: Any) -> Any:
+        return SandboxSync.resume(*arguments, **settings)
+
     def manager(self, config: ConnectionConfigSync) -> Any:
         return SandboxManagerSync.create(config)
 
@@ -55,6 +58,9 @@ class Asyncio:
 
     def connect(self, *arguments: Any, **settings: Any) -> Any:
         return Awaited(self, self.run(Sandbox.connect(*arguments, **settings)))
+
+    def resume(self, *arguments: Any, **settings: Any) -> Any:
+        return Awaited(self, self.run(Sandbox.resume(*arguments, **settings)))
 
     def manager(self, config: ConnectionConfig) -> Any:
         return Awaited(self, self.run(SandboxManager.create(config)))

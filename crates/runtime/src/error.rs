@@ -71,6 +71,28 @@ pub enum RuntimeError {
         /// Message of the engine.
         reason: String,
     },
+    /// The sandbox does not run, so it cannot be paused.
+    #[error("sandbox {0} is not running, so it cannot be paused")]
+    NotRunning(SandboxId),
+    /// The sandbox is not paused, so it cannot be resumed.
+    #[error("sandbox {0} is not paused, so it cannot be resumed")]
+    NotPaused(SandboxId),
+    /// The sandbox cannot be paused.
+    #[error("sandbox {id} cannot be paused: {reason}")]
+    Pause {
+        /// The sandbox.
+        id: SandboxId,
+        /// Message of the engine, or the container that is missing.
+        reason: String,
+    },
+    /// The sandbox cannot be resumed.
+    #[error("sandbox {id} cannot be resumed: {reason}")]
+    Resume {
+        /// The sandbox.
+        id: SandboxId,
+        /// Message of the engine, or the container that is missing.
+        reason: String,
+    },
     /// The back end does not have the feature.
     #[error("{feature} are not available on the {runtime} runtime")]
     Unsupported {
@@ -111,6 +133,8 @@ impl RuntimeError {
             Self::Unavailable { .. }
             | Self::NoPort { .. }
             | Self::Remove { .. }
+            | Self::Pause { .. }
+            | Self::Resume { .. }
             | Self::PoolEmpty(_)
             | Self::Other { .. } => true,
             Self::ImagePull { .. }
@@ -121,6 +145,8 @@ impl RuntimeError {
             | Self::Unsupported { .. }
             | Self::NoSnapshot(_)
             | Self::NoPool(_)
+            | Self::NotRunning(_)
+            | Self::NotPaused(_)
             | Self::NotFound(_) => false,
         }
     }

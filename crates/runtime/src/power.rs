@@ -5,19 +5,25 @@
 //! [`RuntimeError::Unsupported`](crate::RuntimeError::Unsupported).
 
 use async_trait::async_trait;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, WireTime};
 
 use crate::{RuntimeError, Source};
 
-/// Freezes and thaws sandboxes with all their containers. The change is reported as
-/// [`RuntimeEvent::Paused`](crate::RuntimeEvent::Paused).
+/// Freezes and thaws sandboxes with all their containers. A change is also reported as
+/// [`RuntimeEvent::Paused`](crate::RuntimeEvent::Paused). Both calls return the
+/// time after the change, by the back end's clock.
+///
+/// The main container decides: after a crash between two steps, or after an operator froze a single
+/// container, [`Runtime::sweep`](crate::Runtime::sweep) brings the others to the same state.
 #[async_trait]
 pub trait Pausing: Send + Sync {
-    /// Freezes a sandbox. After a failure none of its containers is frozen.
-    async fn pause(&self, id: &SandboxId) -> Result<(), RuntimeError>;
+    /// Freezes a sandbox that runs. After a failure none of its containers is frozen, unless the
+    /// back end does not answer or a container that the sandbox must not run without is missing.
+    async fn pause(&self, id: &SandboxId) -> Result<WireTime, RuntimeError>;
 
-    /// Thaws a sandbox.
-    async fn resume(&self, id: &SandboxId) -> Result<(), RuntimeError>;
+    /// Thaws a frozen sandbox. After a failure it is still frozen, unless the back end does not
+    /// answer.
+    async fn resume(&self, id: &SandboxId) -> Result<WireTime, RuntimeError>;
 }
 
 /// Stores file systems of sandboxes.

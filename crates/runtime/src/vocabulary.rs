@@ -31,6 +31,12 @@ pub enum Fault {
     NotFound,
     /// The sandbox is not in a state that allows the call.
     WrongState,
+    /// The sandbox is not paused.
+    NotPaused,
+    /// The sandbox cannot be paused.
+    Pause,
+    /// The sandbox cannot be resumed.
+    Resume,
     /// The runtime cannot answer a query.
     Query,
     /// The image cannot be pulled.
@@ -52,6 +58,12 @@ pub struct Codes {
     pub not_found: &'static str,
     /// Code of [`Fault::WrongState`].
     pub wrong_state: &'static str,
+    /// Code of [`Fault::NotPaused`].
+    pub not_paused: &'static str,
+    /// Code of [`Fault::Pause`].
+    pub pause: &'static str,
+    /// Code of [`Fault::Resume`].
+    pub resume: &'static str,
     /// Code of [`Fault::ImagePull`].
     pub image_pull: &'static str,
     /// Code of [`Fault::Start`].
@@ -90,6 +102,9 @@ impl Vocabulary {
         codes: Codes {
             not_found: code::SANDBOX_NOT_FOUND,
             wrong_state: code::SANDBOX_NOT_RUNNING,
+            not_paused: code::SANDBOX_NOT_PAUSED,
+            pause: code::PAUSE_FAILED,
+            resume: code::RESUME_FAILED,
             image_pull: code::IMAGE_PULL_FAILED,
             start: code::START_FAILED,
             delete: code::DELETE_FAILED,
@@ -107,6 +122,9 @@ impl Codes {
         match fault {
             Fault::NotFound => self.not_found,
             Fault::WrongState => self.wrong_state,
+            Fault::NotPaused => self.not_paused,
+            Fault::Pause => self.pause,
+            Fault::Resume => self.resume,
             Fault::Query => self.query,
             Fault::ImagePull => self.image_pull,
             Fault::Start => self.start,

@@ -27,6 +27,9 @@ static WORDS: Vocabulary = Vocabulary {
     codes: Codes {
         not_found: "SIM::NOT_FOUND",
         wrong_state: "SIM::WRONG_STATE",
+        not_paused: "SIM::NOT_PAUSED",
+        pause: "SIM::PAUSE",
+        resume: "SIM::RESUME",
         image_pull: "SIM::IMAGE_PULL",
         start: "SIM::START",
         delete: "SIM::DELETE",

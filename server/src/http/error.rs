@@ -132,7 +132,9 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::Runtime(error) => return runtime(error),
         Error::Joined(error) => return status_and_code(error),
         Error::NotFound(_) => return (S::NOT_FOUND, Fault::NotFound.into()),
-        Error::WrongState { .. } => return (S::CONFLICT, Fault::WrongState.into()),
+        Error::WrongState { .. } | Error::Paused(_) => {
+            return (S::CONFLICT, Fault::WrongState.into());
+        }
         Error::Unreachable { .. } => {
             return (S::INTERNAL_SERVER_ERROR, Fault::Endpoint.into());
         }
@@ -191,6 +193,10 @@ fn runtime(error: &RuntimeError) -> (StatusCode, Code) {
         RuntimeError::NoPort { .. } | RuntimeError::Start { .. } => internal(Fault::Start),
         RuntimeError::Execd { .. } => internal(Fault::ExecdDistribution),
         RuntimeError::Remove { .. } => internal(Fault::Delete),
+        RuntimeError::NotRunning(_) => (S::CONFLICT, Fault::WrongState.into()),
+        RuntimeError::NotPaused(_) => (S::CONFLICT, Fault::NotPaused.into()),
+        RuntimeError::Pause { .. } => internal(Fault::Pause),
+        RuntimeError::Resume { .. } => internal(Fault::Resume),
         RuntimeError::Unsupported { feature, .. } => {
             let (status, code) = unsupported(*feature);
             (status, code.into())
@@ -351,6 +357,35 @@ mod tests {
                 .into(),
                 500,
                 "DOCKER::SANDBOX_DELETE_FAILED",
+            ),
+            (Error::Paused(id()), 409, "DOCKER::SANDBOX_NOT_RUNNING"),
+            (
+                RuntimeError::NotRunning(id()).into(),
+                409,
+                "DOCKER::SANDBOX_NOT_RUNNING",
+            ),
+            (
+                RuntimeError::NotPaused(id()).into(),
+                409,
+                "DOCKER::SANDBOX_NOT_PAUSED",
+            ),
+            (
+                RuntimeError::Pause {
+                    id: id(),
+                    reason: words(),
+                }
+                .into(),
+                500,
+                "DOCKER::SANDBOX_PAUSE_FAILED",
+            ),
+            (
+                RuntimeError::Resume {
+                    id: id(),
+                    reason: words(),
+                }
+                .into(),
+                500,
+                "DOCKER::SANDBOX_RESUME_FAILED",
             ),
         ] {
             let answer = ApiError::from(error);

@@ -48,8 +48,8 @@ impl Modify for ApiKeyHeader {
 }
 
 /// Documented routes that need the API key.
-pub(super) fn keyed() -> OpenApiRouter<AppState> {
-    let v1 = lifecycle::routes().merge(lifecycle::v1_only());
+pub(super) fn keyed(features: FeatureSet) -> OpenApiRouter<AppState> {
+    let v1 = lifecycle::routes(features).merge(lifecycle::v1_only());
     OpenApiRouter::with_openapi(Document::openapi()).nest("/v1", v1)
 }
 
@@ -73,8 +73,11 @@ pub(super) fn document_for(runtime: &str, features: FeatureSet) -> utoipa::opena
     document
 }
 
-/// The document.
+/// The document, with the routes of every feature.
 #[must_use]
 pub fn document() -> utoipa::openapi::OpenApi {
-    keyed().merge(open()).split_for_parts().1
+    keyed(Feature::ALL.into_iter().collect())
+        .merge(open())
+        .split_for_parts()
+        .1
 }

@@ -85,10 +85,10 @@ pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
     let codes = &app.service.vocabulary().codes;
     let runtime = app.service.runtime_kind();
     let features = app.service.features();
-    let keyed = openapi::keyed()
+    let keyed = openapi::keyed(features)
         .split_for_parts()
         .0
-        .merge(lifecycle::plain())
+        .merge(lifecycle::plain(features))
         .merge(lifecycle::absent(runtime, features))
         .fallback(not_found)
         .layer(from_fn_with_state(app.clone(), with_key));

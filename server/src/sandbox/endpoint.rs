@@ -124,7 +124,9 @@ pub fn for_execd(runtime: &dyn Runtime, hosts: &Hosts, facts: &Facts) -> Result<
 /// A sandbox that does not run is not talked to: its address may be another sandbox's by now.
 fn require_running(facts: &Facts, port: u16) -> Result<(), Error> {
     match facts.phase {
-        Some((Phase::Running | Phase::Paused | Phase::Restarting, _)) => Ok(()),
+        Some((Phase::Running | Phase::Restarting, _)) => Ok(()),
+        // A connection would be accepted by the kernel, and wait until the sandbox is resumed.
+        Some((Phase::Paused, _)) => Err(Error::Paused(facts.origin.id.clone())),
         Some(_) => Err(unreachable(&facts.origin.id, port, "it does not run")),
         None => Err(Error::NoAddressYet(facts.origin.id.clone())),
     }
@@ -275,6 +277,18 @@ mod tests {
         };
         let parts = address(gateway, 8000, "box.example");
         assert_eq!(parts, ("gate.example".into(), "/s/a/8000".into()));
+    }
+
+    #[test]
+    fn a_paused_sandbox_keeps_its_endpoints_and_is_not_talked_to() {
+        let mut paused = live();
+        paused.freeze(true, at(30));
+        let endpoint = |facts| client_endpoint(facts, 8080, None).unwrap().endpoint;
+        assert_eq!(endpoint(&paused), endpoint(&live()));
+        let proxied = proxy_target(&paused, 8000);
+        assert!(matches!(proxied, Err(Error::Paused(_))), "{proxied:?}");
+        let execd = for_execd(&SimRuntime::new(), &hosts(), &paused);
+        assert!(matches!(execd, Err(Error::Paused(_))), "{execd:?}");
     }
 
     #[test]

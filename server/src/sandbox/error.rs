@@ -53,6 +53,9 @@ pub enum Error {
         /// What would be needed.
         needs: &'static str,
     },
+    /// Paused, so nothing in it answers.
+    #[error("sandbox {0} is paused: it answers after it is resumed")]
+    Paused(SandboxId),
     /// The new expiry is not in the future.
     #[error("expiresAt: must be in the future")]
     ExpiryPassed,
@@ -125,6 +128,7 @@ impl Error {
             | Self::Unsupported { .. }
             | Self::NotFound(_)
             | Self::WrongState { .. }
+            | Self::Paused(_)
             | Self::ExpiryPassed
             | Self::NoExpiry(_)
             | Self::Port

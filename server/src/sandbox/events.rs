@@ -176,12 +176,7 @@ impl Service {
                 self.alter(&id, |facts| facts.out_of_memory = true);
             }
             RuntimeEvent::Paused { id, paused, at } => {
-                let phase = if paused {
-                    Phase::Paused
-                } else {
-                    Phase::Running
-                };
-                self.alter(&id, |facts| facts.set_phase(phase, at));
+                self.alter(&id, |facts| facts.freeze(paused, at));
             }
             RuntimeEvent::Removed { id, at } => self.handle_missing(&id, at).await,
         }

@@ -20,6 +20,7 @@ mod journal;
 pub mod lifecycle;
 pub mod list;
 pub mod once;
+mod pause;
 mod readiness;
 mod ready;
 pub mod reconcile;

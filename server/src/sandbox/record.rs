@@ -107,20 +107,49 @@ impl Facts {
         let is_restarted = was_ended && !ended(observed.phase);
         // A list does not know that it ran out of memory.
         let out_of_memory = observed.out_of_memory || (self.out_of_memory && !is_restarted);
-        // A list does not know since when; what is known already is better.
-        let unchanged = self.phase.filter(|(phase, _)| *phase == observed.phase);
-        let since = unchanged.map_or(observed.since, |(_, since)| since);
-        let is_news = unchanged.is_none()
+        let (phase, since) = self.phase_of(&observed, at);
+        let is_news = self.phase.is_none_or(|(known, _)| known != phase)
             || self.out_of_memory != out_of_memory
             || self.address != observed.address
             || self.amendment != observed.amendment
             || self.lost != observed.lost;
-        self.set_phase(observed.phase, since);
+        self.set_phase(phase, since);
         self.out_of_memory = out_of_memory;
         self.address = observed.address;
         self.amendment = observed.amendment;
         self.lost = observed.lost;
         is_news
+    }
+
+    /// What a report as of `at` says of the phase and its beginning.
+    fn phase_of(&self, observed: &Status, at: WireTime) -> (Phase, WireTime) {
+        let reported = (observed.phase, observed.since);
+        match self.phase {
+            // A list does not know since when; what is known already is better.
+            Some((phase, since)) if phase == observed.phase => (phase, since),
+            Some((phase, since)) if is_freeze(phase, observed.phase) => match since > at {
+                // Begun before the last pause or resume, a list may show the state before it.
+                true => (phase, since),
+                // Engines know when a container was started, not when it was frozen.
+                false => (observed.phase, observed.since.max(at)),
+            },
+            _ => reported,
+        }
+    }
+
+    /// The sandbox was frozen or thawed at `at`. Reports of what is known already, of a change before
+    /// it, and of a container that has ended since, change nothing.
+    pub fn freeze(&mut self, frozen: bool, at: WireTime) {
+        let phase = match frozen {
+            true => Phase::Paused,
+            false => Phase::Running,
+        };
+        if let Some((known, since)) = self.phase
+            && is_freeze(known, phase)
+            && since <= at
+        {
+            self.set_phase(phase, at);
+        }
     }
 
     /// The command ended. An end from before what is known was that of an earlier start.
@@ -207,6 +236,14 @@ impl Facts {
     }
 }
 
+/// Whether only a pause or a resume lies between two phases.
+fn is_freeze(one: Phase, other: Phase) -> bool {
+    matches!(
+        (one, other),
+        (Phase::Running, Phase::Paused) | (Phase::Paused, Phase::Running)
+    )
+}
+
 /// One sandbox in its current state.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -271,6 +308,31 @@ mod tests {
         assert_eq!(facts.phase, restarted);
         facts.end(1, at(21));
         assert_eq!(facts.phase, restarted, "an earlier end, reported late");
+    }
+
+    #[test]
+    fn a_pause_begins_when_the_sandbox_is_frozen() {
+        let mut facts = facts();
+        facts.observe(observed(Phase::Running, 20), at(20));
+        facts.freeze(true, at(30));
+        let paused = Some((Phase::Paused, at(30)));
+        assert_eq!(facts.phase, paused);
+        facts.freeze(true, at(31));
+        assert_eq!(facts.phase, paused, "its own event, reported later");
+        facts.freeze(false, at(29));
+        assert_eq!(facts.phase, paused, "an earlier resume, reported late");
+        facts.observe(observed(Phase::Running, 20), at(29));
+        assert_eq!(facts.phase, paused, "a list from before the pause");
+        facts.observe(observed(Phase::Paused, 20), at(35));
+        assert_eq!(facts.phase, paused, "a list that has the start");
+        facts.observe(observed(Phase::Running, 20), at(40));
+        let resumed = Some((Phase::Running, at(40)));
+        assert_eq!(facts.phase, resumed, "thawed while events were lost");
+        facts.observe(observed(Phase::Paused, 20), at(50));
+        assert_eq!(facts.phase, Some((Phase::Paused, at(50))));
+        facts.end(137, at(60));
+        facts.freeze(false, at(61));
+        assert_eq!(facts.phase, Some((Phase::Exited(137), at(60))));
     }
 
     #[test]

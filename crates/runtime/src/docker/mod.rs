@@ -29,23 +29,24 @@ mod names;
 mod network;
 mod observe;
 mod originals;
+mod pause;
 mod ports;
 mod remove;
 mod watch;
 
 pub use config::{DockerConfig, LogLimit, NetworkMode, SidecarConfig};
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bollard::Docker;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, WireTime};
 use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
 use crate::{
-    Address, CreateSpec, Foreign, NoRoute, Observed, Progress, Reach, Runtime, RuntimeError,
-    RuntimeEvent, Viewpoint,
+    Address, CreateSpec, Foreign, NoRoute, Observed, Pausing, Progress, Reach, Runtime,
+    RuntimeError, RuntimeEvent, Viewpoint,
 };
 
 /// Name of this back end.
@@ -64,6 +65,8 @@ pub struct DockerRuntime {
     unreadable: observe::Unreadable,
     log_driver: log_driver::LogDriver,
     timing: event_windows::WindowTiming,
+    clock: Mutex<event_windows::EngineClock>,
+    turns: pause::Turns,
 }
 
 impl DockerRuntime {
@@ -98,6 +101,8 @@ impl DockerRuntime {
             unreadable: observe::Unreadable::default(),
             log_driver: log_driver::LogDriver::default(),
             timing: event_windows::WindowTiming::default(),
+            clock: Mutex::default(),
+            turns: pause::Turns::default(),
         })
     }
 
@@ -105,12 +110,27 @@ impl DockerRuntime {
     fn docker(&self) -> Result<&Docker, RuntimeError> {
         self.engine.client()
     }
+
+    /// Returns the current time by the engine's clock, as far as it is known.
+    fn engine_time(&self) -> WireTime {
+        // A clock is replaced as a whole, so a panic elsewhere does not spoil it.
+        let clock = *self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        WireTime::new(clock.now())
+    }
+
+    fn set_clock(&self, clock: event_windows::EngineClock) {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = clock;
+    }
 }
 
 #[async_trait]
 impl Runtime for DockerRuntime {
     fn kind(&self) -> &'static str {
         KIND
+    }
+
+    fn pausing(&self) -> Option<&dyn Pausing> {
+        Some(self)
     }
 
     fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute> {

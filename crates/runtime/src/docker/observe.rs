@@ -103,7 +103,10 @@ impl DockerRuntime {
         Ok(None)
     }
 
-    async fn inspect(&self, container: &str) -> Result<ContainerInspectResponse, RuntimeError> {
+    pub(super) async fn inspect(
+        &self,
+        container: &str,
+    ) -> Result<ContainerInspectResponse, RuntimeError> {
         let docker = self.docker()?;
         bounded(
             docker,

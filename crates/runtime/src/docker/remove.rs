@@ -111,9 +111,11 @@ impl DockerRuntime {
         self.execd.sweep_other_builds(docker).await
     }
 
-    /// Removes sidecars without a main container: a crash during a create leaves them running.
+    /// Removes sidecars without a main container: a crash during a create leaves them running. Others
+    /// are brought to the state of their main container.
     async fn sweep_sidecars(&self) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
+        let mut kept = Vec::new();
         for role in Role::ALL.into_iter().filter(|role| *role != Role::Main) {
             let label = format!("{}={role}", labels::ROLE);
             for container in self.list_labelled(&label, "list sidecars").await? {
@@ -125,7 +127,11 @@ impl DockerRuntime {
                     continue;
                 };
                 // A create registers before its first container exists.
-                if self.creating.contains(&id) || self.originals.main(&id).is_some() {
+                if self.creating.contains(&id) {
+                    continue;
+                }
+                if self.originals.main(&id).is_some() {
+                    kept.push((id, role, name, container.state));
                     continue;
                 }
                 let image = container.image_id.as_deref();
@@ -152,7 +158,7 @@ impl DockerRuntime {
                 }
             }
         }
-        Ok(())
+        self.settle_sidecars(kept).await
     }
 
     /// Logs, once, that a container stays because it may be a copy. An engine that cannot be reached

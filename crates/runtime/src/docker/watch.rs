@@ -193,7 +193,9 @@ async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, 
         // Without the engine's time, assume that the clocks agree.
         Err(_) => None,
     };
-    Ok(clock.unwrap_or_default())
+    let clock = clock.unwrap_or_default();
+    runtime.set_clock(clock);
+    Ok(clock)
 }
 
 type Listed = Result<(Vec<Observed>, WireTime), WatchEnd>;

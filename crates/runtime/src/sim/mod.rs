@@ -48,8 +48,12 @@ pub struct Faults {
     pub start_fails: Option<String>,
     /// Removals fail with this message.
     pub remove_fails: Option<String>,
-    /// Containers of this role cannot be frozen.
+    /// Containers of this role can be neither frozen nor thawed.
     pub pause_fails: Option<Role>,
+    /// Each pause and each resume waits for one notification of this.
+    pub pause_gate: Option<Arc<Notify>>,
+    /// Pauses and resumes take effect, and their answers are lost.
+    pub pause_answer_lost: bool,
 }
 
 /// Abilities of the simulated back end.

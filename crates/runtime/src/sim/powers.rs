@@ -1,7 +1,7 @@
 //! The optional powers of the simulated back end.
 
 use async_trait::async_trait;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, WireTime};
 
 use super::{KIND, SimRuntime, State, now};
 use crate::{
@@ -53,13 +53,22 @@ impl State {
 
 impl SimRuntime {
     /// Freezes or thaws every container of a sandbox. After a failure, none has changed.
-    async fn set_frozen(&self, id: &SandboxId, freeze: bool) -> Result<(), RuntimeError> {
+    async fn set_frozen(&self, id: &SandboxId, freeze: bool) -> Result<WireTime, RuntimeError> {
         let faults = self.available()?;
+        if let Some(gate) = &faults.pause_gate {
+            gate.notified().await;
+        }
+        self.available()?;
         let at = now();
         {
             let mut state = self.locked();
             let group = state.sandboxes.get_mut(id);
             let group = group.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
+            match (freeze, group.observed.status.phase) {
+                (true, Phase::Running) | (false, Phase::Paused) => {}
+                (true, _) => return Err(RuntimeError::NotRunning(id.clone())),
+                (false, _) => return Err(RuntimeError::NotPaused(id.clone())),
+            }
             let before = group.frozen.clone();
             // The network's owner thaws before the containers that use it, and freezes after them.
             let mut roles: Vec<Role> = group.alive.iter().copied().collect();
@@ -69,10 +78,13 @@ impl SimRuntime {
             for role in roles {
                 if faults.pause_fails == Some(role) {
                     group.frozen = before;
-                    return Err(RuntimeError::Other {
-                        runtime: KIND,
-                        op: "change the state of the sandbox",
-                        reason: format!("the {role} container does not answer"),
+                    let (id, reason) = (
+                        id.clone(),
+                        format!("its {role} container: it does not freeze"),
+                    );
+                    return Err(match freeze {
+                        true => RuntimeError::Pause { id, reason },
+                        false => RuntimeError::Resume { id, reason },
                     });
                 }
                 match freeze {
@@ -89,7 +101,35 @@ impl SimRuntime {
         }
         let (id, paused) = (id.clone(), freeze);
         self.emit(RuntimeEvent::Paused { id, paused, at }).await;
-        Ok(())
+        if faults.pause_answer_lost {
+            return Err(RuntimeError::Unavailable {
+                runtime: KIND,
+                reason: "the answer was lost".to_owned(),
+            });
+        }
+        Ok(at)
+    }
+
+    /// Freezes or thaws a sandbox, as an operator would. An unavailable engine reports it in the next
+    /// full list only.
+    pub async fn freeze_by_operator(&self, id: &SandboxId, freeze: bool) {
+        let at = now();
+        if let Some(group) = self.locked().sandboxes.get_mut(id) {
+            let phase = if freeze {
+                Phase::Paused
+            } else {
+                Phase::Running
+            };
+            (group.observed.status.phase, group.observed.status.since) = (phase, at);
+            group.frozen = match freeze {
+                true => group.alive.clone(),
+                false => Default::default(),
+            };
+        }
+        if self.available().is_ok() {
+            let (id, paused) = (id.clone(), freeze);
+            self.emit(RuntimeEvent::Paused { id, paused, at }).await;
+        }
     }
 
     /// Returns the roles of a sandbox whose containers are frozen.
@@ -103,11 +143,11 @@ impl SimRuntime {
 
 #[async_trait]
 impl Pausing for SimRuntime {
-    async fn pause(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+    async fn pause(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
         self.set_frozen(id, true).await
     }
 
-    async fn resume(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+    async fn resume(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
         self.set_frozen(id, false).await
     }
 }

@@ -10,6 +10,7 @@ mod containers;
 mod creates;
 mod engine;
 mod isolation;
+mod pause;
 mod restart;
 mod secrets;
 mod sidecar;

@@ -11,7 +11,7 @@ use super::stage::{
     IMAGE, Stage, answer, body, containers_with, create, delete, docker, get, ready,
 };
 
-fn sidecar() -> SidecarConfig {
+pub(super) fn sidecar() -> SidecarConfig {
     SidecarConfig {
         role: Role::Egress,
         image: IMAGE.to_owned(),

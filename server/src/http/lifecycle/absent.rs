@@ -1,4 +1,5 @@
-//! Routes of the contract that are not served: the runtime lacks the feature, or this release does.
+//! Routes of the contract that this server does not serve: the runtime lacks the feature, or this
+//! release does.
 //! They answer 501 with the code that the contract has for servers without the feature, so that
 //! clients can distinguish it from a mistyped address and do not try again (contract: lifecycle §3, §9.1, §10, §11, §A3; clients §5).
 
@@ -26,9 +27,12 @@ const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
 
-/// Features with routes that this release does not serve. A feature that is served one day leaves
-/// this list for runtimes that have it: a path can be routed only once.
-const NOT_SERVED: [Routes; 6] = [
+/// Features that this release serves on runtimes that have them.
+const SERVED: [Feature; 1] = [Feature::Pause];
+
+/// Features with routes that not every server serves. Those of [`SERVED`] leave this list for
+/// runtimes that have them: a path can be routed only once.
+const OPTIONAL: [Routes; 6] = [
     Routes {
         feature: Feature::Pause,
         code: code::API_NOT_SUPPORTED,
@@ -89,8 +93,11 @@ pub(super) fn routes(runtime: &'static str, features: FeatureSet) -> Router<AppS
         feature,
         code,
         paths,
-    } in NOT_SERVED
+    } in OPTIONAL
     {
+        if SERVED.contains(&feature) && features.contains(feature) {
+            continue;
+        }
         for (path, methods) in paths {
             let refuse = move |request: Request| async move {
                 drain(request.into_body()).await;
@@ -118,7 +125,7 @@ mod tests {
             feature,
             code,
             paths,
-        } in NOT_SERVED
+        } in OPTIONAL
         {
             for (path, _) in paths {
                 let (path, code) = (format!("`{path}`"), format!("`{code}`"));

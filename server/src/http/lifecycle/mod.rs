@@ -3,22 +3,29 @@
 mod absent;
 mod endpoints;
 mod events;
+mod pause;
 mod sandboxes;
 
 use axum::Router;
-use osb_protocol::FeatureSet;
+use osb_protocol::{Feature, FeatureSet};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::AppState;
 
-/// The routes with their documentation.
-pub(super) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+/// The routes that a runtime with these features has, with their documentation.
+pub(super) fn routes(features: FeatureSet) -> OpenApiRouter<AppState> {
+    let routes = OpenApiRouter::new()
         .routes(routes!(sandboxes::create, sandboxes::list))
         .routes(routes!(sandboxes::get, sandboxes::delete))
         .routes(routes!(sandboxes::patch_metadata))
         .routes(routes!(sandboxes::renew))
-        .routes(routes!(endpoints::get))
+        .routes(routes!(endpoints::get));
+    if !features.contains(Feature::Pause) {
+        return routes;
+    }
+    routes
+        .routes(routes!(pause::pause))
+        .routes(routes!(pause::resume))
 }
 
 /// Routes that exist under `/v1` only.
@@ -27,8 +34,8 @@ pub(super) fn v1_only() -> OpenApiRouter<AppState> {
 }
 
 /// The same routes without documentation, for the root.
-pub(super) fn plain() -> Router<AppState> {
-    routes().split_for_parts().0
+pub(super) fn plain(features: FeatureSet) -> Router<AppState> {
+    routes(features).split_for_parts().0
 }
 
 /// Routes of the contract that answer 501, under both prefixes.

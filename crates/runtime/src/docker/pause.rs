@@ -1,0 +1,595 @@
+//! Pausing of sandboxes with the engine's freezer (contract: lifecycle §5.7).
+//!
+//! ```text
+//! pause:   main ─▶ sidecars        a failure thaws what was frozen, the main container last
+//! resume:  sidecars ─▶ main        a failure freezes the sidecars again
+//! ```
+//!
+//! The main container never runs while a sidecar is frozen, except for the moment of a repair. The
+//! state of the main container is the state of the sandbox, so a crash between two steps leaves a
+//! sandbox that counts as paused and has a sidecar that runs. [`DockerRuntime::settle_sidecars`]
+//! makes the sidecars follow.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use async_trait::async_trait;
+use bollard::{
+    errors::Error,
+    models::{ContainerInspectResponse, ContainerSummaryStateEnum},
+};
+use osb_protocol::{SandboxId, WireTime};
+use osb_service::ErrorChain;
+use tracing::{info, warn};
+
+use super::{DockerRuntime, engine::bounded, error, group, labels};
+use crate::{Pausing, Role, RuntimeError};
+
+/// Allows one change at a time for each sandbox: a repair must not undo half of a pause.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<HashMap<SandboxId, Weak<Turn>>>);
+
+type Turn = tokio::sync::Mutex<()>;
+
+impl Turns {
+    fn of(&self, id: &SandboxId) -> Arc<Turn> {
+        // The map is whole after every operation, so a panic elsewhere does not spoil it.
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::<Turn>::default();
+        turns.insert(id.clone(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
+/// State of a container, as far as freezing is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Motion {
+    Runs,
+    Frozen,
+    /// It does not exist, has ended, or is being restarted.
+    Absent,
+}
+
+impl Motion {
+    fn of(container: &ContainerInspectResponse) -> Self {
+        let state = container.state.as_ref();
+        let is = |flag: Option<bool>| flag == Some(true);
+        match state {
+            Some(state) if is(state.paused) => Self::Frozen,
+            Some(state) if is(state.running) && !is(state.restarting) => Self::Runs,
+            _ => Self::Absent,
+        }
+    }
+
+    fn listed(state: Option<ContainerSummaryStateEnum>) -> Self {
+        match state {
+            Some(ContainerSummaryStateEnum::RUNNING) => Self::Runs,
+            Some(ContainerSummaryStateEnum::PAUSED) => Self::Frozen,
+            _ => Self::Absent,
+        }
+    }
+}
+
+/// The containers of a sandbox.
+struct Members {
+    main: String,
+    motion: Motion,
+    sidecars: Vec<(Role, String)>,
+    /// Whether the sandbox was created with a sidecar.
+    needs_sidecar: bool,
+}
+
+/// Why a sandbox was not frozen or thawed.
+enum Failure {
+    /// The engine failed, for this container.
+    Engine(Role, Error),
+    /// The sandbox must not run without this container.
+    Missing(Role),
+    Runtime(RuntimeError),
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+impl Failure {
+    fn into_error(self, wrap: impl FnOnce(String) -> RuntimeError) -> RuntimeError {
+        match self {
+            Self::Runtime(error) => error,
+            Self::Missing(role) => wrap(format!("its {role} container is missing")),
+            Self::Engine(role, failure) => error::unavailable(&failure).unwrap_or_else(|| {
+                let reason = error::reason(&failure);
+                wrap(format!("its {role} container: {reason}"))
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl Pausing for DockerRuntime {
+    async fn pause(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
+        let turn = self.turns.of(id);
+        let _one_at_a_time = turn.lock().await;
+        let members = self.members(id).await?;
+        if members.motion != Motion::Runs {
+            return Err(RuntimeError::NotRunning(id.clone()));
+        }
+        let frozen = self.freeze(&members).await;
+        frozen.map_err(|failure| {
+            failure.into_error(|reason| RuntimeError::Pause {
+                id: id.clone(),
+                reason,
+            })
+        })?;
+        Ok(self.engine_time())
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
+        let turn = self.turns.of(id);
+        let _one_at_a_time = turn.lock().await;
+        let members = self.members(id).await?;
+        if members.motion != Motion::Frozen {
+            return Err(RuntimeError::NotPaused(id.clone()));
+        }
+        let thawed = self.thaw(&members).await;
+        thawed.map_err(|failure| {
+            failure.into_error(|reason| RuntimeError::Resume {
+                id: id.clone(),
+                reason,
+            })
+        })?;
+        Ok(self.engine_time())
+    }
+}
+
+impl DockerRuntime {
+    /// Finds and inspects the containers of a sandbox.
+    async fn members(&self, id: &SandboxId) -> Result<Members, RuntimeError> {
+        if self.originals.main(id).is_none() {
+            // An earlier process created it, and the first list is not read yet.
+            self.find_group(id).await?;
+        }
+        let missing = || RuntimeError::NotFound(id.clone());
+        let main = self.originals.main(id).ok_or_else(missing)?;
+        let inspected = self.inspect(&main).await.map_err(|error| match error {
+            // By its own name rather than that of its container.
+            RuntimeError::NotFound(_) => missing(),
+            error => error,
+        })?;
+        let host = inspected.host_config.as_ref();
+        let mode = host.and_then(|host| host.network_mode.as_deref());
+        let roles = Role::ALL.into_iter().filter(|role| *role != Role::Main);
+        let sidecars = roles.filter_map(|role| Some((role, self.originals.of(id, role)?)));
+        Ok(Members {
+            motion: Motion::of(&inspected),
+            sidecars: sidecars.collect(),
+            needs_sidecar: group::network_owner(mode).is_some(),
+            main,
+        })
+    }
+
+    async fn freeze(&self, members: &Members) -> Result<(), Failure> {
+        let mut frozen: Vec<(Role, &str)> = Vec::new();
+        let main = (Role::Main, members.main.as_str());
+        let failure = 'failed: {
+            for (role, container) in [main].into_iter().chain(members.sidecars()) {
+                // Counted before the call: one whose answer is lost may have frozen it.
+                frozen.push((role, container));
+                match self.set_frozen(role, container, true).await {
+                    Ok(()) => {}
+                    Err(failure) => break 'failed failure,
+                }
+            }
+            match members.lacks_sidecar() {
+                true => break 'failed Failure::Missing(Role::Egress),
+                false => return Ok(()),
+            }
+        };
+        // Without its sidecar the sandbox must not run again.
+        if !matches!(failure, Failure::Missing(role) if role != Role::Main) {
+            for (role, container) in frozen.into_iter().rev() {
+                self.roll_back(role, container, false).await;
+            }
+        }
+        Err(failure)
+    }
+
+    async fn thaw(&self, members: &Members) -> Result<(), Failure> {
+        if members.lacks_sidecar() {
+            return Err(Failure::Missing(Role::Egress));
+        }
+        let mut thawed: Vec<(Role, &str)> = Vec::new();
+        let main = (Role::Main, members.main.as_str());
+        for (role, container) in members.sidecars().chain([main]) {
+            thawed.push((role, container));
+            if let Err(failure) = self.set_frozen(role, container, false).await {
+                // The main container, if it is among them, before what it must not run without.
+                for (role, container) in thawed.into_iter().rev() {
+                    self.roll_back(role, container, true).await;
+                }
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Freezes or thaws a container. Succeeds if it is in that state already.
+    async fn set_frozen(&self, role: Role, container: &str, freeze: bool) -> Result<(), Failure> {
+        let docker = self.docker()?;
+        let changed = if freeze {
+            bounded(docker, docker.pause_container(container)).await
+        } else {
+            bounded(docker, docker.unpause_container(container)).await
+        };
+        let Err(failure) = changed else {
+            return Ok(());
+        };
+        if error::is_missing(&failure) {
+            return Err(Failure::Missing(role));
+        }
+        if error::unavailable(&failure).is_some() {
+            return Err(Failure::Engine(role, failure));
+        }
+        // Statuses and messages of refusals differ between releases of the engine.
+        let wanted = if freeze { Motion::Frozen } else { Motion::Runs };
+        match self.motion(container).await? {
+            motion if motion == wanted => Ok(()),
+            Motion::Absent => Err(Failure::Missing(role)),
+            _ => Err(Failure::Engine(role, failure)),
+        }
+    }
+
+    async fn motion(&self, container: &str) -> Result<Motion, RuntimeError> {
+        match self.inspect(container).await {
+            Ok(inspected) => Ok(Motion::of(&inspected)),
+            Err(RuntimeError::NotFound(_)) => Ok(Motion::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn roll_back(&self, role: Role, container: &str, freeze: bool) {
+        match self.set_frozen(role, container, freeze).await {
+            // It has ended, which its event reports.
+            Ok(()) | Err(Failure::Missing(_)) => {}
+            Err(failure) => {
+                let error = failure.into_error(|reason| RuntimeError::Other {
+                    runtime: super::KIND,
+                    op: "roll back a pause or a resume",
+                    reason,
+                });
+                warn!(container, %role, error = %ErrorChain(&error), "a container keeps its state");
+            }
+        }
+    }
+
+    /// Freezes and thaws sidecars so that they are in the state of their main containers. They differ
+    /// after a crash between two steps, after a failed rollback, and when an operator pauses a single
+    /// container.
+    pub(super) async fn settle_sidecars(
+        &self,
+        sidecars: Vec<(SandboxId, Role, String, Option<ContainerSummaryStateEnum>)>,
+    ) -> Result<(), RuntimeError> {
+        if sidecars.is_empty() {
+            return Ok(());
+        }
+        let list = self.list_labelled(labels::ID, "list the sandboxes").await?;
+        let listed: HashMap<String, Motion> = list
+            .into_iter()
+            .filter_map(|container| Some((container.id?, Motion::listed(container.state))))
+            .collect();
+        for (id, role, sidecar, state) in sidecars {
+            let is_known = self.originals.of(&id, role).as_ref() == Some(&sidecar);
+            let Some(main) = self.originals.main(&id).filter(|_| is_known) else {
+                continue;
+            };
+            let main_listed = listed.get(&main).copied().unwrap_or(Motion::Absent);
+            if let (Motion::Runs, Motion::Frozen) | (Motion::Frozen, Motion::Runs) =
+                (main_listed, Motion::listed(state))
+            {
+                self.settle(&id, role, &main, &sidecar).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle(
+        &self,
+        id: &SandboxId,
+        role: Role,
+        main: &str,
+        sidecar: &str,
+    ) -> Result<(), RuntimeError> {
+        let turn = self.turns.of(id);
+        let _one_at_a_time = turn.lock().await;
+        // The list may show the middle of a change that has ended by now.
+        let freeze = match (self.motion(main).await?, self.motion(sidecar).await?) {
+            (Motion::Frozen, Motion::Runs) => true,
+            (Motion::Runs, Motion::Frozen) => false,
+            _ => return Ok(()),
+        };
+        match self.set_frozen(role, sidecar, freeze).await {
+            Ok(()) => {
+                info!(sandbox = %id, %role, freeze, "a sidecar follows its main container");
+                Ok(())
+            }
+            Err(Failure::Missing(_)) => Ok(()),
+            Err(failure) => {
+                let error = failure.into_error(|reason| RuntimeError::Other {
+                    runtime: super::KIND,
+                    op: "freeze or thaw a sidecar",
+                    reason,
+                });
+                if error::is_disconnected(&error) {
+                    return Err(error);
+                }
+                // Tried again at the next sweep, and the others have their turn.
+                warn!(sandbox = %id, %role, error = %ErrorChain(&error), "a sidecar is not in the state of its main container");
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Members {
+    fn sidecars(&self) -> impl Iterator<Item = (Role, &str)> {
+        let sidecars = self.sidecars.iter();
+        sidecars.map(|(role, container)| (*role, container.as_str()))
+    }
+
+    fn lacks_sidecar(&self) -> bool {
+        self.needs_sidecar && self.sidecars.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Runtime, docker::fake_engine::FakeEngine};
+
+    /// States of the containers of sandbox `a`: `main`, which joined the network of `side`.
+    type States = Arc<Mutex<BTreeMap<&'static str, &'static str>>>;
+
+    const RUNNING: (&str, &str) = ("running", "running");
+    const PAUSED: (&str, &str) = ("paused", "paused");
+
+    /// An engine with the freezer, whose call `broken` fails. An empty state is no container.
+    async fn engine(
+        (main, side): (&'static str, &'static str),
+        broken: &str,
+    ) -> (FakeEngine, States) {
+        let states: States = Arc::new(Mutex::new([("main", main), ("side", side)].into()));
+        let (shared, broken) = (Arc::clone(&states), broken.to_owned());
+        let engine = FakeEngine::start(move |request| {
+            let mut states = shared.lock().unwrap();
+            states.retain(|_, state| !state.is_empty());
+            if request.starts_with("GET /containers/json") {
+                let is_by_role = request.contains("role%3Degress");
+                let listed = states
+                    .iter()
+                    .filter(|(name, _)| !is_by_role || **name == "side");
+                let listed: Vec<Value> = listed.map(|(name, state)| summary(name, state)).collect();
+                return (200, Value::from(listed).to_string());
+            }
+            if request.starts_with("GET /volumes") {
+                return (200, json!({"Volumes": []}).to_string());
+            }
+            let mut parts = request.split('/').skip(2);
+            let (name, verb) = (parts.next().unwrap(), parts.next().unwrap_or_default());
+            let known = states
+                .get_key_value(name)
+                .map(|(name, state)| (*name, *state));
+            let Some((name, state)) = known else {
+                return (404, json!({"message": "No such container"}).to_string());
+            };
+            if request == broken {
+                return (500, json!({"message": "the freezer is stuck"}).to_string());
+            }
+            let refused = |status| (status, json!({"message": "not in that state"}).to_string());
+            let next = match (verb, state) {
+                ("json", _) => return (200, inspected(name, state).to_string()),
+                ("pause", "running") => "paused",
+                ("unpause", "paused") => "running",
+                ("pause", _) => return refused(409),
+                ("unpause", _) => return refused(500),
+                _ => return (200, json!({}).to_string()),
+            };
+            states.insert(name, next);
+            (204, String::new())
+        })
+        .await;
+        (engine, states)
+    }
+
+    fn labels_of(name: &str) -> Value {
+        let role = if name == "side" { "egress" } else { "" };
+        json!({labels::ID: "a", labels::SERVER: "us", labels::ROLE: role})
+    }
+
+    fn network_of(name: &str) -> &'static str {
+        if name == "side" {
+            "opensandbox"
+        } else {
+            "container:side"
+        }
+    }
+
+    fn summary(name: &str, state: &str) -> Value {
+        json!({
+            "Id": name, "Created": 1, "State": state, "Labels": labels_of(name),
+            "HostConfig": {"NetworkMode": network_of(name)},
+        })
+    }
+
+    fn inspected(name: &str, state: &str) -> Value {
+        json!({
+            "Id": name, "Created": "2031-05-01T10:00:00Z",
+            "Config": {"Labels": labels_of(name)},
+            "HostConfig": {"NetworkMode": network_of(name)},
+            "State": {
+                "Running": matches!(state, "running" | "paused"), "Paused": state == "paused",
+                "StartedAt": "2031-05-01T10:00:01Z",
+            },
+        })
+    }
+
+    fn now(states: &States) -> (&'static str, &'static str) {
+        let states = states.lock().unwrap();
+        let of = |name| states.get(name).copied().unwrap_or_default();
+        (of("main"), of("side"))
+    }
+
+    fn changes(engine: &FakeEngine) -> Vec<String> {
+        let posts = engine.requests("POST /containers/");
+        let changes = posts.iter().map(|it| it.replace("POST /containers/", ""));
+        changes.collect()
+    }
+
+    #[tokio::test]
+    async fn the_main_container_never_runs_beside_a_frozen_sidecar() {
+        let (engine, states) = engine(RUNNING, "").await;
+        let (runtime, id) = (engine.runtime(), "a".into());
+        let before = runtime.engine_time();
+        let paused = runtime.pause(&id).await.unwrap();
+        assert!(paused >= before);
+        assert_eq!(now(&states), PAUSED);
+        assert!(runtime.resume(&id).await.unwrap() >= paused);
+        assert_eq!(now(&states), RUNNING);
+        let order = ["main/pause", "side/pause", "side/unpause", "main/unpause"];
+        assert_eq!(changes(&engine), order);
+    }
+
+    #[tokio::test]
+    async fn a_failure_leaves_the_sandbox_as_it_was() {
+        for (state, broken) in [
+            (RUNNING, "POST /containers/main/pause"),
+            (RUNNING, "POST /containers/side/pause"),
+            (PAUSED, "POST /containers/side/unpause"),
+            (PAUSED, "POST /containers/main/unpause"),
+        ] {
+            let (engine, states) = engine(state, broken).await;
+            let (runtime, id) = (engine.runtime(), SandboxId::from("a"));
+            let error = match state {
+                RUNNING => runtime.pause(&id).await.unwrap_err(),
+                _ => runtime.resume(&id).await.unwrap_err(),
+            };
+            assert!(
+                error.to_string().contains("the freezer is stuck"),
+                "{error}"
+            );
+            let fits = match &error {
+                RuntimeError::Pause { .. } => state == RUNNING,
+                RuntimeError::Resume { .. } => state == PAUSED,
+                _ => false,
+            };
+            assert!(fits, "{broken}: {error:?}");
+            assert_eq!(now(&states), state, "{broken}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_in_another_state_is_refused() {
+        for main in ["paused", "exited", "created"] {
+            let (engine, _) = engine((main, "running"), "").await;
+            let error = engine.runtime().pause(&"a".into()).await.unwrap_err();
+            assert!(
+                matches!(error, RuntimeError::NotRunning(_)),
+                "{main}: {error}"
+            );
+            assert_eq!(changes(&engine), [""; 0]);
+        }
+        for main in ["running", "exited"] {
+            let (engine, _) = engine((main, "running"), "").await;
+            let error = engine.runtime().resume(&"a".into()).await.unwrap_err();
+            assert!(
+                matches!(error, RuntimeError::NotPaused(_)),
+                "{main}: {error}"
+            );
+            assert_eq!(changes(&engine), [""; 0]);
+        }
+        let (engine, _) = engine(("", ""), "").await;
+        let error = engine.runtime().pause(&"a".into()).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::NotFound(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn without_its_sidecar_a_sandbox_stays_paused() {
+        for side in ["", "exited"] {
+            let (engine, states) = engine(("running", side), "").await;
+            let error = engine.runtime().pause(&"a".into()).await.unwrap_err();
+            let message = "sandbox a cannot be paused: its egress container is missing";
+            assert_eq!(error.to_string(), message);
+            assert_eq!(now(&states), ("paused", side));
+            let error = engine.runtime().resume(&"a".into()).await.unwrap_err();
+            let message = "sandbox a cannot be resumed: its egress container is missing";
+            assert_eq!(error.to_string(), message);
+            assert_eq!(now(&states), ("paused", side));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_is_half_paused_can_be_resumed() {
+        let (engine, states) = engine(("paused", "running"), "").await;
+        engine.runtime().resume(&"a".into()).await.unwrap();
+        assert_eq!(now(&states), RUNNING);
+    }
+
+    #[tokio::test]
+    async fn a_sweep_settles_what_a_crash_left_half_done() {
+        for (left, settled) in [
+            (("paused", "running"), PAUSED),
+            (("running", "paused"), RUNNING),
+            (("exited", "paused"), ("exited", "paused")),
+            (RUNNING, RUNNING),
+            (PAUSED, PAUSED),
+        ] {
+            let (engine, states) = engine(left, "").await;
+            let runtime = engine.runtime();
+            // Every connection begins with a list.
+            runtime.observe_all().await.unwrap();
+            for _ in 0..2 {
+                runtime.sweep().await.unwrap();
+                assert_eq!(now(&states), settled, "{left:?}");
+            }
+            assert_eq!(changes(&engine).len(), usize::from(left != settled));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sidecar_that_cannot_be_settled_does_not_end_the_sweep() {
+        let left = ("paused", "running");
+        let (engine, states) = engine(left, "POST /containers/side/pause").await;
+        let runtime = engine.runtime();
+        runtime.observe_all().await.unwrap();
+        runtime.sweep().await.unwrap();
+        assert_eq!(now(&states), left);
+    }
+
+    #[tokio::test]
+    async fn changes_of_one_sandbox_take_turns() {
+        let turns = Turns::default();
+        let (first, same, other) = (
+            turns.of(&"a".into()),
+            turns.of(&"a".into()),
+            turns.of(&"b".into()),
+        );
+        let _held = first.lock().await;
+        assert!(same.try_lock().is_err());
+        assert!(other.try_lock().is_ok());
+        drop(other);
+        let _third = turns.of(&"c".into());
+        let kept = turns.0.lock().unwrap().len();
+        assert_eq!(kept, 2, "one without a user is dropped");
+    }
+}
