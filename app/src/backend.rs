@@ -51,6 +51,18 @@ pub trait ConsoleBackend: Send + Sync {
     /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
     async fn delete(&self, id: &SandboxId) -> Result<(), ConsoleError>;
 
+    /// Freezes a sandbox.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
+    async fn pause(&self, id: &SandboxId) -> Result<(), ConsoleError>;
+
+    /// Thaws a sandbox.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
+    async fn resume(&self, id: &SandboxId) -> Result<(), ConsoleError>;
+
     /// Where a port of a sandbox is reached.
     ///
     /// # Errors

@@ -56,6 +56,28 @@ test("a sandbox created in one tab appears in another without a reload", async (
   expect(await api.mine()).not.toContain(id);
 });
 
+test("a sandbox is paused on its page and resumed in the list, seen in both at once", async ({
+  page,
+  context,
+  sandbox,
+}) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  const list = await context.newPage();
+  await list.goto(`/console/sandboxes?q=${sandbox.id}`);
+  await hydrated(list);
+
+  await page.getByRole("button", { name: "Pause", exact: true }).click();
+  await expect(page.locator(".page-head")).toContainText("Paused");
+  await expect(page.getByRole("region", { name: "State" })).toContainText("CONTAINER_PAUSED");
+  await expect(row(list, sandbox)).toContainText("Paused");
+
+  await list.getByRole("button", { name: `Resume ${sandbox.short}` }).click();
+  await expect(row(list, sandbox)).toContainText("Running");
+  await expect(page.locator(".page-head")).toContainText("Running");
+  await expect(page.getByRole("button", { name: "Pause", exact: true })).toBeEnabled();
+});
+
 test("the form reports mistakes while the user types", async ({ page }) => {
   await logIn(page, "/console/create");
   await hydrated(page);

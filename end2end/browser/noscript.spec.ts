@@ -16,6 +16,12 @@ test("list, page and actions without script", async ({ page, sandbox, api }) => 
   await page.getByLabel("Renew for").selectOption("14400");
   await page.getByRole("button", { name: "Renew" }).click();
   await expect(page.locator(".toasts")).toContainText("expires at");
+  await page.getByRole("button", { name: "Pause", exact: true }).click();
+  await expect(page.locator(".toasts")).toContainText("is paused");
+  await expect(page.locator(".page-head")).toContainText("Paused");
+  await page.getByRole("button", { name: "Resume", exact: true }).click();
+  await expect(page.locator(".toasts")).toContainText("runs again");
+  await expect(page.locator(".page-head")).toContainText("Running");
   await page.getByLabel("Port").fill("8000");
   await page.getByRole("button", { name: "Show" }).click();
   await expect(page.locator("#main")).toContainText("/proxy/8000");

@@ -3,12 +3,13 @@
 
 use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_router::hooks::use_navigate;
-use osb_protocol::SandboxId;
+use osb_protocol::{Feature, SandboxId, lifecycle::SandboxState};
 
 use super::api;
 use crate::{
     frame::Toasts,
     ui::{Icon, duration},
+    view::ServerInfo,
 };
 
 /// Offered times for a renewal, in seconds.
@@ -100,6 +101,135 @@ fn field(event: &ev::SubmitEvent, name: &str) -> Option<String> {
         Ok(select) => Some(select.value()),
         Err(other) => Some(other.dyn_into::<web_sys::HtmlInputElement>().ok()?.value()),
     }
+}
+
+/// A pause, or a resume.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freeze {
+    Pause,
+    Resume,
+}
+
+impl Freeze {
+    /// What a sandbox in a state offers.
+    fn offered(state: &SandboxState) -> Option<Self> {
+        match state {
+            SandboxState::Running => Some(Self::Pause),
+            SandboxState::Paused => Some(Self::Resume),
+            _ => None,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+        }
+    }
+
+    fn icon(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "play",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Pause => "is paused",
+            Self::Resume => "runs again",
+        }
+    }
+
+    /// Last segment of the form's address.
+    fn segment(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        }
+    }
+}
+
+/// Whether a sandbox can be paused or resumed in a state.
+pub(super) fn can_freeze(state: &SandboxState) -> bool {
+    Freeze::offered(state).is_some()
+}
+
+/// A button that pauses a running sandbox and resumes a paused one, on runtimes that can.
+#[component]
+pub fn PauseForm(
+    /// The sandbox.
+    id: SandboxId,
+    /// Its state.
+    #[prop(into)]
+    state: Signal<SandboxState>,
+    /// Shows only an icon, for a list; in other states it is disabled rather than absent.
+    #[prop(optional)]
+    compact: bool,
+) -> impl IntoView {
+    let features = use_context::<ServerInfo>().unwrap_or_default().features;
+    if !features.contains(Feature::Pause) {
+        return ().into_any();
+    }
+    let busy = RwSignal::new(false);
+    let toasts = Toasts::current();
+    let offered = Memo::new(move |_| Freeze::offered(&state.read()));
+    let shown = move || offered.get().unwrap_or(Freeze::Pause);
+    let path = format!("/console/sandboxes/{id}");
+    let action = move || format!("{path}/{}", shown().segment());
+    let short = id.short().to_owned();
+    let submit = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        let Some(freeze) = offered.get_untracked() else {
+            return;
+        };
+        let id = id.clone();
+        busy.set(true);
+        spawn_local(async move {
+            let changed = match freeze {
+                Freeze::Pause => api::pause(id.clone()).await,
+                Freeze::Resume => api::resume(id.clone()).await,
+            };
+            match changed {
+                Ok(()) => toasts.good(format!("{} {}", id.short(), freeze.done())),
+                Err(error) => toasts.bad(error.to_string()),
+            }
+            busy.try_set(false);
+        });
+    };
+    let disabled = move || busy.get() || offered.get().is_none();
+    let icon = Signal::derive(move || shown().icon());
+    if compact {
+        let label = Signal::derive(move || format!("{} {short}", shown().title()));
+        return view! {
+            <form method="post" action=action on:submit=submit>
+                <button
+                    type="submit"
+                    class="icon-button"
+                    disabled=disabled
+                    aria-label=label
+                    title=label
+                >
+                    <Icon name=icon />
+                </button>
+            </form>
+        }
+        .into_any();
+    }
+    view! {
+        <form
+            method="post"
+            action=action
+            on:submit=submit
+            class="inline-form"
+        >
+            <button type="submit" class="button" disabled=disabled>
+                <Icon name=icon />
+                {move || shown().title()}
+            </button>
+        </form>
+    }
+    .into_any()
 }
 
 /// A delete button that opens a confirmation.

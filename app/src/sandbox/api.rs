@@ -28,6 +28,18 @@ pub async fn delete(id: SandboxId) -> Result<(), ConsoleError> {
     crate::backend::backend()?.delete(&id).await
 }
 
+/// Pauses a sandbox.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/pause")]
+pub async fn pause(id: SandboxId) -> Result<(), ConsoleError> {
+    crate::backend::backend()?.pause(&id).await
+}
+
+/// Resumes a paused sandbox.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/resume")]
+pub async fn resume(id: SandboxId) -> Result<(), ConsoleError> {
+    crate::backend::backend()?.resume(&id).await
+}
+
 /// The address of a port of a sandbox. A sandbox without endpoints is a result, not an error:
 /// browsers would log an error.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/port")]

@@ -8,6 +8,6 @@ mod ports;
 mod stages;
 mod tab;
 
-pub use actions::{DeleteForm, RenewButton};
+pub use actions::{DeleteForm, PauseForm, RenewButton};
 pub use page::SandboxPage;
 pub use tab::TabRoutes;

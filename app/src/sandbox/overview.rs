@@ -1,17 +1,17 @@
 //! The overview tab: identity, state, lifetime, addresses, resources.
 
 use leptos::prelude::*;
-use osb_protocol::{SandboxId, lifecycle::SandboxState};
+use osb_protocol::{Feature, FeatureSet, SandboxId, lifecycle::SandboxState};
 
 use super::{
-    actions::{DeleteForm, RenewForm},
+    actions::{DeleteForm, PauseForm, RenewForm, can_freeze},
     ports::Ports,
     stages::StageBar,
 };
 use crate::{
     tab::Current,
     ui::{Age, CodeBlock, CopyButton, Countdown, Labels, When},
-    view::{SandboxDetail, is_alive},
+    view::{SandboxDetail, ServerInfo, is_alive},
 };
 
 /// The overview tab.
@@ -22,13 +22,20 @@ pub fn OverviewTab() -> impl IntoView {
     };
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
     let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
+    let state = Signal::derive(move || current.read().sandbox.status.state.clone());
+    let freezable = Memo::new(move |_| can_freeze(&state.read()));
+    let features = use_context::<ServerInfo>().unwrap_or_default().features;
     let for_renewal = id.clone();
+    let for_pause = id.clone();
     let for_ports = id.clone();
     view! {
         <section class="card" aria-labelledby="state-title">
             <h2 id="state-title">"State"</h2>
             <StageBar current />
             <Reason current />
+            <Show when=move || freezable.get()>
+                <PauseForm id=for_pause.clone() state />
+            </Show>
         </section>
         <div class="cards">
             <section class="card" aria-labelledby="identity-title">
@@ -57,7 +64,7 @@ pub fn OverviewTab() -> impl IntoView {
         </details>
         <details class="card">
             <summary><h2>"As API calls"</h2></summary>
-            <CodeBlock code=calls(&id) what="the calls" />
+            <CodeBlock code=calls(&id, features) what="the calls" />
         </details>
         <section class="card danger-zone" aria-labelledby="delete-title">
             <h2 id="delete-title">"Delete"</h2>
@@ -117,6 +124,9 @@ fn advice(detail: &SandboxDetail) -> Option<&'static str> {
         }
         SandboxState::Failed => {
             Some("A sandbox lives as long as its entry point, whose last output is below.")
+        }
+        SandboxState::Paused => {
+            Some("Its processes stand still and answer nothing. The time until it expires goes on.")
         }
         SandboxState::Terminated => Some(
             "The entry point exited. To keep a sandbox, use one that does not exit, such as tail -f /dev/null.",
@@ -201,15 +211,22 @@ fn specification(detail: &SandboxDetail) -> String {
 }
 
 /// The page's actions as `curl` commands.
-fn calls(id: &SandboxId) -> String {
+fn calls(id: &SandboxId, features: FeatureSet) -> String {
     let api = "\"$OPEN_SANDBOX_URL/v1/sandboxes";
     let key = "-H \"OPEN-SANDBOX-API-KEY: $OPEN_SANDBOX_API_KEY\"";
+    let freeze = match features.contains(Feature::Pause) {
+        true => format!(
+            "# pause, and resume\ncurl -X POST {key} \\\n  {api}/{id}/pause\"\n\
+             curl -X POST {key} \\\n  {api}/{id}/resume\"\n\n"
+        ),
+        false => String::new(),
+    };
     format!(
         "# show\ncurl {key} \\\n  {api}/{id}\"\n\n\
          # renew\ncurl -X POST {key} -H 'Content-Type: application/json' \\\n  \
          -d \"{{\\\"expiresAt\\\": \\\"$(date -u -d '+30 min' +%FT%TZ)\\\"}}\" \\\n  \
          {api}/{id}/renew-expiration\"\n\n\
-         # where execd listens\ncurl {key} \\\n  {api}/{id}/endpoints/44772\"\n\n\
+         {freeze}# where execd listens\ncurl {key} \\\n  {api}/{id}/endpoints/44772\"\n\n\
          # delete\ncurl -X DELETE {key} \\\n  {api}/{id}\""
     )
 }

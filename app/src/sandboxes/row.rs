@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use osb_protocol::SandboxId;
 
 use crate::{
-    sandbox::{DeleteForm, RenewButton},
+    sandbox::{DeleteForm, PauseForm, RenewButton},
     tab::Tab,
     ui::{Age, Countdown, Icon, Labels, StateBadge},
     view::{SandboxRow, is_alive},
@@ -49,6 +49,7 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
                     <Icon name="terminal" />
                 </a>
                 <RenewButton id=id.clone() alive seconds=1_800 />
+                <PauseForm id=id.clone() state compact=true />
                 <DeleteForm id compact=true />
             </td>
         </tr>

@@ -106,6 +106,14 @@ impl ConsoleBackend for Domain {
         self.service.delete(id, false).await.map_err(refused)
     }
 
+    async fn pause(&self, id: &SandboxId) -> Result<(), ConsoleError> {
+        self.service.pause(id).await.map_err(refused)
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<(), ConsoleError> {
+        self.service.resume(id).await.map_err(refused)
+    }
+
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
         let query = EndpointQuery {
             port,

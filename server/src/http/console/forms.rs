@@ -22,6 +22,8 @@ pub(super) fn router() -> Router<ConsoleState> {
     Router::new()
         .route("/console/create", post(create))
         .route("/console/sandboxes/{id}/renew", post(renew))
+        .route("/console/sandboxes/{id}/pause", post(pause))
+        .route("/console/sandboxes/{id}/resume", post(resume))
         .route("/console/sandboxes/{id}/delete", post(delete))
 }
 
@@ -72,6 +74,39 @@ async fn renew(
     };
     session::leave_notice(&session, &notice).await;
     Redirect::to(&page_of(&id))
+}
+
+async fn pause(
+    State(state): State<ConsoleState>,
+    session: Session,
+    Path(id): Path<SandboxId>,
+) -> Redirect {
+    let paused = state.backend.pause(&id).await;
+    leave_result(&session, &id, paused, "is paused").await
+}
+
+async fn resume(
+    State(state): State<ConsoleState>,
+    session: Session,
+    Path(id): Path<SandboxId>,
+) -> Redirect {
+    let resumed = state.backend.resume(&id).await;
+    leave_result(&session, &id, resumed, "runs again").await
+}
+
+/// Leaves the result of an action for the sandbox's page, and leads there.
+async fn leave_result(
+    session: &Session,
+    id: &SandboxId,
+    result: Result<(), ConsoleError>,
+    done: &str,
+) -> Redirect {
+    let notice = match result {
+        Ok(()) => Notice::good(format!("{} {done}", id.short())),
+        Err(error) => Notice::bad(error.to_string()),
+    };
+    session::leave_notice(session, &notice).await;
+    Redirect::to(&page_of(id))
 }
 
 async fn delete(
