@@ -7,35 +7,71 @@
 #![forbid(unsafe_code)]
 
 mod model;
+mod postgres;
 mod sqlite;
+#[cfg(test)]
+mod tests;
 
 pub use model::{
     Changes, CreateKey, HistoryEntry, Outcome, SessionRow, StageTime, UnansweredCreate,
 };
+pub use postgres::InvalidDsn;
 
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
+use secrecy::SecretString;
 
 /// Which database a store lives in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Location {
     /// A SQLite file; it and the folders above it are made when missing.
     Sqlite(PathBuf),
+    /// The first schema of the search path in a PostgreSQL database; its tables are made when missing.
+    Postgres(PostgresOptions),
+}
+
+/// How to use a PostgreSQL database.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// Connection string, as a URL.
+    pub dsn: SecretString,
+    /// Connections that are kept open without work.
+    pub min_pool_size: u32,
+    /// Most connections, besides the one that holds the store's lock.
+    pub max_pool_size: u32,
+    /// Longest time for a start to connect.
+    pub connect_timeout: Duration,
+    /// Longest time to wait for a connection of the pool.
+    pub pool_timeout: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            dsn: SecretString::default(),
+            min_pool_size: 1,
+            max_pool_size: 10,
+            connect_timeout: Duration::from_secs(5),
+            pool_timeout: Duration::from_secs(5),
+        }
+    }
 }
 
 /// Opens the store, makes it when missing and brings its schema up to date.
 ///
 /// # Errors
-/// [`StoreError::Open`] and [`StoreError::Migrate`].
+/// [`StoreError::Open`], [`StoreError::Connect`] and [`StoreError::Migrate`].
 pub async fn open(location: &Location) -> Result<Arc<dyn Store>, StoreError> {
     match location {
         Location::Sqlite(path) => Ok(Arc::new(sqlite::SqliteStore::open(path).await?)),
+        Location::Postgres(options) => Ok(Arc::new(postgres::PostgresStore::open(options).await?)),
     }
 }
 
@@ -51,6 +87,9 @@ pub enum StoreError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The database cannot be connected to, or another server uses it.
+    #[error("cannot open the store in PostgreSQL")]
+    Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The schema cannot be brought up to date.
     #[error("cannot bring the store's schema up to date")]
     Migrate(#[source] sqlx::migrate::MigrateError),
@@ -85,17 +124,23 @@ pub enum StoreError {
     },
 }
 
-/// What keeps a store from working. The text may be shown to any client: it names no path.
+/// What keeps a store from working. The text may be shown to any client: it names no path and no host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Another process holds the database.
     Locked,
     /// There is no space.
     Full,
-    /// The files that are open are not those that the next start would open.
+    /// The files that are open are not those that the next start would open, or the tables are gone.
     Replaced,
     /// The disk fails.
     Disk,
+    /// The database does not answer, or not in time.
+    Unreachable,
+    /// The database takes no writes.
+    ReadOnly,
+    /// Another server has written to the store, so what this one has in memory is out of date.
+    TakenOver,
 }
 
 impl std::fmt::Display for Problem {
@@ -104,9 +149,12 @@ impl std::fmt::Display for Problem {
             Self::Locked => "another process keeps the store locked",
             Self::Full => "no space is left for the store",
             Self::Replaced => {
-                "the store's file was removed or replaced; put it back, or restart the server"
+                "the store was removed or replaced; put it back, or restart the server"
             }
             Self::Disk => "the store's disk fails",
+            Self::Unreachable => "the store's database does not answer",
+            Self::ReadOnly => "the store's database takes no writes",
+            Self::TakenOver => "another server has used the store since; restart this server",
         })
     }
 }

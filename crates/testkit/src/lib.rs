@@ -8,11 +8,13 @@
 mod engine_proxy;
 mod sandbox;
 mod server;
+mod store;
 mod wait;
 mod wire;
 
 pub use engine_proxy::EngineProxy;
 pub use sandbox::{CannedProgram, running_at};
 pub use server::{API_KEY, TestServer};
+pub use store::{Schema, store_in};
 pub use wait::wait_until;
 pub use wire::{connect_from, exchange};

@@ -15,11 +15,12 @@ use osb_server::{
     sandbox::{RuntimeHealth, Service},
 };
 use osb_service::Supervisor;
-use osb_store::Location;
 use reqwest::RequestBuilder;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::store_in;
 
 /// API key of every test server.
 pub const API_KEY: &str = "test-key";
@@ -122,7 +123,7 @@ impl TestServer {
              max_sandbox_timeout_seconds = 86400\n{more}\n[runtime]\ntype = 'sim'\n"
         );
         let config: Config = toml::from_str(&text).context("test configuration")?;
-        let store = osb_store::open(&Location::Sqlite(folder.join("store.db"))).await?;
+        let store = osb_store::open(&store_in(folder).await?).await?;
         let tasks = Supervisor::new();
         let app = Arc::new(App::assemble(&config, store, runtime, &tasks).await?);
         let listener = serve::bind("127.0.0.1", 0, 128).await?;

@@ -9,8 +9,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 use osb_protocol::WireTime;
 use osb_runtime::sim::{Faults, SimRuntime};
 use osb_service::Supervisor;
-use osb_store::{HistoryEntry, Location, Outcome, UnansweredCreate};
-use osb_testkit::{API_KEY, TestServer, wait_until};
+use osb_store::{HistoryEntry, Outcome, UnansweredCreate};
+use osb_testkit::{API_KEY, TestServer, store_in, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -289,6 +289,14 @@ fn a_crash_at_any_step_leaves_no_sandbox_that_no_client_knows() {
             });
             let client = asked(&server, None).await;
             let id = pending(&server).await;
+            // The create is listed before its mark is stored. Once the mark is, the runtime has it,
+            // with a copy of the faults.
+            let gate = match step {
+                "image" => &gates.image,
+                _ => &gates.start,
+            };
+            let owners = async || Arc::strong_count(gate);
+            wait_until("the create at its gate", owners, |owners| *owners >= 3).await;
             std::mem::forget(client);
             id
         });
@@ -296,7 +304,7 @@ fn a_crash_at_any_step_leaves_no_sandbox_that_no_client_knows() {
             sim.set_faults(Faults::default());
             if step == "answer" {
                 // As the store is until just before the answer is written.
-                let location = Location::Sqlite(folder.path().join("store.db"));
+                let location = store_in(folder.path()).await.unwrap();
                 let store = osb_store::open(&location).await.unwrap();
                 let create = UnansweredCreate {
                     id: id.as_str().into(),

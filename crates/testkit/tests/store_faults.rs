@@ -13,10 +13,13 @@ use std::{
 
 use osb_runtime::sim::SimRuntime;
 use osb_store::Location;
-use osb_testkit::{TestServer, wait_until};
+use osb_testkit::{Schema, TestServer, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, SqliteConnection,
+    sqlite::SqliteConnectOptions,
+};
 use tokio::time::{Instant, timeout};
 
 /// Ten times what a refused write may take.
@@ -161,7 +164,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test]
-async fn a_full_disk_can_be_emptied_by_deleting() {
+async fn sqlite_a_full_disk_can_be_emptied_by_deleting() {
     let folder = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(folder.path()) else {
         return;
@@ -209,15 +212,40 @@ async fn a_full_disk_can_be_emptied_by_deleting() {
     store.close().await;
 }
 
-/// Holds the write lock of a store, as a backup or an editor of databases does.
-async fn lock(folder: &Path) -> SqliteConnection {
+/// A connection that keeps servers from writing, as a backup or an editor of databases does.
+enum Lock {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+}
+
+impl Lock {
+    async fn free(self) {
+        match self {
+            Self::Sqlite(connection) => connection.close().await.unwrap(),
+            Self::Postgres(connection) => connection.close().await.unwrap(),
+        }
+    }
+}
+
+/// Holds the write lock of a store.
+async fn lock(folder: &Path) -> Lock {
+    if let Some(schema) = Schema::of(folder).unwrap() {
+        let mut other = schema.connect().await.unwrap();
+        let lock = format!(
+            "BEGIN; LOCK TABLE {}.holder IN EXCLUSIVE MODE",
+            schema.name()
+        );
+        let lock = sqlx::raw_sql(AssertSqlSafe(lock));
+        lock.execute(&mut other).await.unwrap();
+        return Lock::Postgres(other);
+    }
     let options = SqliteConnectOptions::new().filename(folder.join("store.db"));
     let mut other = options.connect().await.unwrap();
     sqlx::query("BEGIN IMMEDIATE")
         .execute(&mut other)
         .await
         .unwrap();
-    other
+    Lock::Sqlite(other)
 }
 
 #[tokio::test]
@@ -252,7 +280,7 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
         |left| left.len() == 1,
     )
     .await;
-    other.close().await.unwrap();
+    other.free().await;
     until_ready(&server).await;
     assert_eq!(renew(&server, &kept, in_seconds(7200.0)).await.status, 200);
     let history = async || {
@@ -267,7 +295,7 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
 }
 
 #[tokio::test]
-async fn writes_to_a_deleted_database_are_refused() {
+async fn sqlite_writes_to_a_deleted_database_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (server, sim) = started(folder.path()).await;
     let (kept, deleted) = (create(&server, 600).await, create(&server, 600).await);
@@ -306,7 +334,7 @@ async fn writes_to_a_deleted_database_are_refused() {
 }
 
 #[tokio::test]
-async fn a_store_has_one_server_under_any_path() {
+async fn sqlite_a_store_has_one_server_under_any_path() {
     let folder = tempfile::tempdir().unwrap();
     let (server, _sim) = started(folder.path()).await;
     let path = folder.path().join("store.db");

@@ -3,6 +3,7 @@
 mod apt;
 pub(crate) mod engine;
 pub(crate) mod node;
+pub(crate) mod postgres;
 pub(crate) mod python;
 pub(crate) mod toolchain;
 
@@ -51,9 +52,10 @@ pub(crate) fn missing_for_build(installer: &Installer) -> [Option<Missing>; 2] {
 }
 
 /// Missing prerequisites of the tests, besides those of a build.
-pub(crate) fn missing_for_tests(installer: &Installer) -> [Option<Missing>; 3] {
+pub(crate) fn missing_for_tests(installer: &Installer) -> [Option<Missing>; 4] {
     [
         engine::missing(installer),
+        postgres::missing(installer),
         python::missing(installer),
         node::missing_chromium(installer),
     ]

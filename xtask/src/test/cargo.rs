@@ -6,6 +6,7 @@ use anyhow::{Error, Result, bail};
 
 use super::{Context, suite::Suite, tally::Tally};
 use crate::{
+    host::postgres::Postgres,
     process::{self, Ended, describe, run_within, watch},
     progress::Line,
     step::{notice, step},
@@ -20,7 +21,16 @@ const FULL: &str = "OPENSANDBOX_TEST_FULL";
 /// Name of the integration test target with the tests that need the engine, in every crate.
 const ON_DOCKER: &str = "docker";
 
-/// Runs `cargo test`. Without an engine, as the error in `docker` says, it leaves out the tests that
+/// Variable with the URL of a PostgreSQL for tests.
+const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
+/// Variable that selects the database of test servers.
+const STORE: &str = "OPENSANDBOX_TEST_STORE";
+/// Test targets of servers over the simulated runtime that use the store.
+const ON_ANY_STORE: [&str; 3] = ["creates", "lifecycle_api", "store_faults"];
+/// Prefix of the names of tests that are only about SQLite's files.
+const ON_FILES: &str = "sqlite_";
+
+/// Runs `cargo test`, then the servers' tests again on PostgreSQL. Without an engine, as the error in `docker` says, it leaves out the tests that
 /// need one.
 pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
     let built = step("build the Rust tests", || {
@@ -31,8 +41,18 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         return Tally::FAILED;
     }
     let mut tally = Tally::default();
+    let postgres = step("start PostgreSQL for the tests", || {
+        Postgres::start(&context.installer)
+    });
+    if let Err(error) = &postgres {
+        tally += context.report_failure("test PostgreSQL", error);
+    }
+    let postgres = postgres.ok();
     let filter = context.options.filter.as_deref();
     let mut cargo = cargo_test(context);
+    if let Some(postgres) = &postgres {
+        cargo.env(POSTGRES, postgres.url());
+    }
     cargo.args(["--no-fail-fast", "--"]).args(filter);
     if let Err(why) = docker {
         match on_docker(context) {
@@ -46,20 +66,32 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
             Err(error) => notice(&format!("cannot list the tests on Docker: {error:#}")),
         }
     }
+    tally += run_and_count(&mut cargo, "cargo test");
+    if let Some(postgres) = &postgres {
+        let mut cargo = cargo_test(context);
+        cargo.env(POSTGRES, postgres.url()).env(STORE, "postgresql");
+        cargo.args(["--no-fail-fast", "--package", "osb-testkit"]);
+        for target in ON_ANY_STORE {
+            cargo.args(["--test", target]);
+        }
+        cargo.args(["--", "--skip", ON_FILES]).args(filter);
+        tally += run_and_count(&mut cargo, "cargo test on PostgreSQL");
+    }
+    tally
+}
+
+/// Runs `cargo test` and adds up its summary lines.
+fn run_and_count(cargo: &mut Command, name: &str) -> Tally {
     let mut counted = Tally::default();
     let mut add = |line: &str| counted += parse_summary(line).unwrap_or_default();
-    let suite = Suite {
-        name: "cargo test",
-        limit: LIMIT,
-    };
-    let mut around = suite.run(&mut cargo, &mut add, || Ok(Tally::default()));
+    let suite = Suite { name, limit: LIMIT };
+    let mut around = suite.run(cargo, &mut add, || Ok(Tally::default()));
     if counted.failed > 0 {
         // The exit status only repeats failures that the summary lines counted.
         around = Tally::default();
     }
-    tally += counted;
-    tally += around;
-    tally
+    counted += around;
+    counted
 }
 
 fn cargo_test(context: &Context<'_>) -> Command {

@@ -329,10 +329,10 @@ mod tests {
     use sqlx::{ConnectOptions, Connection};
 
     use super::*;
-    use crate::{SandboxChanges, SandboxHistory};
+    use crate::{CreateKey, CreateRequests, SandboxChanges, SandboxHistory};
 
     /// Opens a store `s.db` in a new folder.
-    pub(super) async fn store() -> (SqliteStore, tempfile::TempDir) {
+    async fn store() -> (SqliteStore, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.db");
         (SqliteStore::open(&path).await.unwrap(), folder)
@@ -348,6 +348,16 @@ mod tests {
     async fn write(store: &SqliteStore, id: &str) -> Result<(), StoreError> {
         let metadata = [("k".to_owned(), "v".repeat(1000))].into();
         store.set_metadata(&SandboxId::from(id), &metadata).await
+    }
+
+    #[tokio::test]
+    async fn a_folder_in_the_way_is_a_clear_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = SqliteStore::open(folder.path()).await.unwrap_err();
+        assert!(
+            error.to_string().starts_with("cannot open the store at "),
+            "{error}"
+        );
     }
 
     #[tokio::test]
@@ -418,6 +428,26 @@ mod tests {
         drop(store);
         let store = SqliteStore::open(&path).await.unwrap();
         assert_eq!(store.all_changes().await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_taken_keeps_the_connection() {
+        let (store, _folder) = store().await;
+        let at = |us| WireTime::from_unix_us(us).unwrap();
+        let claim = CreateKey {
+            key: [1; 32],
+            body: [2; 32],
+            sandbox_id: "a".into(),
+            used_at: at(10),
+        };
+        // Lasts as long as the connection.
+        let marked = sqlx::query("CREATE TEMPORARY TABLE mark (id INTEGER)");
+        marked.execute(&store.writer).await.unwrap();
+        for first in [None, Some(claim.clone())] {
+            assert_eq!(store.claim_key(&claim, at(0)).await.unwrap(), first);
+        }
+        let mark = sqlx::query("SELECT id FROM mark");
+        mark.execute(&store.writer).await.unwrap();
     }
 
     #[tokio::test]

@@ -1,0 +1,82 @@
+//! Table `sandbox_changes`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use async_trait::async_trait;
+use osb_protocol::{SandboxId, WireTime};
+use sqlx::types::Json;
+
+use super::{
+    PostgresStore,
+    values::{Moment, text},
+};
+use crate::{Changes, SandboxChanges, StoreError};
+
+#[async_trait]
+impl SandboxChanges for PostgresStore {
+    async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
+        type Row = (String, Option<Moment>, Option<String>, Option<Moment>);
+        let query = sqlx::query_as(
+            "SELECT id, expires_at, metadata::text, deleted_at FROM sandbox_changes",
+        );
+        let rows: Vec<Row> = self.read_all("read the sandbox changes", query).await?;
+        rows.into_iter()
+            .map(|(id, expires_at, metadata, deleted_at)| {
+                let metadata = metadata
+                    .map(|text| serde_json::from_str(&text))
+                    .transpose()
+                    .map_err(|source| StoreError::Damaged {
+                        what: "sandbox metadata",
+                        source,
+                    })?;
+                let changes = Changes {
+                    expires_at: expires_at.map(|Moment(at)| at),
+                    metadata,
+                    deleted_at: deleted_at.map(|Moment(at)| at),
+                };
+                Ok((SandboxId::new(id), changes))
+            })
+            .collect()
+    }
+
+    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
+        let statement = sqlx::query(
+            "INSERT INTO sandbox_changes (id, expires_at) VALUES ($1, $2)
+             ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
+        )
+        .bind(text(id.as_str()))
+        .bind(Moment(at));
+        self.write("keep the expiry", statement).await.map(drop)
+    }
+
+    async fn set_metadata(
+        &self,
+        id: &SandboxId,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let metadata: BTreeMap<_, _> = metadata
+            .iter()
+            .map(|(key, value)| (text(key), text(value)))
+            .collect();
+        let statement = sqlx::query(
+            "INSERT INTO sandbox_changes (id, metadata) VALUES ($1, $2)
+             ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata",
+        )
+        .bind(text(id.as_str()))
+        .bind(Json(metadata));
+        self.write("keep the metadata", statement).await.map(drop)
+    }
+
+    async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
+        let statement = sqlx::query(
+            "INSERT INTO sandbox_changes (id, deleted_at) VALUES ($1, $2)
+             ON CONFLICT (id) DO UPDATE
+             SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at)",
+        )
+        .bind(text(id.as_str()))
+        .bind(Moment(at));
+        self.write("keep the delete intent", statement)
+            .await
+            .map(drop)
+    }
+}

@@ -1,0 +1,116 @@
+//! Table `sandbox_history`.
+
+use async_trait::async_trait;
+use osb_protocol::{SandboxId, WireTime};
+use sqlx::types::Json;
+
+use super::{
+    PostgresStore,
+    values::{Moment, text},
+};
+use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
+
+type Row = (
+    String,
+    String,
+    Moment,
+    Moment,
+    String,
+    String,
+    String,
+    String,
+);
+
+const EPOCH: &str = "0 is a valid time";
+
+#[async_trait]
+impl SandboxHistory for PostgresStore {
+    async fn finish(&self, entry: &HistoryEntry) -> Result<(), StoreError> {
+        const OP: &str = "write the history";
+        let stages: Vec<(&str, i64)> = entry
+            .stages
+            .iter()
+            .map(|stage| (stage.stage.as_str(), stage.at.unix_us()))
+            .collect();
+        let mut write = self.begin(OP).await?;
+        let insert = sqlx::query(
+            "INSERT INTO sandbox_history
+               (id, image, created_at, ended_at, outcome, reason, message, stages)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(text(entry.id.as_str()))
+        .bind(text(&entry.image))
+        .bind(Moment(entry.created_at))
+        .bind(Moment(entry.ended_at))
+        .bind(entry.outcome.as_str())
+        .bind(text(&entry.reason))
+        .bind(text(&entry.message))
+        .bind(Json(stages));
+        self.run(OP, insert.execute(write.connection())).await?;
+        for forget in [
+            "DELETE FROM unanswered_creates WHERE id = $1",
+            "DELETE FROM sandbox_changes WHERE id = $1",
+        ] {
+            let forget = sqlx::query(forget).bind(text(entry.id.as_str()));
+            self.run(OP, forget.execute(write.connection())).await?;
+        }
+        self.commit(OP, write).await
+    }
+
+    async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
+        let query = sqlx::query_as(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text
+             FROM sandbox_history WHERE id = $1",
+        )
+        .bind(text(id.as_str()));
+        let row: Option<Row> = self.read_one("read the history", query).await?;
+        row.map(entry).transpose()
+    }
+
+    async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        let query = sqlx::query_as(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text
+             FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
+        )
+        .bind(i64::from(limit));
+        let rows: Vec<Row> = self.read_all("read the history", query).await?;
+        rows.into_iter().map(entry).collect()
+    }
+
+    async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
+        let statement =
+            sqlx::query("DELETE FROM sandbox_history WHERE ended_at < $1").bind(Moment(before));
+        let done = self.write("prune the history", statement).await?;
+        Ok(done.rows_affected())
+    }
+}
+
+fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
+    let (id, image, Moment(created_at), Moment(ended_at), outcome, reason, message, stages) = row;
+    let stages: Vec<(String, i64)> =
+        serde_json::from_str(&stages).map_err(|source| StoreError::Damaged {
+            what: "stage times",
+            source,
+        })?;
+    let time = |us| {
+        WireTime::from_unix_us(us)
+            .or_else(|| WireTime::from_unix_us(0))
+            .expect(EPOCH)
+    };
+    Ok(HistoryEntry {
+        id: SandboxId::new(id),
+        image,
+        created_at,
+        ended_at,
+        outcome: Outcome::from_stored(&outcome),
+        reason,
+        message,
+        stages: stages
+            .into_iter()
+            .map(|(stage, at)| StageTime {
+                stage,
+                at: time(at),
+            })
+            .collect(),
+    })
+}

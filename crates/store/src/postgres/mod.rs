@@ -1,0 +1,261 @@
+//! PostgreSQL: a pool of connections, and one more that holds the store's lock. Each concern of the
+//! store is implemented in a file of its own, beside its SQL.
+
+mod changes;
+mod creates;
+mod dsn;
+mod history;
+mod hold;
+mod problem;
+mod sessions;
+mod values;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sqlx::{
+    FromRow, PgConnection, PgPool, Postgres,
+    pool::PoolConnection,
+    postgres::{PgArguments, PgPoolOptions, PgQueryResult, PgRow},
+    query::{Query, QueryAs},
+};
+use uuid::Uuid;
+
+use self::{
+    hold::{Hold, answered},
+    problem::problem,
+};
+use crate::{PostgresOptions, Problem, Store, StoreError};
+
+pub use self::dsn::InvalidDsn;
+
+/// How long a statement waits for a lock of another process, in the database's notation.
+const LOCK_TIMEOUT: &str = "1s";
+/// How long the database works on a statement.
+const STATEMENT_TIMEOUT: &str = "4s";
+/// How long this server waits for an answer; longer than the database's own limits, so that it can
+/// say what is wrong.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// After how long the database ends a transaction whose server is silent.
+const IDLE_TRANSACTION_TIMEOUT: &str = "10s";
+/// Longest time to close the connections.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A store in a PostgreSQL database.
+#[derive(Clone)]
+pub(crate) struct PostgresStore {
+    pool: PgPool,
+    hold: Arc<Hold>,
+}
+
+/// Without the pool, whose options include the password.
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("hold", &self.hold)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Connects, takes the lock and migrates.
+    pub(crate) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let dsn = options
+            .parse_dsn()
+            .map_err(|error| StoreError::Connect(error.into()))?;
+        // The database ends the connections of a machine that vanished, and so its lock.
+        let dsn = dsn.options([
+            ("tcp_keepalives_idle", "10"),
+            ("tcp_keepalives_interval", "5"),
+            ("tcp_keepalives_count", "3"),
+        ]);
+        let hold = Hold::take(dsn.clone(), options.connect_timeout).await?;
+        let pooled = dsn.options([
+            ("lock_timeout", LOCK_TIMEOUT),
+            ("statement_timeout", STATEMENT_TIMEOUT),
+            (
+                "idle_in_transaction_session_timeout",
+                IDLE_TRANSACTION_TIMEOUT,
+            ),
+        ]);
+        let pool = PgPoolOptions::new()
+            .min_connections(options.min_pool_size)
+            .max_connections(options.max_pool_size)
+            .acquire_timeout(options.pool_timeout)
+            .connect_lazy_with(pooled);
+        Ok(Self {
+            pool,
+            hold: Arc::new(hold),
+        })
+    }
+
+    /// Runs one statement that writes.
+    async fn write(
+        &self,
+        op: &'static str,
+        statement: Query<'_, Postgres, PgArguments>,
+    ) -> Result<PgQueryResult, StoreError> {
+        let mut write = self.begin(op).await?;
+        let done = self.run(op, statement.execute(write.connection())).await?;
+        self.commit(op, write).await?;
+        Ok(done)
+    }
+
+    /// Reads all rows of a query.
+    async fn read_all<Row>(
+        &self,
+        op: &'static str,
+        query: QueryAs<'_, Postgres, Row, PgArguments>,
+    ) -> Result<Vec<Row>, StoreError>
+    where
+        Row: for<'row> FromRow<'row, PgRow> + Send + Unpin,
+    {
+        let mut borrowed = self.borrow(op).await?;
+        let rows = self.run(op, query.fetch_all(borrowed.connection())).await?;
+        borrowed.is_idle = true;
+        Ok(rows)
+    }
+
+    /// Reads the row of a query that has at most one.
+    async fn read_one<Row>(
+        &self,
+        op: &'static str,
+        query: QueryAs<'_, Postgres, Row, PgArguments>,
+    ) -> Result<Option<Row>, StoreError>
+    where
+        Row: for<'row> FromRow<'row, PgRow> + Send + Unpin,
+    {
+        let mut borrowed = self.borrow(op).await?;
+        let row = self
+            .run(op, query.fetch_optional(borrowed.connection()))
+            .await?;
+        borrowed.is_idle = true;
+        Ok(row)
+    }
+
+    /// Begins a write of several statements; [`Self::commit`] ends it.
+    async fn begin(&self, op: &'static str) -> Result<Borrowed, StoreError> {
+        let mut write = self.borrow(op).await?;
+        let begin = sqlx::query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+        self.run(op, begin.execute(write.connection())).await?;
+        let ours = sqlx::query_scalar("SELECT 1 FROM holder WHERE token = $1 FOR SHARE");
+        let ours = ours.bind(self.hold.token());
+        let ours: Option<i32> = self
+            .run(op, ours.fetch_optional(write.connection()))
+            .await?;
+        match ours {
+            Some(_) => Ok(write),
+            None => Err(unavailable(op, Problem::TakenOver)),
+        }
+    }
+
+    /// Ends a write.
+    async fn commit(&self, op: &'static str, write: Borrowed) -> Result<(), StoreError> {
+        self.end(op, "COMMIT", write).await
+    }
+
+    async fn end(
+        &self,
+        op: &'static str,
+        statement: &'static str,
+        mut write: Borrowed,
+    ) -> Result<(), StoreError> {
+        let end = sqlx::query(statement);
+        self.run(op, end.execute(write.connection())).await?;
+        write.is_idle = true;
+        Ok(())
+    }
+
+    async fn borrow(&self, op: &'static str) -> Result<Borrowed, StoreError> {
+        if let Some(problem) = self.hold.problem() {
+            return Err(unavailable(op, problem));
+        }
+        let connection = self.pool.acquire().await;
+        Ok(Borrowed {
+            connection: connection.map_err(failed(op))?,
+            is_idle: false,
+        })
+    }
+
+    /// Waits for a statement, but not for long.
+    async fn run<T>(
+        &self,
+        op: &'static str,
+        statement: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, StoreError> {
+        answered(ANSWER_TIMEOUT, statement)
+            .await
+            .map_err(failed(op))
+    }
+}
+
+/// Names the operation of a failed statement, and what is wrong with the store.
+fn failed(op: &'static str) -> impl FnOnce(sqlx::Error) -> StoreError {
+    move |source| match problem(&source) {
+        None => StoreError::Query { op, source },
+        Some(problem) => StoreError::Unavailable {
+            op,
+            problem,
+            source: Some(source),
+        },
+    }
+}
+
+fn unavailable(op: &'static str, problem: Problem) -> StoreError {
+    StoreError::Unavailable {
+        op,
+        problem,
+        source: None,
+    }
+}
+
+/// A connection of the pool. It is closed unless it has no work left when it is dropped: the next
+/// user must not wait for the answer to an abandoned statement, nor continue its transaction.
+struct Borrowed {
+    connection: PoolConnection<Postgres>,
+    is_idle: bool,
+}
+
+impl Borrowed {
+    fn connection(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if !self.is_idle {
+            self.connection.close_on_drop();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn instance_id(&self) -> Result<String, StoreError> {
+        const OP: &str = "read the instance id";
+        let fresh = Uuid::new_v4().simple().to_string();
+        let mut write = self.begin(OP).await?;
+        let insert = sqlx::query(
+            "INSERT INTO instance (only_row, id) VALUES (1, $1) ON CONFLICT (only_row) DO NOTHING",
+        )
+        .bind(fresh);
+        self.run(OP, insert.execute(write.connection())).await?;
+        let read = sqlx::query_scalar("SELECT id FROM instance");
+        let id = self.run(OP, read.fetch_one(write.connection())).await?;
+        self.commit(OP, write).await?;
+        Ok(id)
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        const OP: &str = "take a write";
+        let write = self.begin(OP).await?;
+        self.end(OP, "ROLLBACK", write).await
+    }
+
+    async fn close(&self) {
+        // A connection that hangs must not keep the server from ending.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.pool.close()).await;
+        self.hold.release().await;
+    }
+}

@@ -1,0 +1,52 @@
+//! Table `sessions`.
+
+use async_trait::async_trait;
+
+use super::{PostgresStore, values::text};
+use crate::{ConsoleSessions, SessionRow, StoreError};
+
+#[async_trait]
+impl ConsoleSessions for PostgresStore {
+    async fn session_create(&self, session: &SessionRow) -> Result<bool, StoreError> {
+        let statement = sqlx::query(
+            "INSERT INTO sessions (id, data, expires_at) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(text(&session.id))
+        .bind(&session.data)
+        .bind(session.expires_at);
+        let done = self.write("add a session", statement).await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    async fn session_save(&self, session: &SessionRow) -> Result<(), StoreError> {
+        let statement = sqlx::query("UPDATE sessions SET data = $2, expires_at = $3 WHERE id = $1")
+            .bind(text(&session.id))
+            .bind(&session.data)
+            .bind(session.expires_at);
+        self.write("save a session", statement).await.map(drop)
+    }
+
+    async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
+        type Row = (String, Vec<u8>, i64);
+        let query = sqlx::query_as("SELECT id, data, expires_at FROM sessions WHERE id = $1")
+            .bind(text(id));
+        let row: Option<Row> = self.read_one("load a session", query).await?;
+        Ok(row.map(|(id, data, expires_at)| SessionRow {
+            id,
+            data,
+            expires_at,
+        }))
+    }
+
+    async fn session_delete(&self, id: &str) -> Result<(), StoreError> {
+        let statement = sqlx::query("DELETE FROM sessions WHERE id = $1").bind(text(id));
+        self.write("delete a session", statement).await.map(drop)
+    }
+
+    async fn session_prune(&self, before: i64) -> Result<u64, StoreError> {
+        let statement = sqlx::query("DELETE FROM sessions WHERE expires_at < $1").bind(before);
+        let done = self.write("prune sessions", statement).await?;
+        Ok(done.rows_affected())
+    }
+}

@@ -1,0 +1,145 @@
+//! One set of tests for every database, and the faults of PostgreSQL.
+//!
+//! SQLite always runs. PostgreSQL runs where `OPENSANDBOX_TEST_POSTGRESQL` is the URL of a database
+//! for tests, which `cargo xtask test` starts; its role creates schemas and ends connections.
+
+mod changes;
+mod creates;
+mod history;
+mod postgres_faults;
+mod sessions;
+mod start;
+
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions};
+use url::Url;
+use uuid::Uuid;
+
+use crate::{Location, PostgresOptions, Store, StoreError};
+
+/// URL of the database for tests.
+const DATABASE: &str = "OPENSANDBOX_TEST_POSTGRESQL";
+
+/// A place for one store.
+struct Stage {
+    location: Location,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Stage {
+    fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            location: Location::Sqlite(folder.path().join("deep/er/store.db")),
+            _folder: Some(folder),
+        }
+    }
+
+    /// `None`, with a note, without a database.
+    async fn postgres() -> Option<Self> {
+        let database = Database::find().await?;
+        Some(Self {
+            location: database.location(),
+            _folder: None,
+        })
+    }
+
+    async fn open(&self) -> Arc<dyn Store> {
+        self.try_open().await.unwrap()
+    }
+
+    async fn try_open(&self) -> Result<Arc<dyn Store>, StoreError> {
+        crate::open(&self.location).await
+    }
+}
+
+/// A schema of its own in the database for tests.
+struct Database {
+    url: Url,
+    schema: String,
+}
+
+impl Database {
+    async fn find() -> Option<Self> {
+        let Ok(url) = std::env::var(DATABASE) else {
+            eprintln!("SKIPPED: PostgreSQL is not tested, {DATABASE} is not set");
+            return None;
+        };
+        let database = Self {
+            url: Url::parse(&url).unwrap(),
+            schema: format!("test_{}", Uuid::new_v4().simple()),
+        };
+        let create = format!("CREATE SCHEMA {}", database.schema);
+        run(&mut database.connect().await, create).await;
+        Some(database)
+    }
+
+    /// A connection of another program.
+    async fn connect(&self) -> PgConnection {
+        let options: PgConnectOptions = self.url.as_str().parse().unwrap();
+        options.connect().await.unwrap()
+    }
+
+    /// The URL of the schema. Its connections have the schema's name.
+    fn dsn(&self) -> Url {
+        let mut dsn = self.url.clone();
+        dsn.query_pairs_mut()
+            .append_pair("options", &format!("-c search_path={}", self.schema))
+            .append_pair("application_name", &self.schema);
+        dsn
+    }
+
+    fn location(&self) -> Location {
+        location(&self.dsn())
+    }
+}
+
+fn location(dsn: &Url) -> Location {
+    Location::Postgres(PostgresOptions {
+        dsn: dsn.as_str().into(),
+        ..PostgresOptions::default()
+    })
+}
+
+async fn run(connection: &mut PgConnection, statement: String) {
+    let statement = sqlx::raw_sql(AssertSqlSafe(statement));
+    statement.execute(connection).await.unwrap();
+}
+
+/// Runs each test on every database.
+macro_rules! on_every_database {
+    ($($module:ident::$test:ident,)*) => {
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$module::$test(super::Stage::sqlite()).await;
+                }
+            )*
+        }
+
+        mod postgres {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    if let Some(stage) = super::Stage::postgres().await {
+                        super::$module::$test(stage).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+
+on_every_database! {
+    changes::changes_survive_a_restart_and_do_not_touch_each_other,
+    changes::many_writers_queue_instead_of_failing,
+    creates::a_create_is_unanswered_until_it_is_answered_or_over,
+    creates::a_key_is_claimed_once_until_it_is_freed_or_expires,
+    creates::concurrent_claims_of_a_key_have_one_winner,
+    history::finishing_moves_a_sandbox_from_changes_to_history_once,
+    history::any_text_can_be_stored_and_looked_up,
+    sessions::sessions_are_created_once_and_pruned_by_expiry,
+    start::a_second_server_is_rejected_until_the_first_has_closed,
+}
