@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use crate::{
-    config::{Config, ENV_EXECD, NO_SUCH_STORE, RuntimeType, ServerSection},
+    config::{Config, ENV_EXECD, RuntimeType, ServerSection},
     descriptors::Room,
     hosts,
     http::{
@@ -41,8 +41,7 @@ impl App {
     /// # Errors
     /// When the store cannot be opened or execd is not to be found.
     pub async fn build(config: &Config, tasks: &Supervisor) -> anyhow::Result<Self> {
-        let store = config.store.location().context(NO_SUCH_STORE)?;
-        let store = osb_store::open(&store).await?;
+        let store = osb_store::open(&config.store.location()).await?;
         let runtime = runtime(config, &*store).await?;
         Self::assemble(config, store, runtime, tasks).await
     }

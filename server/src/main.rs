@@ -72,7 +72,7 @@ async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
         config,
         path,
         unknown,
-        exposes_key,
+        exposes_secret,
     } = loaded;
     info!(build = %BUILD, config = %path.display(), "opensandbox-server");
     for key in unknown {
@@ -81,8 +81,8 @@ async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
     for note in config.notes() {
         warn!(config = %path.display(), "{note}");
     }
-    if exposes_key {
-        warn!(config = %path.display(), "every user of this machine can read the file with server.api_key; take that right away (chmod o-r)");
+    if exposes_secret {
+        warn!(config = %path.display(), "every user of this machine can read the file with server.api_key or store.postgresql.dsn; take that right away (chmod o-r)");
     }
     guard::check(&config).await?;
     let (host, port) = (config.server.host.as_str(), config.server.port);

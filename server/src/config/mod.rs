@@ -12,7 +12,7 @@ mod sections;
 pub use docker::DockerSection;
 pub use init::{InitError, write_example};
 pub use sections::{
-    LogSection, NO_SUCH_STORE, ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection,
+    LogSection, PostgresqlSection, ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection,
     ServerSection, StoreSection, StoreType,
 };
 
@@ -27,6 +27,8 @@ use serde::Deserialize;
 
 /// Overrides `server.api_key`, also when it is set to nothing.
 pub const ENV_API_KEY: &str = "OPENSANDBOX_SERVER_API_KEY";
+/// Overrides `store.postgresql.dsn`, also when it is set to nothing.
+pub const ENV_POSTGRESQL_DSN: &str = "OPENSANDBOX_STORE_POSTGRESQL_DSN";
 /// Path of the configuration when no `--config` is given.
 pub const ENV_CONFIG: &str = "SANDBOX_CONFIG_PATH";
 /// `YES` lets the server start without an API key.
@@ -130,8 +132,8 @@ pub struct LoadedConfig {
     pub path: PathBuf,
     /// Keys without effect.
     pub unknown: Vec<UnknownKey>,
-    /// Whether the file has the API key in it and every user of the machine may read it.
-    pub exposes_key: bool,
+    /// Whether the file has the API key or the database's DSN in it and every user of the machine may read it.
+    pub exposes_secret: bool,
 }
 
 /// Environment variables, as a function so that tests need not touch the process's.
@@ -152,7 +154,7 @@ pub fn load(flag: Option<&Path>, env: Env<'_>) -> Result<LoadedConfig, ConfigErr
         source,
     })?;
     let mut loaded = parse(path, &text, env)?;
-    loaded.exposes_key &= everybody_reads(&loaded.path);
+    loaded.exposes_secret &= everybody_reads(&loaded.path);
     Ok(loaded)
 }
 
@@ -169,9 +171,12 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
         mut unknown,
     } = osb_service::config::parse::<Config>(&path, text, known::KEYS)?;
     unknown.extend(known::unknown_sections(&config.others));
-    let exposes_key = config.server.usable_key().is_some();
+    let exposes_secret = config.server.usable_key().is_some() || config.store.postgresql.has_dsn();
     if let Some(key) = env(ENV_API_KEY) {
         config.server.api_key = Some(SecretString::from(key));
+    }
+    if let Some(dsn) = env(ENV_POSTGRESQL_DSN) {
+        config.store.postgresql.dsn = SecretString::from(dsn);
     }
     config.store.path = expand_home(&config.store.path, env);
     rules::check(&config, &path)?;
@@ -179,7 +184,7 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
         config,
         path,
         unknown,
-        exposes_key,
+        exposes_secret,
     })
 }
 
@@ -193,6 +198,9 @@ fn expand_home(path: &Path, env: Env<'_>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use osb_store::Location;
+    use secrecy::ExposeSecret;
+
     use super::*;
 
     fn read(text: &str) -> Result<LoadedConfig, ConfigError> {
@@ -284,7 +292,31 @@ mod tests {
             ),
             (
                 "[store]\ntype='postgresql'\n[runtime]\ntype='docker'",
-                "a.toml: store.type: ",
+                "a.toml: store.postgresql.dsn: must be set",
+            ),
+            (
+                "[store]\ntype='postgresql'\npostgresql.dsn='host=db'\n[runtime]\ntype='docker'",
+                "a.toml: store.postgresql.dsn: must be a URL",
+            ),
+            (
+                "[store.postgresql]\nmin_pool_size=11\n[runtime]\ntype='docker'",
+                "a.toml: store.postgresql.min_pool_size: ",
+            ),
+            (
+                "[store.postgresql]\nmin_pool_size=0\nmax_pool_size=0\n[runtime]\ntype='docker'",
+                "a.toml: store.postgresql.max_pool_size: ",
+            ),
+            (
+                "[store.postgresql]\nconnect_timeout_seconds=0\n[runtime]\ntype='docker'",
+                "a.toml: store.postgresql.connect_timeout_seconds: ",
+            ),
+            (
+                "[store.postgresql]\npool_timeout_seconds=nan\n[runtime]\ntype='docker'",
+                "a.toml: store.postgresql.pool_timeout_seconds: ",
+            ),
+            (
+                "[store.postgresql]\nsnapshot_recovery_interval_seconds=0\n[runtime]\ntype='docker'",
+                "a.toml: store.postgresql.snapshot_recovery_interval_seconds: ",
             ),
         ] {
             let error = refused(text);
@@ -293,6 +325,41 @@ mod tests {
                 "{text}\n  got  {error}\n  want {want}…"
             );
         }
+    }
+
+    #[test]
+    fn the_environment_replaces_the_dsn_and_no_error_shows_it() {
+        let text = |dsn: &str| {
+            format!(
+                "[store]\ntype = 'postgresql'\npostgresql.dsn = '{dsn}'\n[runtime]\ntype = 'sim'"
+            )
+        };
+        let with_env = |text: &str, dsn: &'static str| {
+            let env = |name: &str| (name == ENV_POSTGRESQL_DSN).then(|| dsn.to_owned());
+            parse(PathBuf::from("a.toml"), text, &env)
+        };
+        let url = "postgresql://me:hunter2@db/boxes";
+        for loaded in [read(&text(url)), with_env(&text("host=db"), url)] {
+            let config = loaded.unwrap().config;
+            assert!(!format!("{config:?}").contains("hunter2"));
+            let Location::Postgres(options) = config.store.location() else {
+                panic!("{config:?}");
+            };
+            assert_eq!(options.dsn.expose_secret(), url);
+        }
+        let error = with_env(&text(url), " ")
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("store.postgresql.dsn: must be set"),
+            "{error}"
+        );
+        let error = refused(&text("http://me:hunter2@db"));
+        assert!(
+            error.contains("must be a URL") && !error.contains("hunter2"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -378,13 +445,15 @@ mod tests {
         let exposes = |text: &str, mode| {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            load(Some(&file), &|_| None).unwrap().exposes_key
+            load(Some(&file), &|_| None).unwrap().exposes_secret
         };
         let with_key = "[server]\napi_key = 'k'\n[runtime]\ntype = 'sim'";
         for (mode, exposed) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
             assert_eq!(exposes(with_key, mode), exposed, "{mode:o}");
         }
         assert!(!exposes("[runtime]\ntype = 'sim'", 0o644));
+        let with_dsn = "[store.postgresql]\ndsn = 'd'\n[runtime]\ntype = 'sim'";
+        assert!(exposes(with_dsn, 0o644) && !exposes(with_dsn, 0o600));
     }
 
     #[test]

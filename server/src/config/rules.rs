@@ -4,11 +4,14 @@ use std::path::Path;
 
 use osb_service::config::ConfigError;
 
-use super::{Config, NO_SUCH_STORE, RuntimeType};
+use super::{Config, RuntimeType, StoreType};
 
 const LEVELS: [&str; 8] = [
     "trace", "debug", "info", "warn", "warning", "error", "critical", "off",
 ];
+
+/// Longest of the times that are given in fractions of seconds: a day.
+const LONGEST_SECONDS: f64 = 86_400.0;
 
 pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     let rule = |key: &str, rule: &str| Err(ConfigError::rule(file, key, rule));
@@ -61,9 +64,7 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
             "must not be empty; leave it out for the built-in execd",
         );
     }
-    if config.store.location().is_none() {
-        return rule("store.type", NO_SUCH_STORE);
-    }
+    store(config, file)?;
     secure_runtime(config, file)?;
     config.docker.check(file)?;
     let has = |section: &str| config.others.contains_key(section);
@@ -95,6 +96,44 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
             }
             Ok(())
         }
+    }
+}
+
+fn store(config: &Config, file: &Path) -> Result<(), ConfigError> {
+    let rule = |key: &str, rule: &str| {
+        let key = format!("store.postgresql.{key}");
+        Err(ConfigError::rule(file, key, rule))
+    };
+    let postgresql = &config.store.postgresql;
+    if postgresql.max_pool_size == 0 {
+        return rule("max_pool_size", "must be at least 1");
+    }
+    if postgresql.min_pool_size > postgresql.max_pool_size {
+        return rule("min_pool_size", "must not exceed max_pool_size");
+    }
+    if postgresql.connect_timeout_seconds == 0 {
+        return rule("connect_timeout_seconds", "must be at least 1 second");
+    }
+    for (key, seconds) in [
+        ("pool_timeout_seconds", postgresql.pool_timeout_seconds),
+        (
+            "snapshot_recovery_interval_seconds",
+            postgresql.snapshot_recovery_interval_seconds,
+        ),
+    ] {
+        if !(seconds > 0.0 && seconds <= LONGEST_SECONDS) {
+            return rule(key, "must be more than 0 and at most 86400 seconds");
+        }
+    }
+    if config.store.kind != StoreType::Postgresql {
+        return Ok(());
+    }
+    if !postgresql.has_dsn() {
+        return rule("dsn", "must be set for store.type = \"postgresql\"");
+    }
+    match postgresql.options().check_dsn() {
+        Ok(()) => Ok(()),
+        Err(error) => rule("dsn", &error.to_string()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use osb_store::Location;
+use osb_store::{Location, PostgresOptions};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -240,19 +240,68 @@ pub struct StoreSection {
     /// File of the SQLite database.
     pub path: PathBuf,
     /// Settings of PostgreSQL.
-    pub postgresql: toml::Table,
+    pub postgresql: PostgresqlSection,
 }
 
-/// The rule that a [`StoreSection`] without a location breaks.
-pub const NO_SUCH_STORE: &str = "this release keeps its state in sqlite only";
+/// `[store.postgresql]` (contract: lifecycle A13).
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct PostgresqlSection {
+    /// Connection string, as a URL.
+    pub dsn: SecretString,
+    /// Connections that are kept open without work.
+    pub min_pool_size: u32,
+    /// Most connections, besides the one that holds the store's lock.
+    pub max_pool_size: u32,
+    /// Seconds that a start may take to connect.
+    pub connect_timeout_seconds: u32,
+    /// Seconds that a request may wait for a connection.
+    pub pool_timeout_seconds: f64,
+    /// Read for compatibility; this release has no snapshots.
+    pub snapshot_recovery_interval_seconds: f64,
+}
+
+impl PostgresqlSection {
+    /// Whether a connection string is set.
+    #[must_use]
+    pub fn has_dsn(&self) -> bool {
+        !self.dsn.expose_secret().trim().is_empty()
+    }
+
+    /// How to use the database.
+    #[must_use]
+    pub fn options(&self) -> PostgresOptions {
+        let pool_timeout = Duration::try_from_secs_f64(self.pool_timeout_seconds);
+        PostgresOptions {
+            dsn: self.dsn.clone(),
+            min_pool_size: self.min_pool_size,
+            max_pool_size: self.max_pool_size,
+            connect_timeout: Duration::from_secs(self.connect_timeout_seconds.into()),
+            pool_timeout: pool_timeout.unwrap_or_else(|_| PostgresOptions::default().pool_timeout),
+        }
+    }
+}
+
+impl Default for PostgresqlSection {
+    fn default() -> Self {
+        Self {
+            dsn: SecretString::default(),
+            min_pool_size: 1,
+            max_pool_size: 10,
+            connect_timeout_seconds: 5,
+            pool_timeout_seconds: 5.0,
+            snapshot_recovery_interval_seconds: 15.0,
+        }
+    }
+}
 
 impl StoreSection {
-    /// Which database; `None` when this release has no back end for it.
+    /// Which database.
     #[must_use]
-    pub fn location(&self) -> Option<Location> {
+    pub fn location(&self) -> Location {
         match self.kind {
-            StoreType::Sqlite => Some(Location::Sqlite(self.path.clone())),
-            StoreType::Postgresql => None,
+            StoreType::Sqlite => Location::Sqlite(self.path.clone()),
+            StoreType::Postgresql => Location::Postgres(self.postgresql.options()),
         }
     }
 }
@@ -262,7 +311,7 @@ impl Default for StoreSection {
         Self {
             kind: StoreType::Sqlite,
             path: PathBuf::from("~/.opensandbox/opensandbox.db"),
-            postgresql: toml::Table::new(),
+            postgresql: PostgresqlSection::default(),
         }
     }
 }
