@@ -46,7 +46,7 @@ pub fn LoginPage() -> impl IntoView {
                                 aria-describedby="key-help login-problem"
                             />
                             <p id="key-help" class="help">
-                                "The server printed it at start. Its configuration has it as "
+                                "The server's configuration has it as "
                                 <code>"server.api_key"</code> "."
                             </p>
                         </div>

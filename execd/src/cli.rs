@@ -34,7 +34,7 @@ flags (one or two dashes, --flag=value or --flag value):
   --isolation-config FILE           TOML file for isolated sessions and hardening [EXECD_ISOLATION_CONFIG]
   --init[=BOOL]                     as the init subcommand
   --lifecycle-startup-status-file PATH
-                                    tell there how far the preStart hook is [hooks: OPENSANDBOX_LIFECYCLE]
+                                    write the progress of the preStart hook there [hooks: OPENSANDBOX_LIFECYCLE]
   --runtime-init[=BOOL]             answer nothing until POST /internal/init [EXECD_RUNTIME_INIT]
   --version
   --help

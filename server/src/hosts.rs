@@ -19,6 +19,7 @@ pub(crate) fn find(config: &Config) -> Hosts {
         config.server.eip.as_deref(),
         &config.server.host,
         config.docker.host_ip.as_deref(),
+        &config.docker.publish_host,
         &location,
     )
 }
@@ -34,6 +35,7 @@ fn decide(
     eip: Option<&str>,
     host: &str,
     docker_host_ip: Option<&str>,
+    publish_host: &str,
     location: &ProcessLocation<'_>,
 ) -> Hosts {
     let given = |text: Option<&str>| {
@@ -41,7 +43,7 @@ fn decide(
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
     };
-    let wildcard = matches!(host, "" | "0.0.0.0" | "::");
+    let wildcard = is_wildcard(host);
     let loopback = matches!(host, "127.0.0.1" | "::1" | "localhost");
     let host_ip = given(docker_host_ip).filter(|_| location.in_container);
     let own = (!(wildcard || loopback && host_ip.is_some())).then(|| host.to_owned());
@@ -53,11 +55,17 @@ fn decide(
         .map(|eip| host_of(&eip).to_owned())
         .or(own)
         .or(host_ip)
+        // Ports that are published on one address only are not reachable under another.
+        .or_else(|| (!is_wildcard(publish_host)).then(|| publish_host.to_owned()))
         .unwrap_or_else(location.outward_address);
     Hosts {
         external: in_url(external),
         internal: in_url(internal),
     }
+}
+
+fn is_wildcard(host: &str) -> bool {
+    matches!(host, "" | "0.0.0.0" | "::")
 }
 
 /// Puts a literal IPv6 address in the brackets that separate it from a port.
@@ -126,8 +134,22 @@ mod tests {
             in_container,
             outward_address: &|| "192.0.2.1".to_owned(),
         };
-        let Hosts { external, internal } = decide(eip, host, docker_host_ip, &location);
+        let publish_host = "0.0.0.0";
+        let Hosts { external, internal } =
+            decide(eip, host, docker_host_ip, publish_host, &location);
         (external, internal)
+    }
+
+    #[test]
+    fn ports_published_on_one_address_are_reached_there() {
+        let location = ProcessLocation {
+            in_container: false,
+            outward_address: &|| "192.0.2.1".to_owned(),
+        };
+        let external = |eip, host| decide(eip, host, None, "127.0.0.1", &location).external;
+        assert_eq!(external(None, "0.0.0.0"), "127.0.0.1");
+        assert_eq!(external(None, "10.1.2.3"), "10.1.2.3");
+        assert_eq!(external(Some("e.example"), "0.0.0.0"), "e.example");
     }
 
     #[test]

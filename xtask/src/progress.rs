@@ -76,7 +76,7 @@ impl Progress {
     pub(crate) fn record(&mut self, line: &Line) {
         match line {
             Line::Transient(text) => match text.rsplit_once("] ") {
-                // The count says more than the bar, and in less room.
+                // The count is more precise than the bar, and shorter.
                 Some((_bar, count)) => {
                     self.has_bar = true;
                     self.note(count);

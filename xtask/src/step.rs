@@ -92,7 +92,10 @@ impl Stamp {
 
     /// Records that the step ran.
     pub(crate) fn save(&self) -> Result<()> {
-        let dir = self.file.parent().context("a stamp lies in a folder")?;
+        let dir = self
+            .file
+            .parent()
+            .context("the stamp file has no parent directory")?;
         fs::create_dir_all(dir)?;
         fs::write(&self.file, &self.inputs)
             .with_context(|| format!("cannot write {}", self.file.display()))

@@ -144,7 +144,7 @@ fn Fields(state: State) -> impl IntoView {
         <TextField state field=Field::Env name="env" label="Environment" lines=3
             help="One NAME=value a line." />
         <TextField state field=Field::Metadata name="metadata" label="Labels" lines=2
-            help="One key=value a line, to find it by." />
+            help="Labels to find the sandbox by: one key=value per line." />
     }
     .into_any()
 }

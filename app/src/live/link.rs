@@ -29,7 +29,7 @@ pub enum Link {
     Live,
     /// Broken; reconnecting.
     Lost,
-    /// The browser is signed out: no reconnect is tried.
+    /// The browser is signed out: the tab does not reconnect.
     SignedOut,
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn api_error(mut response: Response) -> ApiError {
         .and_then(|id| id.to_str().ok())
         .map(str::to_owned);
     let mut body = BytesMut::new();
-    // A body that breaks off is used as far as it came.
+    // Of an incomplete body, the part that arrived is used.
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk);
         if body.len() >= ERROR_BODY_MAX {

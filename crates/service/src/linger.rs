@@ -1,6 +1,6 @@
 //! Closing a connection on which the client may still be sending.
 //!
-//! The kernel resets a connection that is closed with bytes unread, and a reset takes back what the
+//! The kernel resets a connection that is closed with bytes unread, and a reset discards what the
 //! client has not read yet: an early answer to an upload, the close frame of a WebSocket. So only
 //! the sending side is closed at first, and what still comes is read and thrown away until the
 //! client closes too (RFC 9112 §9.6), within bounds.

@@ -127,7 +127,7 @@ pub enum StoreError {
 /// What keeps a store from working. The text may be shown to any client: it names no path and no host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// Another process holds the database.
+    /// Another process holds the database, or earlier writes do.
     Locked,
     /// There is no space.
     Full,
@@ -146,7 +146,7 @@ pub enum Problem {
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Locked => "another process keeps the store locked",
+            Self::Locked => "the store is locked by another process or by earlier writes",
             Self::Full => "no space is left for the store",
             Self::Replaced => {
                 "the store was removed or replaced; put it back, or restart the server"
@@ -212,7 +212,7 @@ pub trait SandboxHistory: Send + Sync + 'static {
     /// The newest ended sandboxes.
     async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
 
-    /// Deletes history that ended before a moment; answers how much.
+    /// Deletes entries of sandboxes that ended before `before`; returns their number.
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;
 }
 
@@ -242,7 +242,7 @@ pub trait CreateRequests: Send + Sync + 'static {
     /// Gives a key back whose sandbox did not come to be; one of another sandbox stays.
     async fn free_key(&self, key: &[u8; 32], id: &SandboxId) -> Result<(), StoreError>;
 
-    /// Deletes keys that were taken before a moment; answers how many.
+    /// Deletes keys that were claimed before `before`; returns their number.
     async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError>;
 }
 
@@ -261,6 +261,6 @@ pub trait ConsoleSessions: Send + Sync + 'static {
     /// Deletes a session; a missing one is fine.
     async fn session_delete(&self, id: &str) -> Result<(), StoreError>;
 
-    /// Deletes sessions that expired before a moment (Unix seconds); answers how many.
+    /// Deletes sessions that expired before `before`, in Unix seconds; returns their number.
     async fn session_prune(&self, before: i64) -> Result<u64, StoreError>;
 }

@@ -44,7 +44,7 @@ pub(super) async fn download(
     let lines = selected_lines(&query)?;
     if lines.is_some() && headers.contains_key(header::RANGE) {
         return Err(ApiError::invalid(
-            "a range of bytes and lines exclude each other",
+            "a request can ask for a range of bytes or for lines, not for both",
         ));
     }
     let content =

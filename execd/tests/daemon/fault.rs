@@ -350,7 +350,7 @@ impl Lease {
         Self::control(&self.0, libc::F_GETLEASE, 0).unwrap() != libc::F_WRLCK
     }
 
-    #[expect(unsafe_code, reason = "no crate here knows these commands")]
+    #[expect(unsafe_code, reason = "no dependency offers these commands")]
     fn control(file: &std::fs::File, command: i32, argument: i32) -> std::io::Result<i32> {
         // SAFETY: the descriptor is open, and the commands take and return numbers.
         match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {

@@ -198,7 +198,7 @@ impl Body for AnswerBody {
         if let Some(data) = self.data.take() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        // With HTTP/2 this is asked once the client's window has taken the data.
+        // With HTTP/2 the library asks for the end once the client's window has room for the data.
         self.hand_over();
         Poll::Ready(None)
     }

@@ -119,7 +119,7 @@ impl Service {
             written += 1;
         }
         if written > 0 {
-            info!(written, "the store took the history that waited");
+            info!(written, "stored the history that had waited for the store");
         }
         Ok(())
     }

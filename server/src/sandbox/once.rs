@@ -113,7 +113,7 @@ impl Service {
                     };
                     self.inner.tasks.spawn("create once", async move {
                         let made = turn.service.create_first(spec, key, body_digest).await;
-                        // The store knows by now what became of it.
+                        // The store has its outcome by now.
                         drop(turn);
                         sender.send_replace(Some(made.map_err(Arc::new)));
                     });
@@ -169,7 +169,7 @@ impl Service {
         let gone = || Error::WrongState {
             id: id.clone(),
             state: "gone".to_owned(),
-            needs: "its Idempotency-Key makes no other; use a new one",
+            needs: "its Idempotency-Key cannot create another sandbox; use a new key",
         };
         if let Some(record) = self.inner.registry.get(id) {
             let is_going = record.facts.is_deleted();

@@ -69,7 +69,7 @@ impl Service {
             warn!(error = %ErrorChain(&error), "old idempotency keys stay");
         }
         if let Err(error) = self.inner.store.session_prune(at.unix_ms() / 1000).await {
-            warn!(error = %ErrorChain(&error), "old sessions stay");
+            warn!(error = %ErrorChain(&error), "cannot delete expired sessions");
         }
     }
 }

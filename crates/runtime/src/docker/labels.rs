@@ -38,7 +38,7 @@ pub(super) const RESOURCES: &str = "opensandbox.io/resource-limits";
 /// Addition: the user's metadata as a JSON object. Docker mixes them with the image's, and some of their
 /// prefixes belong to Docker tooling.
 pub(super) const METADATA: &str = "opensandbox.io/metadata";
-/// Addition: all extensions as a JSON object. An image may have labels of further ones.
+/// Addition: all extensions as a JSON object. An image may carry labels of other extensions.
 pub(super) const EXTENSIONS: &str = "opensandbox.io/extensions";
 /// Addition: token of the sandbox's execd. A client that can read labels can also enter the container.
 pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";

@@ -45,6 +45,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// because it has to suffice for removals and starts on a busy disk, and an engine that hangs must be
 /// detected soon.
 const PROMPT_RESPONSE: Duration = Duration::from_secs(5);
+/// Longest time until a hanging engine and a stalled stream of events are reported.
+#[cfg(test)]
+const DETECTION: Duration = Duration::from_secs(10);
 /// Longest wait for a list, during which events are held back.
 const LIST_RESPONSE: Duration = Duration::from_secs(30);
 
@@ -401,6 +404,18 @@ mod tests {
         }
         tasks.stop();
         reasons.try_into().unwrap()
+    }
+
+    #[test]
+    fn a_silent_engine_is_reported_within_ten_seconds() {
+        let timing = WindowTiming::default();
+        // The engine may hang just after a window began, and then again before the next one.
+        assert!(timing.stall + timing.late < DETECTION);
+        assert!(PROMPT_RESPONSE < DETECTION);
+        assert!(
+            timing.window < timing.stall,
+            "or every window would be a stall"
+        );
     }
 
     #[tokio::test]

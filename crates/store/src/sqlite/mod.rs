@@ -245,7 +245,7 @@ fn problem(error: &sqlx::Error) -> Option<Problem> {
     const FULL: i32 = 13;
     const CANNOT_OPEN: i32 = 14;
     let error = match error {
-        // The writers before this one wait for the same lock.
+        // Earlier writes have not ended: they wait for the same lock, or there are too many.
         sqlx::Error::PoolTimedOut => return Some(Problem::Locked),
         sqlx::Error::Io(_) => return Some(Problem::Disk),
         sqlx::Error::Database(error) => error,

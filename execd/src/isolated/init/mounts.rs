@@ -502,7 +502,7 @@ fn read_only(path: &Path) -> rustix::io::Result<()> {
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-#[expect(unsafe_code, reason = "no crate here knows this system call")]
+#[expect(unsafe_code, reason = "no dependency offers this system call")]
 fn set_read_only(path: &Path, recursive: bool) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;

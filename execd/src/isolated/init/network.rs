@@ -1,7 +1,7 @@
 //! Network of the session.
 #![expect(
     unsafe_code,
-    reason = "interfaces are configured by requests that no crate here knows"
+    reason = "no dependency offers the requests that configure interfaces"
 )]
 
 use std::{io, os::fd::AsRawFd};
