@@ -51,7 +51,7 @@ pub enum Invocation {
     Version,
     /// Print the usage.
     Help,
-    /// Write the state of the shell that started this process to a pipe of the daemon ([`report`]).
+    /// Write the state of the shell that started this process to a socket of the daemon ([`report`]).
     ReportState(report::Target),
     /// Serve one file request with another identity ([`file_worker`]).
     FileWorker(FileIdentity),
@@ -147,7 +147,7 @@ pub fn parse(
         Some(report::SUBCOMMAND) => {
             args.next();
             let target = report_target(args).ok_or_else(|| {
-                let expected = "a descriptor, and device and inode of a pipe";
+                let expected = "a descriptor, device and inode of a socket, and a UUID";
                 bad(report::SUBCOMMAND, expected)
             })?;
             return Ok(Invocation::ReportState(target));
@@ -244,6 +244,7 @@ fn report_target(args: impl Iterator<Item = OsString>) -> Option<report::Target>
         number: args.next()?.parse().ok()?,
         device: args.next()?.parse().ok()?,
         inode: args.next()?.parse().ok()?,
+        nonce: args.next()?.parse().ok()?,
     })
 }
 

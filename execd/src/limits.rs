@@ -127,6 +127,11 @@ pub const ATTRIBUTES: usize = 64;
 pub const ENV_FILE: u64 = 4 << 20;
 /// Environment that a start script leaves: above what the kernel passes to a program.
 pub const ENVIRONMENT: usize = 8 << 20;
+/// Bytes of one message of a shell's report: even the smallest send buffer of a socket holds one.
+pub const REPORT_MESSAGE: usize = 4 << 10;
+/// Messages of a shell's report that are read after its writer ended. By default the kernel queues
+/// fewer than 300, because each counts as at least 768 bytes of a send buffer of 208 KiB.
+pub const REPORT_QUEUE: usize = 4096;
 
 /// Size of the file with stored lifecycle hooks.
 pub const LIFECYCLE_FILE: u64 = 1 << 20;

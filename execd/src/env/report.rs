@@ -1,32 +1,43 @@
 //! Report of a shell's state: the shell runs this executable again, which writes the working
-//! directory and all exported variables to a pipe. No shell prints them unambiguously, and not
+//! directory and all exported variables to a socket. No shell prints them unambiguously, and not
 //! every image has a program that does.
+//!
+//! All processes that the shell starts inherit the socket. It keeps the limits of messages, and
+//! each message of a report begins with a number that was drawn for it, so that other writes are
+//! recognised and ignored.
 
 use std::{
     cmp::Reverse,
     collections::BTreeSet,
     convert::Infallible,
     ffi::OsString,
-    io::{self, Write},
+    io,
     os::{
         fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
-        unix::ffi::{OsStrExt, OsStringExt},
+        unix::{
+            ffi::{OsStrExt, OsStringExt},
+            net,
+        },
     },
     path::{Path, PathBuf},
 };
 
 use rustix::{fs::fstat, io::retry_on_intr};
-use tokio::{io::AsyncReadExt, net::unix::pipe};
+use tokio::net::UnixDatagram;
+use uuid::Uuid;
 
 use super::Variables;
 use crate::limits;
 
-/// Argument that starts a report; the three numbers of a [`Target`] follow.
+/// Argument that starts a report; the parts of a [`Target`] follow.
 pub const SUBCOMMAND: &str = "report-state";
 
 /// Variable with the names, separated by blanks, of variables that the shell could not pass to this
 /// program.
 pub const LEFT_OUT: &str = "__execd_left_out";
+
+/// Length of a nonce in bytes.
+const NONCE: usize = size_of::<uuid::Bytes>();
 
 /// State of a shell, as far as it can outlive the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,16 +80,19 @@ impl Reported {
 pub struct Target {
     /// Descriptor number.
     pub number: RawFd,
-    /// Device of the pipe.
+    /// Device of the socket.
     pub device: u64,
-    /// Inode of the pipe.
+    /// Inode of the socket.
     pub inode: u64,
+    /// Beginning of each message.
+    pub nonce: Uuid,
 }
 
 impl Target {
-    /// Opens the descriptor, if it is still that pipe.
+    /// Opens the descriptor, if it is still that socket.
     fn open(self) -> io::Result<OwnedFd> {
-        let replaced = || io::Error::new(io::ErrorKind::NotFound, "the pipe is closed or replaced");
+        let replaced =
+            || io::Error::new(io::ErrorKind::NotFound, "the socket is closed or replaced");
         if self.number < 0 {
             return Err(replaced());
         }
@@ -101,7 +115,7 @@ impl Target {
 /// # Errors
 /// When the target is another file by now; nothing is written then.
 pub fn write(target: Target) -> io::Result<()> {
-    let mut to = std::fs::File::from(target.open()?);
+    let to = net::UnixDatagram::from(target.open()?);
     let mut text = cwd().unwrap_or_default().into_os_string().into_vec();
     text.push(0);
     for (name, value) in std::env::vars_os() {
@@ -111,7 +125,14 @@ pub fn write(target: Target) -> io::Result<()> {
         text.push(0);
     }
     text.push(0);
-    to.write_all(&text)
+    let mut message = Vec::with_capacity(limits::REPORT_MESSAGE);
+    for piece in text.chunks(limits::REPORT_MESSAGE - NONCE) {
+        message.clear();
+        message.extend_from_slice(target.nonce.as_bytes());
+        message.extend_from_slice(piece);
+        to.send(&message)?;
+    }
+    Ok(())
 }
 
 /// Directory as the shell named it, which may contain symbolic links.
@@ -145,67 +166,81 @@ impl Channel {
             number,
             device,
             inode,
+            nonce,
         } = self.target;
-        Ok(format!("'{this}' {SUBCOMMAND} {number} {device} {inode}"))
+        let nonce = nonce.simple();
+        Ok(format!(
+            "'{this}' {SUBCOMMAND} {number} {device} {inode} {nonce}"
+        ))
     }
 }
 
 /// The daemon's end of a report.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    receiver: pipe::Receiver,
+    receiver: UnixDatagram,
+    nonce: Uuid,
     text: Vec<u8>,
 }
 
 impl Reader {
-    /// Creates a pipe, whose other end the shell gets at this number.
+    /// Creates a pair of sockets, whose other end the shell gets at this number.
     ///
     /// # Errors
     /// When the system is out of descriptors.
     pub(crate) fn new(number: RawFd) -> io::Result<(Self, Channel)> {
-        let (sender, receiver) = pipe::pipe()?;
-        let sender = sender.into_blocking_fd()?;
+        let (sender, receiver) = net::UnixDatagram::pair()?;
+        receiver.set_nonblocking(true)?;
+        let receiver = UnixDatagram::from_std(receiver)?;
+        let sender = OwnedFd::from(sender);
         let stat = fstat(&sender)?;
+        let nonce = Uuid::new_v4();
         let target = Target {
             number,
             device: stat.st_dev,
             inode: stat.st_ino,
+            nonce,
         };
-        let text = Vec::new();
-        Ok((Self { receiver, text }, Channel { sender, target }))
+        let reader = Self {
+            receiver,
+            nonce,
+            text: Vec::new(),
+        };
+        Ok((reader, Channel { sender, target }))
     }
 
     /// Reads until it is dropped, so that the writer never waits. Drops bytes above the size limit
     /// of an environment.
     pub(crate) async fn read(&mut self) -> Infallible {
-        let mut piece = vec![0; limits::READ_CHUNK];
-        while let Ok(len @ 1..) = self.receiver.read(&mut piece).await {
-            keep(&mut self.text, &piece[..len]);
+        let mut message = [0; limits::REPORT_MESSAGE];
+        while let Ok(len) = self.receiver.recv(&mut message).await {
+            self.keep(&message[..len]);
         }
         std::future::pending().await
     }
 
     /// Returns the report after its writer ended; `None` if it is missing or incomplete. Background
-    /// processes of the shell may hold the pipe, so this does not wait for its close.
+    /// processes of the shell may hold the socket, so this does not wait for its close.
     #[must_use]
     pub(crate) fn finish(mut self) -> Option<Reported> {
-        let mut piece = vec![0; limits::READ_CHUNK];
-        let mut left = limits::ENVIRONMENT;
-        // Asks the kernel, because the runtime may not have noticed the data yet.
-        while left > 0
-            && let Ok(len @ 1..) =
-                retry_on_intr(|| rustix::io::read(&self.receiver, piece.as_mut_slice()))
-        {
-            keep(&mut self.text, &piece[..len]);
-            left = left.saturating_sub(len);
+        let mut message = [0; limits::REPORT_MESSAGE];
+        // Other processes may go on writing; the report is among the messages that wait already.
+        for _ in 0..limits::REPORT_QUEUE {
+            // Asks the kernel, because the runtime may not have noticed the messages yet.
+            let received = retry_on_intr(|| rustix::io::read(&self.receiver, &mut message[..]));
+            let Ok(len) = received else { break };
+            self.keep(&message[..len]);
         }
         parse(&self.text)
     }
-}
 
-fn keep(text: &mut Vec<u8>, piece: &[u8]) {
-    let room = limits::ENVIRONMENT - text.len();
-    text.extend_from_slice(&piece[..piece.len().min(room)]);
+    /// Keeps the content of a message, if it belongs to the report.
+    fn keep(&mut self, message: &[u8]) {
+        if let Some(piece) = message.strip_prefix(self.nonce.as_bytes()) {
+            let room = limits::ENVIRONMENT - self.text.len();
+            self.text.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+    }
 }
 
 fn parse(text: &[u8]) -> Option<Reported> {
@@ -243,6 +278,39 @@ mod tests {
         reported.fit(0);
         assert_eq!(reported.left_out, ["A", "C", "B"]);
         assert_eq!(reported.variables, Variables::default());
+    }
+
+    #[tokio::test]
+    async fn only_messages_of_the_report_are_kept() {
+        let (reader, channel) = Reader::new(100).unwrap();
+        let sender = net::UnixDatagram::from(channel.sender);
+        let send = |nonce: &[u8], text: &[u8]| sender.send(&[nonce, text].concat()).unwrap();
+        let nonce = channel.target.nonce.into_bytes();
+        for (nonce, text) in [
+            (&b""[..], &b""[..]),
+            (&nonce, b"/usr\0A="),
+            (b"", b"junk\0\0"),
+            (b"", &[b'x'; 2 * limits::REPORT_MESSAGE]),
+            (&[0; NONCE], b"/tmp\0A=2\0\0"),
+            (&nonce, b"1\0\0"),
+            (&nonce[1..], b"\0\0"),
+        ] {
+            send(nonce, text);
+        }
+        let reported = reader.finish().unwrap();
+        assert_eq!(reported.cwd, Some(PathBuf::from("/usr")));
+        assert_eq!(reported.variables, Variables::from_iter([("A", "1")]));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_report_does_not_wait_for_other_writers() {
+        let (reader, channel) = Reader::new(100).unwrap();
+        let sender = net::UnixDatagram::from(channel.sender);
+        let nonce = channel.target.nonce.into_bytes();
+        sender.send(&[&nonce[..], b"/\0\0"].concat()).unwrap();
+        let endless = std::thread::spawn(move || while sender.send(b"").is_ok() {});
+        assert_eq!(reader.finish().unwrap().cwd, Some(PathBuf::from("/")));
+        endless.join().unwrap();
     }
 
     #[test]

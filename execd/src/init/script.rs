@@ -92,7 +92,7 @@ async fn run(
     command.args([OsString::from("sh"), script.into()]);
     command.stdout(channel.sender).process_group(0);
     let process = base.processes.spawn_own(&mut command).map_err(error_text)?;
-    // A copy of the write end in this process would keep the pipe open.
+    // A copy of the write end in this process would keep the socket open.
     drop(command);
     let supervised = tokio::select! {
         supervised = supervise(&process, signals) => supervised,

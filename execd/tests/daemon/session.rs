@@ -596,6 +596,48 @@ async fn commands_may_be_longer_than_an_argument() {
     }
 }
 
+/// Lists the inherited pipes and sockets of a shell in `$fds`, without its standard streams.
+const CHANNELS: &str = "fds=; for n in /proc/$$/fd/*; do case $n:$(/usr/bin/readlink $n) in \
+     (*/[012]:*) ;; (*:pipe:*|*:socket:*) fds=\"$fds ${n##*/}\";; esac; done; [ \"$fds\" ]";
+
+#[tokio::test]
+async fn writes_to_the_descriptor_of_the_report_do_not_change_the_state() {
+    let place = tempfile::tempdir().unwrap();
+    for daemon in [daemon(), with_sh(&place)] {
+        let id = session(&daemon, json!({ "cwd": "/usr" })).await;
+        let fds = output_of(&daemon, &id, &format!("{CHANNELS}; echo $fds")).await;
+        // The others belong to the program that runs the tests.
+        let fds = fds.split(' ').map(|fd| fd.parse::<i32>().unwrap());
+        let fd = fds.max().unwrap();
+        // Other shells than bash name descriptors up to 9 only, but their programs inherit all.
+        let write = format!("printf \"/tmp\\0A=2\\0\\0\" >&{fd}");
+        let junk = format!("/usr/bin/bash -c 'echo junk >&{fd}; {write}'");
+        for (command, code) in [
+            (format!("export A=1; {junk}"), 0),
+            (format!("{junk}; export A=1"), 0),
+            (format!("export A=2; {junk}; exit 3"), 3),
+        ] {
+            let events = run(&daemon, &id, &command).await;
+            assert_eq!(events.last().unwrap().exit_code(), Some(code), "{events:?}");
+            assert_eq!(texts(&events, EventKind::Stdout), [""; 0], "{command}");
+            assert_eq!(output_of(&daemon, &id, "echo $A $PWD").await, "1 /usr");
+        }
+        // A child that writes before, while and after the state is reported.
+        let flag = place.path().join(format!("flag{fd}{id}"));
+        let flag = flag.display();
+        let endless = format!("exec >/dev/null 2>&1; while :; do {write}; : >{flag}; done");
+        let long = "l".repeat(100_000);
+        let start = format!(
+            "/usr/bin/bash -c '{endless}' & echo $!; until [ -e {flag} ]; do :; done; \
+             export A=3 LONG={long}; cd /var/.."
+        );
+        let pid = output_of(&daemon, &id, &start).await;
+        let _killed = KillOnDrop(pid.parse().unwrap());
+        let state = output_of(&daemon, &id, "echo $A ${#LONG} $PWD").await;
+        assert_eq!(state, "3 100000 /");
+    }
+}
+
 #[tokio::test]
 async fn the_depth_of_shells_does_not_grow() {
     let daemon = Daemon::start(&["--port", "0"], |command| {
