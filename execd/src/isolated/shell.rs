@@ -143,7 +143,8 @@ pub(super) fn invocation(files: &Files, code: &str, bash: bool) -> io::Result<In
     })
 }
 
-/// Input of `bash`. The last command of `before` leaves options and traps in `$1`.
+/// Input of `bash`. The last command of `before` leaves options and traps in `$1`, and in `$2` the
+/// directory if it cannot be entered; entering it again then shows why.
 ///
 /// A subshell reports the state, because a `DEBUG` trap of the user runs before each command of its
 /// own shell. Aliases apply to text that is parsed after the user's code, so the names of builtins
@@ -151,7 +152,10 @@ pub(super) fn invocation(files: &Files, code: &str, bash: bool) -> io::Result<In
 fn for_bash(files: &Files, code: &str) -> String {
     let before = files.before.map(|before| files.path(before));
     // Not with `source`: messages about restored functions would show the path.
-    let before = before.map(|path| format!("builtin eval \"$(<{path})\" 2>/dev/null; "));
+    let before = before.map(|path| {
+        let lost = "builtin cd -- \"$2\" || builtin cd -P .";
+        format!("builtin eval \"$(<{path})\" 2>/dev/null; case ${{2-}} in (?*) {lost};; esac; ")
+    });
     let after = files.state.map(|state| {
         let [state, kept, traps] = [state, files.kept, files.traps].map(|file| files.path(file));
         format!(
@@ -162,7 +166,7 @@ BASH_SUBSHELL=0
 {{
 builtin shopt -p
 builtin umask -p
-builtin printf 'builtin cd -- %q\n' "$PWD"
+builtin printf 'builtin cd -- %q || builtin set -- "" %q\n' "$PWD" "$PWD"
 builtin declare -p
 builtin declare -f
 builtin declare -Fx
@@ -171,7 +175,7 @@ builtin test -s {kept} && builtin printf '%s\n' "$(<{kept})"
 builtin set -- "$1" "\\builtin set +o braceexpand +o hashall +o interactive-comments $2"
 builtin test -s {traps} &&
 builtin set -- "$1" "\\builtin eval $(\builtin printf %q "$(<{traps})"); $2"
-builtin printf '\\builtin set -- %q\n' "$2"
+builtin printf '\\builtin set -- %q "${{2-}}"\n' "$2"
 builtin printf '\n# complete\n'
 }} >|{state}
 builtin exit "$1" )
@@ -189,10 +193,14 @@ builtin set +xv -- "${{PIPESTATUS[0]}}"; builtin trap - DEBUG; }} >/dev/null 2>&
 
 /// Command of another shell, as one compound command, so that aliases of the user do not apply to
 /// it. Its first argument is the code, unless a path names it. The last command of `before` leaves
-/// options in `$2`, as one command, so that none of them shows in a trace.
+/// options in `$2`, as one command, so that none of them shows in a trace, and in `$3` the directory
+/// if it cannot be entered.
 fn for_sh(files: &Files, long: Option<&str>) -> String {
     let before = files.before.map(|before| files.path(before));
-    let before = before.map(|path| format!("set -- \"${{1-}}\"; . {path} 2>/dev/null\n"));
+    let before = before.map(|path| {
+        let lost = "cd -- \"$3\" || cd -P .";
+        format!("set -- \"${{1-}}\"; . {path} 2>/dev/null\ncase ${{3-}} in (?*) {lost};; esac\n")
+    });
     let before = before.unwrap_or_default();
     let code = long.map_or_else(|| "$1".to_owned(), |path| format!(". {path}"));
     let begin = format!(r#"{{ {before}eval "shift $#; ${{2-}} {code}""#);
@@ -208,9 +216,9 @@ printf 'umask %s\n' "$(umask)"
 set
 export -p
 alias | while IFS= read -r l; do printf 'alias %s\n' "${{l#alias }}"; done
-printf '%s\n' 'cd -- "$PWD"'
+printf '%s\n' 'cd -- "$PWD" || set -- "$1" "" "$PWD"'
 while IFS= read -r l; do printf '%s\n' "$l"; done <{kept}
-printf "set -- \"\$1\" '%s'\n" "$2"
+printf "set -- \"\$1\" '%s' \"\${{3-}}\"\n" "$2"
 printf '\n# complete\n'
 }} >|{state}
 }} >/dev/null 2>&1
@@ -330,6 +338,33 @@ mod tests {
                     assert!(!ran.2.contains(hidden), "{what}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_lost_directory_is_named_once_and_the_rest_of_the_state_kept() {
+        for shell in shells() {
+            let place = tempfile::tempdir().unwrap();
+            let lost = place.path().join("it's lost");
+            std::fs::create_dir(&lost).unwrap();
+            let mut state = Vec::new();
+            let mut run = |envs: &[_], code| run_in(&shell, &mut state, envs, code);
+            let enter = format!("cd \"{}\"; A=1; set -f", lost.display());
+            assert_eq!(run(&[], &enter).0, 0);
+            std::fs::remove_dir(&lost).unwrap();
+            let here = std::env::current_dir().unwrap();
+            let here = here.display();
+            let ran = run(&[("B", "2")], "echo \"$PWD|$(pwd)|$A$B\" *; echo $#");
+            let what = format!("{}: {ran:?}", shell.display());
+            assert_eq!(
+                (ran.0, ran.1),
+                (0, format!("{here}|{here}|12 *\n0\n")),
+                "{what}"
+            );
+            let complaint = ran.2.trim_end();
+            assert!(complaint.contains(lost.to_str().unwrap()), "{what}");
+            assert_eq!(complaint.lines().count(), 1, "{what}");
+            assert_eq!(run(&[], "echo $A"), (0, "1\n".to_owned(), String::new()));
         }
     }
 

@@ -4,14 +4,18 @@ use std::{
     convert::Infallible,
     io,
     os::unix::process::CommandExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use osb_log::redact;
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+    process::{Resource, getrlimit},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -21,6 +25,7 @@ use super::{
 };
 use crate::{
     base::Base,
+    blocking::in_place,
     env::report::Reader,
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
     process::{Place, Process, Program, inherit, reserve},
@@ -60,7 +65,7 @@ pub(super) fn start(base: &Base, session: Arc<ShellSession>, order: Order) -> Ev
     reader
 }
 
-async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, writer: Writer) {
+async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, mut writer: Writer) {
     let not_started = async |writer: Writer, reason: &str| {
         let end = End::NotStarted(reason.to_owned());
         let outcome = Outcome::now(end, Duration::ZERO);
@@ -81,7 +86,12 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, writer
         "session run wanted"
     );
     let began = Instant::now();
-    let (process, pipes, mut report) = match spawn(&base, &session, &order) {
+    let Started {
+        process,
+        pipes,
+        mut report,
+        lost,
+    } = match spawn(&base, &session, &order) {
         Ok(started) => started,
         Err(error) => return not_started(writer, &error.to_string()).await,
     };
@@ -90,6 +100,9 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, writer
         pid = process.pid().as_raw_nonzero(),
         "session run started"
     );
+    if let Some(lost) = lost {
+        writer.write(Source::Stderr, lost.notice().into()).await;
+    }
     let mut pump = Pump {
         process: process.clone(),
         sink: Sink::Events(writer),
@@ -145,15 +158,55 @@ async fn end_when_unwanted(
     std::future::pending().await
 }
 
-fn spawn(
-    base: &Base,
-    session: &ShellSession,
-    order: &Order,
-) -> io::Result<(Process, Vec<Pipe>, Reader)> {
+/// Started shell of a run.
+struct Started {
+    process: Process,
+    pipes: Vec<Pipe>,
+    report: Reader,
+    lost: Option<LostDirectory>,
+}
+
+/// Directory of a session that can no longer be entered.
+#[derive(Debug)]
+struct LostDirectory {
+    path: PathBuf,
+    reason: Errno,
+}
+
+impl LostDirectory {
+    /// Checks a directory before a shell starts there.
+    fn check(path: &Path) -> Option<Self> {
+        // The dot makes the kernel search the directory itself.
+        let entered = in_place(|| access(path.join("."), Access::EXEC_OK));
+        let path = path.to_owned();
+        entered.err().map(|reason| Self { path, reason })
+    }
+
+    /// Line of output, in the words of a shell.
+    fn notice(&self) -> String {
+        let path = self.path.to_string_lossy().replace(char::is_control, "?");
+        let reason = io::Error::from(self.reason).to_string();
+        // Without the number that the standard library appends.
+        let reason = reason.split(" (os error").next().unwrap_or_default();
+        format!("cd: {path}: {reason}\n")
+    }
+}
+
+/// Starts the shell in the directory of the order or else of the session. If the latter was removed,
+/// the shell starts where that of a session without a directory does.
+fn spawn(base: &Base, session: &ShellSession, order: &Order) -> io::Result<Started> {
     let mut state = session.state();
-    let cwd = order.cwd.as_ref().or(state.cwd.as_ref());
-    if let Some(cwd) = cwd {
-        state.variables.set("PWD", cwd);
+    let remembered = state.cwd.as_deref().filter(|_| order.cwd.is_none());
+    let lost = remembered.and_then(LostDirectory::check);
+    let cwd = order
+        .cwd
+        .as_deref()
+        .or(remembered)
+        .filter(|_| lost.is_none());
+    match cwd {
+        Some(cwd) => state.variables.set("PWD", cwd),
+        None if lost.is_some() => state.variables.remove("PWD"),
+        None => {}
     }
     let (ours, theirs) = Pipes::new(true)?;
     let place = Place::out_of_reach();
@@ -178,5 +231,10 @@ fn spawn(
         inherit(&mut command, text, Place::at(TEXT));
     }
     let process = base.processes.spawn(&mut command)?;
-    Ok((process, ours, report))
+    Ok(Started {
+        process,
+        pipes: ours,
+        report,
+        lost,
+    })
 }

@@ -596,6 +596,48 @@ async fn commands_may_be_longer_than_an_argument() {
     }
 }
 
+/// A later run starts elsewhere, in spite of the directory that the session remembers.
+#[tokio::test]
+async fn a_session_survives_the_loss_of_its_directory() {
+    let place = tempfile::tempdir().unwrap();
+    for daemon in [daemon(), with_sh(&place)] {
+        let place = tempfile::tempdir().unwrap();
+        let lost = place.path().join("it's\nlost");
+        let shown = lost.to_str().unwrap().replace('\n', "?");
+        let id = session(&daemon, json!({})).await;
+        let home = output_of(&daemon, &id, "pwd").await;
+        let enter = json!({ "command": ":", "cwd": lost });
+        for (replacement, why) in [
+            (None, "No such file or directory"),
+            (Some("a file"), "Not a directory"),
+        ] {
+            let _ = std::fs::remove_file(&lost);
+            std::fs::create_dir(&lost).unwrap();
+            run_with(&daemon, &id, enter.clone()).await;
+            std::fs::remove_dir(&lost).unwrap();
+            if let Some(text) = replacement {
+                std::fs::write(&lost, text).unwrap();
+            }
+            let events = run(&daemon, &id, "echo $PWD; pwd; export A=1").await;
+            assert_eq!(events.last().unwrap().exit_code(), Some(0), "{events:?}");
+            let want = format!("cd: {shown}: {why}");
+            assert_eq!(texts(&events, EventKind::Stderr), [want], "{why}");
+            assert_eq!(
+                texts(&events, EventKind::Stdout),
+                [home.as_str(), home.as_str()]
+            );
+            // The notice appears once.
+            let events = run(&daemon, &id, "cd /; echo $A").await;
+            assert!(texts(&events, EventKind::Stderr).is_empty(), "{events:?}");
+            assert_eq!(texts(&events, EventKind::Stdout), ["1"]);
+        }
+        // A directory that the request names must exist.
+        let answer = daemon.post(&format!("/session/{id}/run"), enter).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains("working directory"));
+    }
+}
+
 /// Lists the inherited pipes and sockets of a shell in `$fds`, without its standard streams.
 const CHANNELS: &str = "fds=; for n in /proc/$$/fd/*; do case $n:$(/usr/bin/readlink $n) in \
      (*/[012]:*) ;; (*:pipe:*|*:socket:*) fds=\"$fds ${n##*/}\";; esac; done; [ \"$fds\" ]";

@@ -55,6 +55,30 @@ async fn the_state_of_the_shell_outlives_runs_that_fail() {
 }
 
 #[tokio::test]
+async fn a_session_survives_the_loss_of_its_directory() {
+    let Some(isolated) = Isolated::new().await else {
+        return;
+    };
+    let id = isolated.session(json!({})).await;
+    let work = isolated.work().to_str().unwrap().to_owned();
+    let lose = "mkdir lost; cd lost; A=1; rmdir ../lost";
+    isolated.output_of(&id, lose).await;
+    let events = isolated.run(&id, "pwd; echo $PWD $A").await;
+    let complaint = texts(&events, EventKind::Stderr);
+    let want = format!("cd: {work}/lost: No such file or directory");
+    assert!(
+        complaint.len() == 1 && complaint[0].ends_with(&want),
+        "{events:?}"
+    );
+    let want = [work.clone(), format!("{work} 1")];
+    assert_eq!(texts(&events, EventKind::Stdout), want);
+    // The notice appears once.
+    let events = isolated.run(&id, "cd /; echo $A").await;
+    assert!(texts(&events, EventKind::Stderr).is_empty(), "{events:?}");
+    assert_eq!(texts(&events, EventKind::Stdout), ["1"]);
+}
+
+#[tokio::test]
 async fn output_is_sent_by_stream_and_line() {
     let Some(isolated) = Isolated::new().await else {
         return;
