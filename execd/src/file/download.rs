@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 use super::{
     disposition::attachment,
     lines::Lines,
+    query::path_of,
     range::{RequestedRange, parse_range},
-    routes::path_of,
 };
 use crate::{
     base::Base,

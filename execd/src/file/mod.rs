@@ -14,6 +14,7 @@ mod info;
 mod lines;
 mod multipart;
 mod permission;
+mod query;
 mod range;
 mod relocate;
 mod replace;

@@ -1,7 +1,5 @@
 //! Routes of files and directories.
 
-use std::ffi::{OsStr, OsString};
-
 use axum::{
     Json, Router,
     extract::{FromRef, Request, State},
@@ -11,7 +9,11 @@ use axum::{
 use osb_protocol::execd::file::{FileInfo, Move, Permission, Replaced, Replacement};
 use serde_json::{Map, Value};
 
-use super::{download, entries, info, permission, relocate, replace, upload};
+use super::{
+    download, entries, info, permission,
+    query::{path_of, paths},
+    relocate, replace, upload,
+};
 use crate::{
     base::Base,
     blocking::{blocking, blocking_while_wanted},
@@ -40,19 +42,6 @@ where
             post(make_directories).delete(delete_directories),
         )
         .route("/directories/list", get(list))
-}
-
-/// Paths of a query, byte for byte.
-fn paths(query: &Query) -> Vec<OsString> {
-    query.all_bytes("path").map(OsStr::to_owned).collect()
-}
-
-/// The single path of a query.
-pub(super) fn path_of(query: &Query) -> ApiResult<OsString> {
-    let path = query.all_bytes("path").next();
-    path.filter(|path| !path.is_empty())
-        .map(OsStr::to_owned)
-        .ok_or_else(|| ApiError::missing_query("path"))
 }
 
 async fn info_of(State(base): State<Base>, query: Query) -> ApiResult<Response> {

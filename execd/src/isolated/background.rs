@@ -1,16 +1,15 @@
 //! Background runs (contract: execd A4.5). Their output is stored outside the session's view.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use jiff::Timestamp;
-use osb_protocol::execd::isolated::{IsolatedRun, IsolatedRunStarted};
+use osb_protocol::execd::isolated::IsolatedRunStarted;
 use tracing::info;
 
 use super::{
     Isolation,
     guest::{Guest, How, RunError, States},
     quota,
+    record::Background,
     request::Kind,
     run::{Code, terminated},
     session::{Busy, Session},
@@ -19,84 +18,9 @@ use super::{
 use crate::{
     error::{ApiError, ApiResult},
     limits,
-    output::{Log, Outcome, Pump, Sink},
+    output::{Outcome, Pump, Sink},
     telemetry::Operation,
 };
-
-/// Background run.
-#[derive(Debug)]
-pub(super) struct Background {
-    session: String,
-    id: String,
-    started_at: Timestamp,
-    log: Arc<Log>,
-    ended: Mutex<Option<Ended>>,
-}
-
-#[derive(Clone, Debug)]
-struct Ended {
-    at: Timestamp,
-    /// Exit code, or the reason why there is none.
-    code: Result<i32, String>,
-}
-
-impl Background {
-    pub(super) fn is(&self, session: &str, id: &str) -> bool {
-        (self.session.as_str(), self.id.as_str()) == (session, id)
-    }
-
-    fn ended(&self) -> Option<Ended> {
-        self.ended
-            .lock()
-            .expect("no holder of this lock panics")
-            .clone()
-    }
-
-    pub(super) fn is_running(&self) -> bool {
-        self.ended().is_none()
-    }
-
-    /// Status in its wire format.
-    pub(super) fn status(&self) -> IsolatedRun {
-        let ended = self.ended();
-        IsolatedRun {
-            session_id: self.session.clone(),
-            run_id: self.id.clone(),
-            running: ended.is_none(),
-            exit_code: ended.as_ref().and_then(|ended| ended.code.clone().ok()),
-            error: ended.as_ref().and_then(|ended| ended.code.clone().err()),
-            started_at: self.started_at,
-            finished_at: ended.map(|ended| ended.at),
-        }
-    }
-
-    pub(super) fn started(&self) -> IsolatedRunStarted {
-        IsolatedRunStarted {
-            session_id: self.session.clone(),
-            run_id: self.id.clone(),
-            started_at: self.started_at,
-        }
-    }
-
-    /// Reads output from an offset, up to the limit of one response, and returns the next offset.
-    /// An offset past the end means the end.
-    pub(super) async fn read(&self, cursor: u64) -> std::io::Result<(Bytes, u64)> {
-        let len = self.log.len();
-        let from = cursor.min(len);
-        let to = len.min(from + limits::ISOLATED_LOG_READ);
-        let mut text = BytesMut::new();
-        let mut at = from;
-        while at < to {
-            let piece = self.log.read(at, to).await?;
-            if piece.is_empty() {
-                break;
-            }
-            at += piece.len() as u64;
-            text.extend_from_slice(&piece);
-        }
-        Ok((text.freeze(), at))
-    }
-}
 
 /// Starts a background run.
 ///
@@ -120,13 +44,7 @@ pub(super) async fn start(
         Kind::Writable | Kind::Overlay { persist: true } => {}
     }
     quota::check(isolation).await?;
-    let run = Arc::new(Background {
-        session: session.id.clone(),
-        id: uuid::Uuid::new_v4().to_string(),
-        started_at: Timestamp::now(),
-        log: Arc::new(Log::bounded(limits::ISOLATED_LOG_RUNNING)),
-        ended: Mutex::default(),
-    });
+    let run = Arc::new(Background::new(&session.id));
     let busy = session.busy();
     admit(&session, &run)?;
     let started = begin(isolation, &session, &code).await;
@@ -170,7 +88,7 @@ fn admit(session: &Session, run: &Arc<Background>) -> ApiResult<()> {
     while runs.len() >= limits::ISOLATED_RUNS {
         let ended = runs
             .values()
-            .filter_map(|run| Some((run.ended()?.at, run.id.clone())));
+            .filter_map(|run| Some((run.ended_at()?, run.id.clone())));
         let Some((_, oldest)) = ended.min() else {
             break;
         };
@@ -208,8 +126,7 @@ async fn run_to_end(isolation: Isolation, mut pump: Pump<Guest>, run: Arc<Backgr
         How::Lost => Err(terminated(&isolation)),
     };
     info!(id = run.id, session = run.session, ?code, took = ?outcome.took, "isolated background run ended");
-    let at = Timestamp::now();
-    *run.ended.lock().expect("no holder of this lock panics") = Some(Ended { at, code });
+    run.end(code);
     drop(busy);
     pump.linger(&isolation.base.outputs, isolation.base.tasks.stopping())
         .await;

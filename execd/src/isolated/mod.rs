@@ -14,7 +14,7 @@
 //! | [`store`], [`session`] | the list of sessions, and the life of each |
 //! | [`link`], [`wire`], [`plan`] | what the daemon and a session's init tell each other |
 //! | [`init`] | everything inside: mounts, identity, filter, processes |
-//! | [`guest`], [`run`], [`background`] | runs |
+//! | [`guest`], [`run`], [`background`], [`record`] | runs |
 //! | [`shell`] | how a shell's state outlives it |
 //! | [`files`] | requests for files; `crate::view` says which paths they may name |
 //! | [`upper`], [`overlay`], [`quota`] | directories that take up what sessions write, and how much |
@@ -35,6 +35,7 @@ mod link;
 mod overlay;
 mod plan;
 mod quota;
+mod record;
 mod request;
 mod run;
 mod session;

@@ -30,9 +30,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    background::Background,
     link::{Link, StartError},
     plan::{self, Mode, Plan},
+    record::Background,
     request::{Kind, SessionSpec},
     shell,
     upper::{Owner, Slot, Upper},

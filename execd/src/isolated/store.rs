@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::OnceCell;
 
 use super::{
-    background::Background, capabilities::Probed, quota::Measurement, session::Session, upper,
+    capabilities::Probed, quota::Measurement, record::Background, session::Session, upper,
 };
 use crate::{
     config::IsolationConfig,

@@ -72,17 +72,3 @@ async fn one(
     transfer::measure(repo, execd, prefix, pid, report).await?;
     terminal::measure(execd, prefix, options, report).await
 }
-
-/// Reports how much the memory of a daemon grew since it had `before` bytes.
-pub(super) fn grown(
-    pid: Option<u32>,
-    before: Option<u64>,
-    name: &str,
-    report: &mut Report,
-) -> Result<()> {
-    if let (Some(pid), Some(before)) = (pid, before) {
-        let now = footprint::resident(pid)?;
-        report.bytes(name, now.saturating_sub(before));
-    }
-    Ok(())
-}

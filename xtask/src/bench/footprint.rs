@@ -125,3 +125,17 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
         .context("the kernel reports no resident size")?;
     Ok(kib * 1024)
 }
+
+/// Reports how much the memory of a daemon grew since it had `before` bytes.
+pub(super) fn grown(
+    pid: Option<u32>,
+    before: Option<u64>,
+    name: &str,
+    report: &mut Report,
+) -> Result<()> {
+    if let (Some(pid), Some(before)) = (pid, before) {
+        let now = resident(pid)?;
+        report.bytes(name, now.saturating_sub(before));
+    }
+    Ok(())
+}

@@ -116,6 +116,12 @@ pub(super) fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
+/// Megabytes, of a million bytes each.
+#[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+pub(super) fn megabytes(bytes: usize) -> f64 {
+    bytes as f64 / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

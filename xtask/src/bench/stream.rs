@@ -6,7 +6,12 @@ use anyhow::{Context, Result, ensure};
 use http_body_util::{BodyExt, Full};
 use serde_json::json;
 
-use super::{daemon::grown, execd::Execd, footprint::resident, report::Report, stats::Rates};
+use super::{
+    execd::Execd,
+    footprint::{grown, resident},
+    report::Report,
+    stats::{Rates, megabytes},
+};
 use crate::repo::Repo;
 
 /// Length of a long line, including its newline.
@@ -81,9 +86,4 @@ async fn stream(execd: &Execd, command: &str) -> Result<usize> {
     let whole = last.windows(complete.len()).any(|bytes| bytes == complete);
     ensure!(whole, "the command did not complete");
     Ok(bytes)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
-pub(super) fn megabytes(bytes: usize) -> f64 {
-    bytes as f64 / 1e6
 }

@@ -10,8 +10,12 @@ use hyper::body::Frame;
 use serde_json::json;
 
 use super::{
-    daemon::grown, execd::Execd, footprint::resident, http::Connection, nginx::Nginx,
-    report::Report, stats::Rates, stream::megabytes,
+    execd::Execd,
+    footprint::{grown, resident},
+    http::Connection,
+    nginx::Nginx,
+    report::Report,
+    stats::{Rates, megabytes},
 };
 use crate::{repo::Repo, step::notice};
 

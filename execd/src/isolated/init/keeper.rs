@@ -20,7 +20,7 @@ use rustix::{
     },
 };
 
-use super::serve::{children, ended, wait};
+use super::children::{children, ended, wait};
 use crate::{
     isolated::{
         plan::{KeeperEvent, Order},

@@ -12,6 +12,7 @@
 //! because the session was deleted or the daemon died, init exits, and the kernel kills every other
 //! process in the namespace.
 
+mod children;
 mod files;
 mod keeper;
 mod mounts;
