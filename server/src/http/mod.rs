@@ -8,6 +8,7 @@
 //!             └  /health /docs … CORS, no key       ┘
 //! ```
 
+mod app;
 pub mod auth;
 mod client;
 mod connections;
@@ -31,10 +32,11 @@ mod stall;
 mod system;
 mod throttle;
 
+pub use app::{AppParts, AppState};
 pub use client::TrustedProxies;
 pub use host::AllowedHosts;
 pub use openapi::document;
 pub use overload::{Capacities, Limits};
 pub(crate) use proxy::limits as proxy_limits;
-pub use router::{AppParts, AppState, EdgeRules, router};
+pub use router::{EdgeRules, router};
 pub use throttle::Throttle;

@@ -1,7 +1,5 @@
 //! All routes in one place.
 
-use std::{ops::Deref, sync::Arc};
-
 use axum::{
     Router,
     body::Body,
@@ -11,65 +9,20 @@ use axum::{
     routing::any,
 };
 use http::{Method, StatusCode, header::ACCEPT};
-use osb_forward::Forwarder;
 use osb_protocol::error::code;
-use osb_service::Supervisor;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
-    auth::{self, ApiKeys},
+    app::AppState,
+    auth,
     client::{self, TrustedProxies},
     cors,
     error::{self, ApiError},
     host::{self, AllowedHosts},
-    lifecycle, openapi,
-    overload::{self, Capacities},
-    proxy, request_id,
-    throttle::Throttle,
+    lifecycle, openapi, overload, proxy, request_id,
 };
-use crate::sandbox::Service;
-
-/// What handlers share.
-#[derive(Debug)]
-pub struct AppParts {
-    /// The domain.
-    pub service: Service,
-    /// Who may call.
-    pub keys: Arc<ApiKeys>,
-    /// Connections to sandboxes.
-    pub forwarder: Forwarder,
-    /// Configured public address, without a trailing slash.
-    pub eip: Option<String>,
-    /// Whether sandboxes may use the proxy without a key.
-    pub keyless_from_sandboxes: bool,
-    /// Room for requests of each kind.
-    pub room: Capacities,
-    /// Owns tasks of requests.
-    pub tasks: Supervisor,
-    /// Wrong keys, those sent to the console included.
-    pub throttle: Arc<Throttle>,
-}
-
-/// The state of the routes. Every layer of every route clones it for each request, so a clone is one
-/// reference count.
-#[derive(Clone, Debug)]
-pub struct AppState(Arc<AppParts>);
-
-impl From<AppParts> for AppState {
-    fn from(parts: AppParts) -> Self {
-        Self(Arc::new(parts))
-    }
-}
-
-impl Deref for AppState {
-    type Target = AppParts;
-
-    fn deref(&self) -> &AppParts {
-        &self.0
-    }
-}
 
 /// What every request passes before its route is looked for.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! * [`service`]: create, get, list, delete, renew, patch, endpoints. What the REST API and the
 //!   console call.
 //! * [`registry`]: every sandbox in memory, fed by the runtime's events; all reads come from it.
-//! * [`record`], [`state`]: how the facts about a sandbox become what clients see.
+//! * [`facts`], [`record`], [`state`]: how the facts about a sandbox become what clients see.
 //! * [`lifecycle`]: making and removing, one owner per sandbox.
 //! * [`events`]: the runtime's events into the registry.
 //! * [`journal`]: history that the store could not take yet. [`ready`]: what an operator asks.
@@ -16,6 +16,7 @@ pub mod endpoint;
 pub mod error;
 mod events;
 pub mod expiry;
+pub mod facts;
 mod journal;
 pub mod lifecycle;
 pub mod list;
@@ -30,11 +31,79 @@ pub mod service;
 pub mod state;
 pub mod validate;
 
+use std::{sync::Arc, time::Duration};
+
+use osb_protocol::SandboxId;
+use osb_runtime::Runtime;
+use osb_service::Supervisor;
+use osb_store::Store;
+use tokio::sync::{Notify, Semaphore, mpsc};
+
 pub use answer::Unanswered;
 pub use endpoint::{EndpointQuery, Execd, Hosts};
 pub use error::Error;
+pub use facts::{Facts, StageAt};
 pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;
-pub use record::{Facts, Record, StageAt};
+pub use record::Record;
 pub use registry::{Change, Registry, RuntimeHealth};
-pub use service::{Limits, Service};
+
+/// What the operator allows.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Longest `timeout` of a create, in seconds.
+    pub max_timeout_seconds: Option<i64>,
+    /// Whether every execd gets a token.
+    pub execd_auth: bool,
+    /// Whether a sandbox may ask for the rights that isolated sessions take.
+    pub execd_isolation: bool,
+    /// Longest time that a create waits for execd before it answers anyway.
+    pub ready_wait: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // SDKs give a create 30 s in all; a pull may have used most of it.
+        Self {
+            max_timeout_seconds: None,
+            execd_auth: true,
+            execd_isolation: true,
+            ready_wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The domain. Clones share it.
+#[derive(Clone)]
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runtime: Arc<dyn Runtime>,
+    store: Arc<dyn Store>,
+    registry: Arc<Registry>,
+    tasks: Supervisor,
+    limits: Limits,
+    hosts: Hosts,
+    /// History that waits for the store.
+    journal: journal::Journal,
+    /// Creates with an idempotency key.
+    under_way: once::KeyedCreates,
+    /// Sandboxes whose clients went away.
+    abandoned: mpsc::UnboundedSender<SandboxId>,
+    /// Places for removals.
+    removals: Semaphore,
+    /// For readiness.
+    seen: ready::Seen,
+    /// Wakes the reconciler.
+    nudge: Notify,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("runtime", &self.inner.runtime.kind())
+            .finish()
+    }
+}

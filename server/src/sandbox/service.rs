@@ -1,6 +1,6 @@
 //! What the REST API and the console call.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use osb_protocol::{FeatureSet, FieldError, SandboxId, WireTime, lifecycle::Endpoint};
 use osb_runtime::{Amendment, CreateSpec, Expiry, KeptBy, Runtime, Vocabulary};
@@ -13,72 +13,12 @@ use tokio::sync::{Notify, Semaphore, broadcast, mpsc};
 use tracing::info;
 
 use super::{
-    Change, EndpointQuery, Error, Execd, Facts, Hosts, ListQuery, Page, Record, Registry,
-    RuntimeHealth, Unanswered,
+    Change, EndpointQuery, Error, Execd, Facts, Hosts, Inner, Limits, ListQuery, Page, Record,
+    Registry, RuntimeHealth, Service, Unanswered,
     endpoint::{self, Target},
     lifecycle::{IdSource, REMOVALS},
     validate,
 };
-
-/// What the operator allows.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Longest `timeout` of a create, in seconds.
-    pub max_timeout_seconds: Option<i64>,
-    /// Whether every execd gets a token.
-    pub execd_auth: bool,
-    /// Whether a sandbox may ask for the rights that isolated sessions take.
-    pub execd_isolation: bool,
-    /// Longest time that a create waits for execd before it answers anyway.
-    pub ready_wait: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        // SDKs give a create 30 s in all; a pull may have used most of it.
-        Self {
-            max_timeout_seconds: None,
-            execd_auth: true,
-            execd_isolation: true,
-            ready_wait: Duration::from_secs(5),
-        }
-    }
-}
-
-/// The domain. Clones share it.
-#[derive(Clone)]
-pub struct Service {
-    pub(super) inner: Arc<Inner>,
-}
-
-pub(super) struct Inner {
-    pub(super) runtime: Arc<dyn Runtime>,
-    pub(super) store: Arc<dyn Store>,
-    pub(super) registry: Arc<Registry>,
-    pub(super) tasks: Supervisor,
-    pub(super) limits: Limits,
-    pub(super) hosts: Hosts,
-    /// History that waits for the store.
-    pub(super) journal: super::journal::Journal,
-    /// Creates with an idempotency key.
-    pub(super) under_way: super::once::KeyedCreates,
-    /// Sandboxes whose clients went away.
-    pub(super) abandoned: mpsc::UnboundedSender<SandboxId>,
-    /// Places for removals.
-    pub(super) removals: Semaphore,
-    /// For readiness.
-    pub(super) seen: super::ready::Seen,
-    /// Wakes the reconciler.
-    pub(super) nudge: Notify,
-}
-
-impl std::fmt::Debug for Service {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Service")
-            .field("runtime", &self.inner.runtime.kind())
-            .finish()
-    }
-}
 
 impl Service {
     /// Starts the domain: it follows the runtime, keeps deadlines and repairs what a crash left.

@@ -1,0 +1,49 @@
+//! The state of the routes.
+
+use std::{ops::Deref, sync::Arc};
+
+use osb_forward::Forwarder;
+use osb_service::Supervisor;
+
+use super::{auth::ApiKeys, overload::Capacities, throttle::Throttle};
+use crate::sandbox::Service;
+
+/// What handlers share.
+#[derive(Debug)]
+pub struct AppParts {
+    /// The domain.
+    pub service: Service,
+    /// Who may call.
+    pub keys: Arc<ApiKeys>,
+    /// Connections to sandboxes.
+    pub forwarder: Forwarder,
+    /// Configured public address, without a trailing slash.
+    pub eip: Option<String>,
+    /// Whether sandboxes may use the proxy without a key.
+    pub keyless_from_sandboxes: bool,
+    /// Room for requests of each kind.
+    pub room: Capacities,
+    /// Owns tasks of requests.
+    pub tasks: Supervisor,
+    /// Wrong keys, those sent to the console included.
+    pub throttle: Arc<Throttle>,
+}
+
+/// The state of the routes. Every layer of every route clones it for each request, so a clone is one
+/// reference count.
+#[derive(Clone, Debug)]
+pub struct AppState(Arc<AppParts>);
+
+impl From<AppParts> for AppState {
+    fn from(parts: AppParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for AppState {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
+    }
+}

@@ -1,0 +1,333 @@
+//! What the server knows about a sandbox: what the request, the runtime and the store say.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use osb_protocol::WireTime;
+use osb_runtime::{
+    Address, Amendment, CreateSpec, Expiry, KeptBy, Observed, Origin, Phase, Role, Stage, Status,
+};
+use osb_store::Changes;
+
+/// Everything that is known about one sandbox.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// What it was created with.
+    pub origin: Arc<Origin>,
+    /// What the container does and since when; `None` until it runs for the first time.
+    pub phase: Option<(Phase, WireTime)>,
+    /// Whether the kernel killed a process because the memory limit was reached since the container started.
+    pub out_of_memory: bool,
+    /// How to reach it.
+    pub address: Address,
+    /// What changed since create, as far as our store keeps it.
+    pub changes: Changes,
+    /// What changed since create and is kept by the runtime.
+    pub amendment: Amendment,
+    /// A container without which the sandbox must not run, and which is gone.
+    pub lost: Option<Role>,
+    /// Why the last removal failed.
+    pub removal_error: Option<String>,
+    /// Stages of its create, in order.
+    pub stages: Vec<StageAt>,
+    /// What its create is doing just now.
+    pub note: Option<String>,
+}
+
+/// When a stage was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageAt {
+    /// The stage.
+    pub stage: Stage,
+    /// When.
+    pub at: WireTime,
+}
+
+impl Facts {
+    /// A sandbox whose create was accepted just now.
+    #[must_use]
+    pub fn accepted(spec: &CreateSpec) -> Self {
+        Self::new(spec.origin.clone())
+    }
+
+    /// A sandbox that the runtime already had, with what the store knows of it.
+    #[must_use]
+    pub fn found(observed: Observed, changes: Changes) -> Self {
+        let Observed { origin, status } = observed;
+        Self {
+            phase: Some((status.phase, status.since)),
+            out_of_memory: status.out_of_memory,
+            address: status.address,
+            amendment: status.amendment,
+            lost: status.lost,
+            changes,
+            ..Self::new(origin)
+        }
+    }
+
+    fn new(origin: Origin) -> Self {
+        Self {
+            stages: vec![StageAt {
+                stage: Stage::Accepted,
+                at: origin.created_at,
+            }],
+            origin: Arc::new(origin),
+            phase: None,
+            out_of_memory: false,
+            address: Address::default(),
+            changes: Changes::default(),
+            amendment: Amendment::default(),
+            lost: None,
+            removal_error: None,
+            note: None,
+        }
+    }
+
+    /// Takes over what the runtime reports as of `at`, and returns whether that is news. An end that
+    /// is newer than the report stays, because events may arrive out of order. A container that has
+    /// not run belongs to a create, which may replace it, and may have started it since the report.
+    pub fn observe(&mut self, observed: Status, at: WireTime) -> bool {
+        let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
+        let half_made =
+            observed.phase == Phase::Created && self.phase.is_none_or(|(_, since)| since > at);
+        if newer_end || half_made {
+            return false;
+        }
+        let ended = |phase| matches!(phase, Phase::Exited(_));
+        let was_ended = self.phase.is_some_and(|(phase, _)| ended(phase));
+        let is_restarted = was_ended && !ended(observed.phase);
+        // A list does not know that it ran out of memory.
+        let out_of_memory = observed.out_of_memory || (self.out_of_memory && !is_restarted);
+        let (phase, since) = self.phase_of(&observed, at);
+        let is_news = self.phase.is_none_or(|(known, _)| known != phase)
+            || self.out_of_memory != out_of_memory
+            || self.address != observed.address
+            || self.amendment != observed.amendment
+            || self.lost != observed.lost;
+        self.set_phase(phase, since);
+        self.out_of_memory = out_of_memory;
+        self.address = observed.address;
+        self.amendment = observed.amendment;
+        self.lost = observed.lost;
+        is_news
+    }
+
+    /// What a report as of `at` says of the phase and its beginning.
+    fn phase_of(&self, observed: &Status, at: WireTime) -> (Phase, WireTime) {
+        let reported = (observed.phase, observed.since);
+        match self.phase {
+            // A list does not know since when; what is known already is better.
+            Some((phase, since)) if phase == observed.phase => (phase, since),
+            Some((phase, since)) if is_freeze(phase, observed.phase) => match since > at {
+                // Begun before the last pause or resume, a list may show the state before it.
+                true => (phase, since),
+                // Engines know when a container was started, not when it was frozen.
+                false => (observed.phase, observed.since.max(at)),
+            },
+            _ => reported,
+        }
+    }
+
+    /// The sandbox was frozen or thawed at `at`. Reports of what is known already, of a change before
+    /// it, and of a container that has ended since, change nothing.
+    pub fn freeze(&mut self, frozen: bool, at: WireTime) {
+        let phase = match frozen {
+            true => Phase::Paused,
+            false => Phase::Running,
+        };
+        if let Some((known, since)) = self.phase
+            && is_freeze(known, phase)
+            && since <= at
+        {
+            self.set_phase(phase, at);
+        }
+    }
+
+    /// The command ended. An end from before what is known was that of an earlier start.
+    pub fn end(&mut self, code: i64, at: WireTime) {
+        if self.phase.is_none_or(|(_, since)| since <= at) {
+            self.set_phase(Phase::Exited(code), at);
+        }
+    }
+
+    /// A container that the sandbox needs has ended.
+    pub fn mark_lost(&mut self, role: Role, at: WireTime) {
+        if self.phase.is_some_and(|(_, since)| since <= at) {
+            self.lost = Some(role);
+        }
+    }
+
+    /// Whether the container that is known was there at `at`.
+    #[must_use]
+    pub fn had_container(&self, at: WireTime) -> bool {
+        self.phase.is_some_and(|(_, since)| since <= at)
+    }
+
+    /// The container does something else now. Without a process it has no address: the engine gives
+    /// it to the next one.
+    pub fn set_phase(&mut self, phase: Phase, since: WireTime) {
+        self.phase = Some((phase, since));
+        if !matches!(phase, Phase::Running | Phase::Paused) {
+            self.address.ip = None;
+        }
+    }
+
+    /// When the sandbox expires.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<WireTime> {
+        match self.origin.expiry {
+            Expiry::At(at) => {
+                let renewed = self.changes.expires_at.or(self.amendment.expires_at);
+                Some(renewed.unwrap_or(at))
+            }
+            Expiry::Manual | Expiry::Unknown => None,
+        }
+    }
+
+    /// User labels in force.
+    #[must_use]
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        let patched = self.changes.metadata.as_ref();
+        let patched = patched.or(self.amendment.metadata.as_ref());
+        patched.unwrap_or(&self.origin.metadata)
+    }
+
+    /// Takes over a change that was stored.
+    pub fn amend(&mut self, change: Amendment, kept_by: KeptBy) {
+        match kept_by {
+            KeptBy::Runtime => self.amendment.merge(&change),
+            KeptBy::Caller => {
+                let Amendment {
+                    expires_at,
+                    metadata,
+                } = change;
+                self.changes.expires_at = expires_at.or(self.changes.expires_at);
+                self.changes.metadata = metadata.or_else(|| self.changes.metadata.take());
+            }
+        }
+    }
+
+    /// Whether it is being removed.
+    #[must_use]
+    pub fn is_deleted(&self) -> bool {
+        self.changes.deleted_at.is_some()
+    }
+
+    /// Records the first time that a stage was reached. Stages that need a running execd are ignored
+    /// once the command has ended.
+    pub fn reached(&mut self, stage: Stage, at: WireTime) {
+        let ended = matches!(self.phase, Some((Phase::Exited(_), _)));
+        if ended && stage >= Stage::Execd {
+            return;
+        }
+        if self.stages.iter().all(|reached| reached.stage != stage) {
+            self.stages.push(StageAt { stage, at });
+            self.note = None;
+        }
+    }
+}
+
+/// Whether only a pause or a resume lies between two phases.
+fn is_freeze(one: Phase, other: Phase) -> bool {
+    matches!(
+        (one, other),
+        (Phase::Running, Phase::Paused) | (Phase::Paused, Phase::Running)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::state::tests::{at, facts};
+
+    fn observed(phase: Phase, since: i64) -> Status {
+        Status::new(phase, at(since))
+    }
+
+    #[test]
+    fn an_end_that_is_reported_before_the_start_stays_an_end() {
+        let mut facts = facts();
+        facts.end(1, at(21));
+        facts.observe(observed(Phase::Running, 20), at(20));
+        assert_eq!(facts.phase, Some((Phase::Exited(1), at(21))));
+        facts.observe(observed(Phase::Running, 22), at(22));
+        let restarted = Some((Phase::Running, at(22)));
+        assert_eq!(facts.phase, restarted);
+        facts.end(1, at(21));
+        assert_eq!(facts.phase, restarted, "an earlier end, reported late");
+    }
+
+    #[test]
+    fn a_pause_begins_when_the_sandbox_is_frozen() {
+        let mut facts = facts();
+        facts.observe(observed(Phase::Running, 20), at(20));
+        facts.freeze(true, at(30));
+        let paused = Some((Phase::Paused, at(30)));
+        assert_eq!(facts.phase, paused);
+        facts.freeze(true, at(31));
+        assert_eq!(facts.phase, paused, "its own event, reported later");
+        facts.freeze(false, at(29));
+        assert_eq!(facts.phase, paused, "an earlier resume, reported late");
+        facts.observe(observed(Phase::Running, 20), at(29));
+        assert_eq!(facts.phase, paused, "a list from before the pause");
+        facts.observe(observed(Phase::Paused, 20), at(35));
+        assert_eq!(facts.phase, paused, "a list that has the start");
+        facts.observe(observed(Phase::Running, 20), at(40));
+        let resumed = Some((Phase::Running, at(40)));
+        assert_eq!(facts.phase, resumed, "thawed while events were lost");
+        facts.observe(observed(Phase::Paused, 20), at(50));
+        assert_eq!(facts.phase, Some((Phase::Paused, at(50))));
+        facts.end(137, at(60));
+        facts.freeze(false, at(61));
+        assert_eq!(facts.phase, Some((Phase::Exited(137), at(60))));
+    }
+
+    #[test]
+    fn what_was_there_before_the_container_is_not_the_container() {
+        let mut facts = facts();
+        facts.observe(observed(Phase::Created, 19), at(30));
+        assert_eq!(facts.phase, None, "its create may make another one");
+        assert!(!facts.had_container(at(30)));
+        facts.observe(observed(Phase::Running, 20), at(20));
+        assert!(!facts.had_container(at(19)) && facts.had_container(at(20)));
+        facts.observe(observed(Phase::Created, 18), at(19));
+        let started = Some((Phase::Running, at(20)));
+        assert_eq!(facts.phase, started, "a list from before the start");
+    }
+
+    #[test]
+    fn what_has_ended_is_not_ready() {
+        let mut facts = facts();
+        facts.end(1, at(21));
+        for stage in Stage::ALL {
+            facts.reached(stage, at(22));
+        }
+        let last = facts.stages.last().map(|reached| reached.stage);
+        assert_eq!(last, Some(Stage::Network));
+    }
+
+    #[test]
+    fn a_lack_of_memory_belongs_to_one_run() {
+        let killed = Status {
+            out_of_memory: true,
+            ..observed(Phase::Exited(137), 21)
+        };
+        let mut facts = Facts::found(
+            Observed {
+                origin: Origin::clone(&facts().origin),
+                status: killed.clone(),
+            },
+            Changes::default(),
+        );
+        assert!(facts.out_of_memory, "it outlives the server");
+        facts.observe(observed(Phase::Exited(137), 21), at(22));
+        assert!(facts.out_of_memory, "a list does not know");
+        facts.observe(observed(Phase::Running, 23), at(23));
+        assert!(!facts.out_of_memory, "started again");
+        facts.out_of_memory = true;
+        facts.observe(observed(Phase::Running, 23), at(24));
+        assert!(facts.out_of_memory, "the same run, seen again");
+        facts.out_of_memory = false;
+        facts.observe(killed, at(25));
+        assert!(facts.out_of_memory, "seen without an event");
+    }
+}
