@@ -16,7 +16,13 @@ pub(crate) struct Place {
     pub(crate) line: usize,
 }
 
-/// The modules of a crate, and the first place of each arrow between them.
+/// The path of a module from the root of its crate; empty for the root.
+pub(crate) type Level = Vec<String>;
+
+/// The modules of a crate by their parent.
+pub(crate) type Levels = BTreeMap<Level, Graph>;
+
+/// The modules with one parent, and the first place of each arrow between them.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     arrows: BTreeMap<String, BTreeMap<String, Place>>,
@@ -37,19 +43,19 @@ impl Graph {
         }
     }
 
-    /// Describes the shortest circle: one arrow per line, each with its place.
-    pub(crate) fn shortest_circle(&self, root: &Path) -> Option<String> {
-        let circles = self.arrows.keys().filter_map(|start| self.way_back(start));
-        let circle = circles.min_by_key(Vec::len)?;
+    /// Describes the shortest cycle: one arrow per line, each with its place.
+    pub(crate) fn shortest_cycle(&self, root: &Path) -> Option<String> {
+        let cycles = self.arrows.keys().filter_map(|start| self.way_back(start));
+        let cycle = cycles.min_by_key(Vec::len)?;
         let mut text = String::new();
-        for (from, to) in circle.iter().zip(circle.iter().cycle().skip(1)) {
+        for (from, to) in cycle.iter().zip(cycle.iter().cycle().skip(1)) {
             let place = self.place(from, to, root);
             writeln!(text, "  {from} -> {to}  {place}").expect("strings take everything");
         }
         Some(text)
     }
 
-    /// Finds the shortest circle through `start`, beginning with it.
+    /// Finds the shortest cycle through `start`, beginning with it.
     fn way_back<'a>(&'a self, start: &'a str) -> Option<Vec<&'a str>> {
         let mut before: BTreeMap<&str, &str> = BTreeMap::new();
         let mut next = VecDeque::from([start]);
@@ -103,7 +109,7 @@ impl Graph {
             let ready = |to: &BTreeMap<String, Place>| to.keys().all(|to| done.contains(to));
             let waiting = self.arrows.iter().filter(|(from, _)| !done.contains(*from));
             let next: Vec<_> = waiting.clone().filter(|(_, to)| ready(to)).collect();
-            // In a circle none is ready.
+            // In a cycle none is ready.
             let next = match next.is_empty() {
                 true => waiting.collect(),
                 false => next,
@@ -127,7 +133,7 @@ impl Graph {
 }
 
 #[test]
-fn the_shortest_circle_is_reported_with_its_places() {
+fn the_shortest_cycle_is_reported_with_its_places() {
     let mut graph = Graph::default();
     for (line, (from, to)) in ["ab", "bc", "ca", "cd", "dc", "ee"]
         .into_iter()
@@ -137,14 +143,14 @@ fn the_shortest_circle_is_reported_with_its_places() {
         let file = PathBuf::from(format!("/root/src/{from}.rs"));
         graph.arrow(from, to, Place { file, line });
     }
-    let circle = graph.shortest_circle(Path::new("/root")).unwrap();
-    assert_eq!(circle, "  c -> d  src/c.rs:3\n  d -> c  src/d.rs:4\n");
+    let cycle = graph.shortest_cycle(Path::new("/root")).unwrap();
+    assert_eq!(cycle, "  c -> d  src/c.rs:3\n  d -> c  src/d.rs:4\n");
     let mut line = Graph::default();
     for (from, to) in [("a", "b"), ("a", "c"), ("b", "c")] {
         let file = PathBuf::new();
         line.arrow(from, to, Place { file, line: 1 });
     }
-    assert_eq!(line.shortest_circle(Path::new("/")), None);
+    assert_eq!(line.shortest_cycle(Path::new("/")), None);
     assert_eq!(line.list(), "c ->\nb -> c\na -> b, c\n");
 }
 
