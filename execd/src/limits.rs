@@ -144,6 +144,12 @@ pub const CLOCK_LOOK: Duration = Duration::from_secs(30);
 pub const FILE_THREADS: usize = BLOCKING_THREADS / 4 * 3;
 /// Time that a request waits while all of them are in use: less than clients wait for a response.
 pub const FILE_THREAD_WAIT: Duration = Duration::from_secs(10);
+/// Time after which work on a worker thread may have blocked it, and another worker is woken.
+pub const WATCH_TICK: Duration = Duration::from_millis(50);
+/// Time without such work after which its watcher sleeps.
+pub const WATCH_QUIET: Duration = Duration::from_secs(1);
+/// Stack of the watcher in bytes.
+pub const WATCH_STACK: usize = 64 << 10;
 /// Blocking threads.
 pub const BLOCKING_THREADS: usize = 32;
 /// Idle time before a blocking thread ends: for ever, because commands may use up all processes, so

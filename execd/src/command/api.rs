@@ -21,7 +21,6 @@ use super::{
 };
 use crate::{
     base::Base,
-    blocking::in_place,
     error::{ApiError, ApiResult},
     http::Query,
     json,
@@ -38,7 +37,7 @@ pub(crate) async fn start(
     let key = once::key(request.headers())?;
     let body = json::bytes(request.into_body()).await?;
     let plan = || Plan::new(json::object::<RunCommand>(&body)?, &base);
-    let started = in_place(|| match key {
+    let start = || match key {
         None => Ok(run::start(&base, &commands, plan()?, NotStarted::Forget)?.reader),
         Some(key) => {
             let start = |plan| {
@@ -48,8 +47,8 @@ pub(crate) async fn start(
             let join = |id: &str| reader(commands.get(id).as_deref(), id, 0);
             commands.keys().once(key, &body, plan, start, join)
         }
-    });
-    Ok(response(started?))
+    };
+    Ok(response(commands.starts().run(start).await?))
 }
 
 /// Handles `GET /command/{id}/events?since=`: streams the events of the run after that number.

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::once::Keys;
 use crate::{
+    blocking::Starts,
     error::{ApiError, ApiResult},
     limits,
     output::{End, Journal, Log, Outcome, OutputUsage},
@@ -108,6 +109,7 @@ impl Record {
 pub struct Commands {
     state: Arc<Mutex<State>>,
     keys: Arc<Keys>,
+    starts: Starts,
 }
 
 #[derive(Debug)]
@@ -227,6 +229,7 @@ impl Commands {
         Self {
             state: Arc::new(Mutex::new(state)),
             keys: Arc::default(),
+            starts: Starts::default(),
         }
     }
 
@@ -237,6 +240,11 @@ impl Commands {
     /// Keys of idempotent requests.
     pub(super) fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    /// Workers that start commands.
+    pub(super) fn starts(&self) -> &Starts {
+        &self.starts
     }
 
     /// Registers a command that is about to start, so that clients can query it as soon as they

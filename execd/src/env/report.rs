@@ -148,27 +148,23 @@ fn cwd() -> Option<PathBuf> {
 /// The shell's end of a report.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// Descriptor to inherit at the target's number.
+    /// Descriptor that the shell inherits.
     pub(crate) sender: OwnedFd,
-    target: Target,
+    nonce: Uuid,
 }
 
 impl Channel {
-    /// Shell command that runs this executable to report. It exits with 1 on failure.
+    /// Shell command that runs this executable to report to the descriptor, which the shell has at
+    /// this number. It exits with 1 on failure.
     ///
     /// # Errors
     /// When the path of this executable is unknown.
-    pub(crate) fn command(&self) -> io::Result<String> {
+    pub(crate) fn command(&self, number: RawFd) -> io::Result<String> {
         let this = std::env::current_exe()?;
         // Closes the quotes, adds an escaped quote, and opens them again.
         let this = this.to_string_lossy().replace('\'', r"'\''");
-        let Target {
-            number,
-            device,
-            inode,
-            nonce,
-        } = self.target;
-        let nonce = nonce.simple();
+        let stat = fstat(&self.sender)?;
+        let (device, inode, nonce) = (stat.st_dev, stat.st_ino, self.nonce.simple());
         Ok(format!(
             "'{this}' {SUBCOMMAND} {number} {device} {inode} {nonce}"
         ))
@@ -184,29 +180,22 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Creates a pair of sockets, whose other end the shell gets at this number.
+    /// Creates a pair of sockets. The shell inherits the other end.
     ///
     /// # Errors
     /// When the system is out of descriptors.
-    pub(crate) fn new(number: RawFd) -> io::Result<(Self, Channel)> {
+    pub(crate) fn new() -> io::Result<(Self, Channel)> {
         let (sender, receiver) = net::UnixDatagram::pair()?;
         receiver.set_nonblocking(true)?;
         let receiver = UnixDatagram::from_std(receiver)?;
         let sender = OwnedFd::from(sender);
-        let stat = fstat(&sender)?;
         let nonce = Uuid::new_v4();
-        let target = Target {
-            number,
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            nonce,
-        };
         let reader = Self {
             receiver,
             nonce,
             text: Vec::new(),
         };
-        Ok((reader, Channel { sender, target }))
+        Ok((reader, Channel { sender, nonce }))
     }
 
     /// Reads until it is dropped, so that the writer never waits. Drops bytes above the size limit
@@ -282,10 +271,10 @@ mod tests {
 
     #[tokio::test]
     async fn only_messages_of_the_report_are_kept() {
-        let (reader, channel) = Reader::new(100).unwrap();
+        let (reader, channel) = Reader::new().unwrap();
         let sender = net::UnixDatagram::from(channel.sender);
         let send = |nonce: &[u8], text: &[u8]| sender.send(&[nonce, text].concat()).unwrap();
-        let nonce = channel.target.nonce.into_bytes();
+        let nonce = channel.nonce.into_bytes();
         for (nonce, text) in [
             (&b""[..], &b""[..]),
             (&nonce, b"/usr\0A="),
@@ -304,9 +293,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_a_report_does_not_wait_for_other_writers() {
-        let (reader, channel) = Reader::new(100).unwrap();
+        let (reader, channel) = Reader::new().unwrap();
         let sender = net::UnixDatagram::from(channel.sender);
-        let nonce = channel.target.nonce.into_bytes();
+        let nonce = channel.nonce.into_bytes();
         sender.send(&[&nonce[..], b"/\0\0"].concat()).unwrap();
         let endless = std::thread::spawn(move || while sender.send(b"").is_ok() {});
         assert_eq!(reader.finish().unwrap().cwd, Some(PathBuf::from("/")));

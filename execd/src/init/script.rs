@@ -84,8 +84,8 @@ async fn run(
         warn!(%script, %reason, "the start script has rights that its possible writers lack");
     }
     // Output of the script goes to standard error, and the report to standard output.
-    let (mut report, channel) = Reader::new(1).map_err(error_text)?;
-    let report_to = channel.command().map_err(error_text)?;
+    let (mut report, channel) = Reader::new().map_err(error_text)?;
+    let report_to = channel.command(1).map_err(error_text)?;
     let text = format!(r#". "$1" >&2; exec {report_to}"#);
     let program = Program::shell(text, own).map_err(error_text)?;
     let mut command = program.command(own);

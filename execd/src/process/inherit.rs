@@ -19,23 +19,35 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// Highest number that is used, because every fork copies the descriptor table up to it.
-const HIGHEST: RawFd = 4095;
+/// Highest number that is chosen where the limit of open files is far above it.
+const HIGHEST: RawFd = 4000;
+/// Size of a descriptor table with some numbers from [`HIGHEST`] on.
+const TABLE: RawFd = 4096;
 
 /// Descriptor number in a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     number: RawFd,
-    /// The limit of open files, if the number is above it.
-    beyond: Option<Rlimit>,
+    kind: Kind,
+}
+
+/// How a number is kept from other descriptors that the child needs, such as its Landlock rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Reserved while this process lives.
+    Reserved,
+    /// At the limit of open files, which this process never exceeds.
+    Beyond(Rlimit),
+    /// Chosen for each child among free numbers.
+    Chosen,
 }
 
 impl Place {
     /// Selects this number.
     #[must_use]
     pub fn at(number: RawFd) -> Self {
-        let beyond = None;
-        Self { number, beyond }
+        let kind = Kind::Reserved;
+        Self { number, kind }
     }
 
     /// Selects a number that no script uses: if possible above the limit of open files, where a
@@ -48,14 +60,17 @@ impl Place {
     fn above(limit: Rlimit) -> Self {
         let current = limit.current.unwrap_or(u64::MAX);
         match RawFd::try_from(current) {
-            Ok(current) if current <= HIGHEST => match limit.maximum {
+            Ok(current) if current < TABLE => match limit.maximum {
                 Some(maximum) if maximum <= current.unsigned_abs().into() => Self::at(current - 1),
                 _ => Self {
                     number: current,
-                    beyond: Some(limit),
+                    kind: Kind::Beyond(limit),
                 },
             },
-            _ => Self::at(HIGHEST),
+            _ => Self {
+                number: HIGHEST,
+                kind: Kind::Chosen,
+            },
         }
     }
 
@@ -65,15 +80,33 @@ impl Place {
         self.number
     }
 
-    /// Reserves the number, see [`reserve`]. Above the limit no reservation is needed.
+    /// Makes sure that the number can be used later. Must be called before the first thread starts:
+    /// the kernel takes milliseconds to enlarge a table that threads share.
     ///
     /// # Errors
-    /// See [`reserve`].
-    pub fn reserve(&self) -> io::Result<()> {
-        match self.beyond {
-            Some(_) => Ok(()),
-            None => reserve(self.number),
+    /// The kernel's error, for example because the limit is lower.
+    pub fn prepare(&self) -> io::Result<()> {
+        match self.kind {
+            Kind::Reserved => reserve(self.number),
+            Kind::Beyond(_) => Ok(()),
+            // The table keeps its size after the descriptor is closed. A reservation would make
+            // every fork copy all of it.
+            Kind::Chosen => at_or_above(TABLE - 1).map(drop),
         }
+    }
+
+    /// Returns a copy of a descriptor for a child that will have it at this place. The number of
+    /// the place may change.
+    ///
+    /// # Errors
+    /// When the system or the process is out of descriptors.
+    pub fn hold(&mut self, fd: &OwnedFd) -> io::Result<OwnedFd> {
+        if self.kind != Kind::Chosen {
+            return fd.try_clone();
+        }
+        let held = fcntl_dupfd_cloexec(fd, HIGHEST)?;
+        self.number = held.as_raw_fd();
+        Ok(held)
     }
 
     /// Puts a descriptor there. Makes system calls only.
@@ -82,7 +115,7 @@ impl Place {
             // It has the number already, but would be closed on exec.
             return Ok(fcntl_setfd(fd, FdFlags::empty())?);
         }
-        if let Some(limit) = self.beyond {
+        if let Kind::Beyond(limit) = self.kind {
             let current = limit.current.map(|current| current + 1);
             setrlimit(Resource::Nofile, Rlimit { current, ..limit })?;
         }
@@ -92,27 +125,27 @@ impl Place {
         let placed = rustix::io::dup2(fd, &mut target);
         let _number = target.into_raw_fd();
         placed?;
-        if let Some(limit) = self.beyond {
+        if let Kind::Beyond(limit) = self.kind {
             setrlimit(Resource::Nofile, limit)?;
         }
         Ok(())
     }
 }
 
-/// Reserves a number while the process lives. A child replaces the number, which could otherwise
-/// belong to a descriptor that the child still needs, such as its Landlock rules. An existing
-/// descriptor with this number keeps it, too.
-///
-/// # Errors
-/// The kernel's error, for example because the limit is lower.
-pub fn reserve(number: RawFd) -> io::Result<()> {
-    let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let placed = fcntl_dupfd_cloexec(&null, number)?;
+/// Reserves a number while the process lives. An existing descriptor with this number keeps it.
+fn reserve(number: RawFd) -> io::Result<()> {
+    let placed = at_or_above(number)?;
     if placed.as_raw_fd() == number {
         // Held until the process ends.
         let _number = placed.into_raw_fd();
     }
     Ok(())
+}
+
+/// Opens a descriptor at the lowest free number from this one on.
+fn at_or_above(number: RawFd) -> io::Result<OwnedFd> {
+    let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(fcntl_dupfd_cloexec(&null, number)?)
 }
 
 /// Makes a command start with `fd` open at a place, which must not be a standard stream.
@@ -130,21 +163,54 @@ mod tests {
     use super::*;
 
     #[test]
+    fn descriptors_held_at_the_highest_number_differ() {
+        let fd = at_or_above(0).unwrap();
+        let hold = || {
+            let mut place = Place::above(Rlimit {
+                current: None,
+                maximum: None,
+            });
+            (place.hold(&fd).unwrap(), place.number())
+        };
+        let ((first, one), (second, other)) = (hold(), hold());
+        assert!(one >= HIGHEST && other >= HIGHEST && one != other);
+        assert_eq!((first.as_raw_fd(), second.as_raw_fd()), (one, other));
+        let mut place = Place::at(101);
+        let _copy = place.hold(&fd).unwrap();
+        assert_eq!(place.number(), 101, "this number is reserved");
+    }
+
+    #[test]
     fn numbers_are_beyond_what_a_script_can_name_where_that_is_possible() {
         let limit = |current, maximum| Rlimit { current, maximum };
-        for (current, maximum, number, is_beyond) in [
-            (Some(1024), Some(524_288), 1024, true),
-            (Some(1024), None, 1024, true),
-            (Some(1024), Some(1024), 1023, false),
-            (Some(4095), Some(4096), 4095, true),
-            (Some(4096), Some(4097), 4095, false),
-            (Some(1 << 20), Some(1 << 20), 4095, false),
-            (Some(u64::MAX - 1), None, 4095, false),
-            (None, None, 4095, false),
+        for (current, maximum, number, kind) in [
+            (
+                Some(1024),
+                Some(524_288),
+                1024,
+                Kind::Beyond(limit(Some(1024), Some(524_288))),
+            ),
+            (
+                Some(1024),
+                None,
+                1024,
+                Kind::Beyond(limit(Some(1024), None)),
+            ),
+            (Some(1024), Some(1024), 1023, Kind::Reserved),
+            (
+                Some(4095),
+                Some(4096),
+                4095,
+                Kind::Beyond(limit(Some(4095), Some(4096))),
+            ),
+            (Some(4095), Some(4095), 4094, Kind::Reserved),
+            (Some(4096), Some(4097), 4000, Kind::Chosen),
+            (Some(1 << 20), Some(1 << 20), 4000, Kind::Chosen),
+            (Some(u64::MAX - 1), None, 4000, Kind::Chosen),
+            (None, None, 4000, Kind::Chosen),
         ] {
             let place = Place::above(limit(current, maximum));
-            let got = (place.number, place.beyond.is_some());
-            assert_eq!(got, (number, is_beyond), "{current:?} {maximum:?}");
+            assert_eq!(place, Place { number, kind }, "{current:?} {maximum:?}");
         }
     }
 }

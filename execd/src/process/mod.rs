@@ -36,7 +36,7 @@ use crate::{blocking::in_place, hardening::ProcessHardening, identity::Credentia
 
 use enter::enter;
 pub use exit::Exit;
-pub use inherit::{Place, inherit, reserve};
+pub use inherit::{Place, inherit};
 pub use lookup::{find, shell};
 pub use program::Program;
 pub use signals::reset_for_children;

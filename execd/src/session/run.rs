@@ -28,19 +28,20 @@ use crate::{
     blocking::in_place,
     env::report::Reader,
     output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
-    process::{Place, Process, Program, inherit, reserve},
+    process::{Place, Process, Program, inherit},
     script::ARGUMENT,
     telemetry::Operation,
 };
 
-/// Reserves the descriptor numbers of shells, before many descriptors are open.
+/// Prepares the descriptor numbers of shells. Must be called before the first thread starts and
+/// many descriptors are open.
 ///
 /// # Errors
 /// When the limit of open files is too low; shells then cannot report their state, or receive long
 /// commands.
 pub fn reserve_numbers() -> io::Result<()> {
-    Place::out_of_reach().reserve()?;
-    reserve(TEXT)
+    Place::out_of_reach().prepare()?;
+    Place::at(TEXT).prepare()
 }
 
 /// Code of a run with its settings.
@@ -209,11 +210,13 @@ fn spawn(base: &Base, session: &ShellSession, order: &Order) -> io::Result<Start
         None => {}
     }
     let (ours, theirs) = Pipes::new(true)?;
-    let place = Place::out_of_reach();
-    let (report, channel) = Reader::new(place.number())?;
+    let (report, channel) = Reader::new()?;
+    let mut place = Place::out_of_reach();
+    let sender = place.hold(&channel.sender)?;
+    let report_to = channel.command(place.number())?;
     let mut script = None;
     let program = Program::bare_shell(&state.variables, |shell| {
-        let made = script.insert(Script::new(shell, &order.command, &channel)?);
+        let made = script.insert(Script::new(shell, &order.command, &report_to)?);
         Ok(std::mem::take(&mut made.arguments))
     })?;
     let script = script.expect("a shell that was found has been given its script");
@@ -226,7 +229,7 @@ fn spawn(base: &Base, session: &ShellSession, order: &Order) -> io::Result<Start
     if let Some(cwd) = cwd {
         command.current_dir(cwd);
     }
-    inherit(&mut command, channel.sender, place);
+    inherit(&mut command, sender, place);
     if let Some(text) = script.text {
         inherit(&mut command, text, Place::at(TEXT));
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    env::report::{self, Channel},
+    env::report,
     script::{self, ARGUMENT, BASH_ARGUMENTS, BashScript},
 };
 
@@ -30,23 +30,22 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Combines the command and a report to the channel.
+    /// Combines the command and the one that reports the state.
     ///
     /// # Errors
     /// When the system is out of descriptors or memory.
-    pub(super) fn new(shell: &OsStr, command: &str, channel: &Channel) -> io::Result<Self> {
-        let report = channel.command()?;
+    pub(super) fn new(shell: &OsStr, command: &str, report: &str) -> io::Result<Self> {
         if shell == "bash" {
             return Ok(Self {
                 arguments: BASH_ARGUMENTS.map(OsString::from).into(),
-                input: Some(script::in_file(&for_bash(command, &report))?),
+                input: Some(script::in_file(&for_bash(command, report))?),
                 text: None,
             });
         }
         let command = script::with_line_end(command);
         let is_long = script::is_long(&command);
         let text = is_long.then(|| script::in_file(&command)).transpose()?;
-        let mut arguments = vec!["-c".into(), for_sh(is_long, &report).into(), shell.into()];
+        let mut arguments = vec!["-c".into(), for_sh(is_long, report).into(), shell.into()];
         arguments.extend((!is_long).then(|| command.into_owned().into()));
         Ok(Self {
             arguments,

@@ -407,15 +407,19 @@ async fn a_shell_that_cannot_be_opened_yet_does_not_block_requests_about_its_ter
 
 /// Programs and directories may be on a file system that no longer answers.
 #[tokio::test]
-async fn a_program_that_cannot_be_opened_yet_holds_up_no_other_command() {
+async fn programs_that_cannot_be_opened_yet_hold_up_no_other_command() {
     let daemon = daemon();
     let place = tempfile::tempdir().unwrap();
-    let program = place.path().join("program");
-    script(&program, "#!/bin/sh\necho started\n");
-    let lease = Lease::on(&program).await;
+    let [one, other] = ["one", "other"].map(|name| {
+        let program = place.path().join(name);
+        script(&program, "#!/bin/sh\necho started\n");
+        program
+    });
+    let leases = [Lease::on(&one).await, Lease::on(&other).await];
     let others = async {
-        eventually("the program is being opened", async || {
-            lease.is_being_broken().then_some(())
+        eventually("the programs are being opened", async || {
+            let all = leases.iter().all(Lease::is_being_broken);
+            all.then_some(())
         })
         .await;
         for _ in 0..4 {
@@ -424,8 +428,11 @@ async fn a_program_that_cannot_be_opened_yet_holds_up_no_other_command() {
             let events = events.expect("the daemon is held up");
             assert_eq!(texts(&events, EventKind::Stdout), ["well"]);
         }
-        drop(lease);
+        drop(leases);
     };
-    let (events, ()) = tokio::join!(daemon.run(json!({ "argv": [program] })), others);
-    assert_eq!(texts(&events, EventKind::Stdout), ["started"]);
+    let run = |program| daemon.run(json!({ "argv": [program] }));
+    let (first, second, ()) = tokio::join!(run(&one), run(&other), others);
+    for events in [first, second] {
+        assert_eq!(texts(&events, EventKind::Stdout), ["started"]);
+    }
 }

@@ -1,5 +1,9 @@
 //! Blocking work: file operations, and other system calls that may hang.
 
+mod watch;
+
+use std::sync::{Arc, OnceLock};
+
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::{Semaphore, SemaphorePermit},
@@ -7,6 +11,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::watch::Watch;
 use crate::{
     error::{ApiError, ApiResult},
     limits,
@@ -62,8 +67,36 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// hang in a file system, another thread serves the other requests.
 pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        Ok(RuntimeFlavor::MultiThread) if !watch::is_watched() => tokio::task::block_in_place(work),
         _ => work(),
+    }
+}
+
+/// Workers that may block in the start of commands. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Starts {
+    watch: Arc<OnceLock<Option<Watch>>>,
+}
+
+impl Starts {
+    /// Runs work as [`in_place`] does, but usually without waking another thread for it.
+    pub(crate) async fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        // A worker keeps the task that was woken last to itself. After this that is the current
+        // one; what else waits for this worker is done by others.
+        tokio::task::yield_now().await;
+        match self.watch() {
+            Some(watch) => watch.run(work).unwrap_or_else(in_place),
+            None => in_place(work),
+        }
+    }
+
+    fn watch(&self) -> Option<&Watch> {
+        let start = || {
+            let runtime = Handle::current();
+            let others_serve = runtime.metrics().num_workers() > 1;
+            others_serve.then(|| Watch::start(runtime))?.ok()
+        };
+        self.watch.get_or_init(start).as_ref()
     }
 }
 
