@@ -4,6 +4,8 @@
 //! arena and retains freed memory there: after large outputs tens of MiB stayed resident in an idle
 //! daemon. With few arenas nearly all free memory can be returned to the kernel, once the daemon is
 //! quiet. There are two, so that the two threads that serve requests do not wait for each other.
+//! Each keeps some free memory at its end, because output would otherwise give back its buffers and
+//! fetch them again all the time.
 
 use crate::limits;
 
@@ -23,9 +25,10 @@ pub async fn give_back() {
     }
 }
 
-/// Limits the number of arenas. Must be called before the first thread starts.
-pub fn limit_arenas() {
-    allocator::limit_arenas(limits::HEAP_ARENAS);
+/// Limits the number of arenas and the memory that each keeps. Must be called before the first
+/// thread starts.
+pub fn limit() {
+    allocator::limit();
 }
 
 #[cfg(target_env = "gnu")]
@@ -36,10 +39,18 @@ pub fn limit_arenas() {
 mod allocator {
     use nix::libc;
 
-    pub(super) fn limit_arenas(count: i32) {
-        // SAFETY: the call sets a number, and no other thread runs yet.
-        let set = unsafe { libc::mallopt(libc::M_ARENA_MAX, count) };
-        debug_assert_eq!(set, 1, "the number is valid");
+    use crate::limits;
+
+    pub(super) fn limit() {
+        for (parameter, value) in [
+            (libc::M_ARENA_MAX, limits::HEAP_ARENAS),
+            (libc::M_TRIM_THRESHOLD, limits::HEAP_KEPT),
+            (libc::M_MMAP_THRESHOLD, limits::HEAP_MAPPED),
+        ] {
+            // SAFETY: the call sets a number, and no other thread runs yet.
+            let set = unsafe { libc::mallopt(parameter, value) };
+            debug_assert_eq!(set, 1, "the number {value} is valid");
+        }
     }
 
     /// Bytes that were freed but are retained.
@@ -56,7 +67,7 @@ mod allocator {
 
 #[cfg(not(target_env = "gnu"))]
 mod allocator {
-    pub(super) fn limit_arenas(_count: i32) {}
+    pub(super) fn limit() {}
 
     pub(super) fn free() -> usize {
         0

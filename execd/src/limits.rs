@@ -55,6 +55,11 @@ pub const SPILL: u64 = 4 << 30;
 pub const SPILL_READ: usize = 256 << 10;
 /// Arenas of the allocator.
 pub const HEAP_ARENAS: i32 = 2;
+/// Free memory in bytes that the allocator keeps at the end of each arena: several buffers of
+/// [`STREAM_WRITE`].
+pub const HEAP_KEPT: i32 = 2 << 20;
+/// Size in bytes from which a block of memory is returned to the kernel as soon as it is free.
+pub const HEAP_MAPPED: i32 = 1 << 20;
 /// Interval of returning free memory to the kernel.
 pub const HEAP_TICK: Duration = Duration::from_secs(10);
 /// Minimum change of free memory, in bytes, for that.

@@ -63,7 +63,7 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     let hidden = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
     reset_for_children().context("cannot unblock signals")?;
-    heap::limit_arenas();
+    heap::limit();
     // Before other threads: the kernel takes milliseconds to enlarge a table that threads share.
     let reserved = session::reserve_numbers();
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());
