@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -15,6 +15,8 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, sleep_until},
 };
+
+use crate::{Lease, patience::next_look, websocket::Frames};
 
 /// The time at which bytes last moved through any of the streams that share it.
 #[derive(Clone, Debug)]
@@ -34,17 +36,18 @@ impl Activity {
         }))
     }
 
-    /// Returns once nothing has moved for this long; never without a limit.
-    pub(crate) async fn silence(&self, limit: Option<Duration>) {
+    /// Returns once nothing has moved for this long although it could; never without a limit.
+    pub(crate) async fn silence(&self, limit: Option<Duration>, lease: Option<&Lease>) {
         let Some(limit) = limit else {
             return std::future::pending().await;
         };
+        let mut until = self.last() + limit;
         loop {
-            let until = self.last() + limit;
-            if until <= Instant::now() {
-                return;
-            }
             sleep_until(until).await;
+            match next_look(Some(self.last()), limit, lease) {
+                Some(next) => until = next,
+                None => return,
+            }
         }
     }
 
@@ -60,10 +63,12 @@ impl Activity {
     }
 }
 
-/// A stream that records when its bytes move.
+/// A stream that records when its bytes move. If what is read from it are WebSocket frames that do not
+/// end with a close frame, it adds one.
 pub(crate) struct Watched<T> {
     pub(crate) stream: T,
     pub(crate) activity: Activity,
+    pub(crate) frames: Option<Frames>,
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
@@ -73,11 +78,26 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if buf.filled().len() > before {
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        let new = &buf.filled()[before..];
+        if !new.is_empty() {
             self.activity.note();
         }
-        read
+        let Some(frames) = &mut self.frames else {
+            return Poll::Ready(read);
+        };
+        if !new.is_empty() {
+            frames.pass(new);
+            return Poll::Ready(read);
+        }
+        match frames.end() {
+            // A buffer of this size is there: it is the tunnel's own.
+            Some(close) if buf.remaining() >= close.len() => {
+                buf.put_slice(&close);
+                Poll::Ready(Ok(()))
+            }
+            _ => Poll::Ready(read),
+        }
     }
 }
 

@@ -1,22 +1,23 @@
-//! Bodies on their way through: streamed frame by frame, watched for silence.
+//! Response bodies on their way through: streamed frame by frame, watched for silence.
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
-use crate::Lease;
+use crate::{
+    Lease,
+    patience::next_look,
+    pool::{Connection, Pool},
+    request_body::Progress,
+};
 
 /// Why a response body broke off after its head was sent. The client sees a cut connection.
 #[derive(Debug, thiserror::Error)]
@@ -29,138 +30,64 @@ pub enum BodyError {
     Idle(Duration),
 }
 
-/// Progress of a request body. A long upload is not silence, so the wait for the backend checks it
-/// before giving up.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    started: Instant,
-    moved_after_millis: AtomicU64,
-    stage: AtomicU8,
-}
-
-const SENDING: u8 = 0;
-const SENT: u8 = 1;
-const FAILED: u8 = 2;
-
-impl Progress {
-    fn new() -> Self {
-        Self {
-            started: Instant::now(),
-            moved_after_millis: AtomicU64::new(0),
-            stage: AtomicU8::new(SENDING),
-        }
-    }
-
-    /// When a frame last went out.
-    pub(crate) fn last_moved(&self) -> Instant {
-        self.started + Duration::from_millis(self.moved_after_millis.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn sending(&self) -> bool {
-        self.stage.load(Ordering::Relaxed) == SENDING
-    }
-
-    pub(crate) fn failed(&self) -> bool {
-        self.stage.load(Ordering::Relaxed) == FAILED
-    }
-
-    fn moved(&self, stage: u8) {
-        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved_after_millis.store(millis, Ordering::Relaxed);
-        self.stage.store(stage, Ordering::Relaxed);
-    }
-}
-
-/// A request body that reports its progress.
-pub(crate) struct RequestBody {
-    inner: Body,
-    /// Absent without a body, which is never polled.
-    progress: Option<Arc<Progress>>,
-}
-
-impl RequestBody {
-    pub(crate) fn new(inner: Body) -> Self {
-        let progress = (!inner.is_end_stream()).then(|| Arc::new(Progress::new()));
-        Self { inner, progress }
-    }
-
-    pub(crate) fn progress(&self) -> Option<Arc<Progress>> {
-        self.progress.clone()
-    }
-}
-
-impl HttpBody for RequestBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        if let Some(progress) = &self.progress {
-            progress.moved(match &frame {
-                Some(Err(_)) => FAILED,
-                Some(Ok(_)) if !self.inner.is_end_stream() => SENDING,
-                Some(Ok(_)) | None => SENT,
-            });
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
 /// A response body that ends with an error when the backend is silent for too long.
 ///
 /// The clock runs only while the client wants more: a slow reader is not a silent backend.
 pub(crate) struct ResponseBody {
     inner: Incoming,
     idle: Option<Duration>,
-    /// Made at the first silence, so that short responses never touch the timer.
-    deadline: Option<Pin<Box<Sleep>>>,
-    waiting: bool,
+    /// Absent once the body is complete: the next request may use it.
+    connection: Option<Connection>,
+    pool: Pool,
+    /// When to look whether the backend is silent for too long. Set at the first silence, so that short
+    /// responses never touch the timer.
+    deadline: Option<Instant>,
     request: Option<Arc<Progress>>,
-    _lease: Option<Lease>,
+    lease: Option<Lease>,
 }
 
 impl ResponseBody {
     pub(crate) fn new(
         inner: Incoming,
-        idle: Option<Duration>,
+        connection: Connection,
+        pool: Pool,
         request: Option<Arc<Progress>>,
         lease: Option<Lease>,
     ) -> Self {
-        Self {
+        let idle = pool.limits().idle;
+        let mut body = Self {
             inner,
             idle,
+            connection: Some(connection),
+            pool,
             deadline: None,
-            waiting: false,
             request,
-            _lease: lease,
+            lease,
+        };
+        if body.inner.is_end_stream() {
+            body.release();
+        }
+        body
+    }
+
+    /// Gives the connection back once the response is complete.
+    fn release(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.put(connection);
         }
     }
 
     fn poll_silence(&mut self, idle: Duration, cx: &mut Context<'_>) -> Poll<BodyError> {
-        let fresh = Instant::now() + idle;
-        let deadline = self
-            .deadline
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(fresh)));
-        if !self.waiting {
-            deadline.as_mut().reset(fresh);
-            self.waiting = true;
-        }
+        let Some(connection) = &mut self.connection else {
+            return Poll::Pending;
+        };
+        let mut at = *self.deadline.get_or_insert_with(|| Instant::now() + idle);
         loop {
-            ready!(deadline.as_mut().poll(cx));
-            match self.request.as_ref().map(|sent| sent.last_moved() + idle) {
-                Some(next) if next > Instant::now() => deadline.as_mut().reset(next),
-                _ => return Poll::Ready(BodyError::Idle(idle)),
+            ready!(connection.poll_until(at, cx));
+            let sent = self.request.as_ref().map(|sent| sent.last_moved());
+            match next_look(sent, idle, self.lease.as_ref()) {
+                Some(next) => at = *self.deadline.insert(next),
+                None => return Poll::Ready(BodyError::Idle(idle)),
             }
         }
     }
@@ -174,17 +101,25 @@ impl HttpBody for ResponseBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let broken = match Pin::new(&mut self.inner).poll_frame(cx) {
+        let this = &mut *self;
+        if let Some(connection) = &mut this.connection {
+            connection.poll_drive(cx);
+        }
+        let broken = match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(Some(Err(error))) => BodyError::Backend(error),
             Poll::Ready(frame) => {
-                self.waiting = false;
+                this.deadline = None;
+                if frame.is_none() || this.inner.is_end_stream() {
+                    this.release();
+                }
                 return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Backend)));
             }
-            Poll::Pending => match self.idle {
-                Some(idle) => ready!(self.poll_silence(idle, cx)),
+            Poll::Pending => match this.idle {
+                Some(idle) => ready!(this.poll_silence(idle, cx)),
                 None => return Poll::Pending,
             },
         };
+        this.connection = None;
         tracing::debug!(
             error = &broken as &dyn std::error::Error,
             "proxied response broke off"

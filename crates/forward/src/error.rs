@@ -1,8 +1,6 @@
 //! Why a request was not answered by the backend.
 
-use std::{error::Error, io};
-
-use hyper_util::client::legacy;
+use std::io;
 
 /// A request that got no response head from the backend. The text may be shown to the client: it
 /// names neither the backend nor any header. The cause, which may, is in the source.
@@ -13,20 +11,20 @@ pub enum ForwardError {
     BadRequest(&'static str),
     /// The client broke off while it sent the body.
     #[error("the request body ended early")]
-    RequestBody(#[source] legacy::Error),
+    RequestBody(#[source] hyper::Error),
     /// No connection to the backend, also when it took longer than
     /// [`Limits::connect`](crate::Limits::connect).
     #[error("could not connect to the backend")]
-    Connect(#[source] legacy::Error),
+    Connect(#[source] io::Error),
     /// No socket is left to connect with.
     #[error("the proxy has no resources left to connect to the backend")]
-    Exhausted(#[source] legacy::Error),
+    Exhausted(#[source] io::Error),
     /// Nothing moved for [`Limits::idle`](crate::Limits::idle).
     #[error("timed out waiting for {0}")]
     Timeout(Awaited),
     /// The backend hung up or did not speak HTTP.
     #[error("the backend closed the connection or sent invalid HTTP")]
-    Response(#[source] legacy::Error),
+    Response(#[source] hyper::Error),
     /// The backend's response has a transfer coding other than `chunked`.
     #[error("the backend used a transfer coding that cannot be passed on")]
     TransferCoding,
@@ -79,54 +77,51 @@ impl ForwardError {
         }
     }
 
-    /// Sorts an error of the HTTP client. `body_failed` means that the request body, not the
-    /// backend, ended the exchange.
-    pub(crate) fn from_client(error: legacy::Error, body_failed: bool) -> Self {
-        if body_failed {
-            Self::RequestBody(error)
-        } else if !error.is_connect() {
-            Self::Response(error)
-        } else if is_exhaustion(&error) {
+    /// Sorts an error of connecting.
+    pub(crate) fn from_connect(error: io::Error) -> Self {
+        if is_exhaustion(&error) {
             Self::Exhausted(error)
         } else {
             Self::Connect(error)
         }
     }
+
+    /// Sorts an error of an exchange. `body_failed` means that the request body, not the backend,
+    /// ended it.
+    pub(crate) fn from_exchange(error: hyper::Error, body_failed: bool) -> Self {
+        if body_failed {
+            Self::RequestBody(error)
+        } else {
+            Self::Response(error)
+        }
+    }
 }
 
-/// Whether an error of the system in the chain says that we, not the backend, are out of something.
-fn is_exhaustion(error: &(dyn Error + 'static)) -> bool {
+/// Whether an error says that we, not the backend, are out of something.
+fn is_exhaustion(error: &io::Error) -> bool {
     /// Linux: too many open files, here or in the whole system; no buffers; no memory. No stable
     /// `ErrorKind` stands for the first two.
     const NOTHING_LEFT: [i32; 4] = [24, 23, 105, 12];
-    std::iter::successors(Some(error), |error| (**error).source())
-        .filter_map(|error| error.downcast_ref::<io::Error>())
-        .any(|error| {
-            // Every local port is in use.
-            error.kind() == io::ErrorKind::AddrNotAvailable
-                || error
-                    .raw_os_error()
-                    .is_some_and(|code| NOTHING_LEFT.contains(&code))
-        })
+    // Every local port is in use.
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error
+            .raw_os_error()
+            .is_some_and(|code| NOTHING_LEFT.contains(&code))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[derive(Debug, thiserror::Error)]
-    #[error("outer")]
-    struct Outer(#[source] io::Error);
-
     #[test]
     fn running_out_of_sockets_is_our_fault() {
-        let exhausted = |code| is_exhaustion(&Outer(io::Error::from_raw_os_error(code)));
+        let exhausted = |code| is_exhaustion(&io::Error::from_raw_os_error(code));
         for (name, code) in [("EMFILE", 24), ("ENFILE", 23), ("EADDRNOTAVAIL", 99)] {
             assert!(exhausted(code), "{name}");
         }
         for (name, code) in [("ECONNREFUSED", 111), ("EHOSTUNREACH", 113)] {
             assert!(!exhausted(code), "{name}");
         }
-        assert!(!is_exhaustion(&Outer(io::ErrorKind::TimedOut.into())));
+        assert!(!is_exhaustion(&io::ErrorKind::TimedOut.into()));
     }
 }

@@ -1,36 +1,36 @@
 //! The forwarder: one request in, one response out.
 
-use std::{pin::pin, time::Duration};
-
 use axum::body::Body;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+    HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
+    header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
+    uri::Authority,
 };
 use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 use osb_service::Supervisor;
 use tokio::time::Instant;
 
 use crate::{
     Awaited, ForwardError, HeaderRules, Lease, Limits, Target,
-    body::{Progress, RequestBody, ResponseBody},
+    body::ResponseBody,
     headers,
+    patience::next_look,
+    pool::{Connection, Pool, SendFailure},
+    request_body::{Progress, RequestBody},
     tunnel::Upgrade,
 };
 
-/// Silence after which the kernel sends keep-alive probes, which end tunnels to vanished backends.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+/// Most attempts over connections that earlier requests left, each of which the backend may just be
+/// closing. The last one uses a new connection.
+const REUSES: usize = 3;
+/// Port that a `Host` header leaves out.
+const HTTP_PORT: u16 = 80;
 
 /// Forwards requests over a pool of connections. Clones share the pool.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
-    client: Client<HttpConnector, RequestBody>,
-    limits: Limits,
+    pool: Pool,
     tasks: Supervisor,
 }
 
@@ -39,26 +39,8 @@ impl Forwarder {
     /// stops; plain exchanges last as long as their client stays connected.
     #[must_use]
     pub fn new(limits: Limits, tasks: &Supervisor) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(limits.connect));
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(limits.keep)
-            .pool_max_idle_per_host(limits.keep_per_backend)
-            // Repeats only what hyper hands back untouched because the pooled connection was
-            // gone before a byte was written, so no backend sees a request twice.
-            .retry_canceled_requests(true)
-            .http1_max_headers(limits.headers)
-            // What browsers accept from old backends. Both are written anew for the client: a name
-            // without blanks, a folded value on one line.
-            .http1_allow_spaces_after_header_name_in_responses(true)
-            .http1_allow_obsolete_multiline_headers_in_responses(true)
-            .build(connector);
         Self {
-            client,
-            limits,
+            pool: Pool::new(limits, tasks),
             tasks: tasks.clone(),
         }
     }
@@ -82,62 +64,38 @@ impl Forwarder {
         }
         let lease = request.extensions().get::<Lease>().cloned();
         let upgrade = Upgrade::take(&mut request);
+        let backend = to.authority.clone();
         let outbound = outbound(request, to, rules, upgrade.as_ref());
         let progress = outbound.body().progress();
-        let mut response = self.head(outbound, progress.as_deref()).await?;
+        let exchange = Exchange {
+            pool: &self.pool,
+            backend: &backend,
+            progress: progress.as_deref(),
+            lease: lease.as_ref(),
+        };
+        let (mut response, mut connection) = exchange.head(outbound).await?;
 
         // The HTTP version of the backend's connection may differ from that of the client's.
         *response.version_mut() = Version::HTTP_11;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switch(response, rules, upgrade);
+            return self.switch(response, connection, rules, upgrade);
         }
         if !headers::has_plain_transfer(response.headers()) {
             return Err(ForwardError::TransferCoding);
         }
         rules.apply_to_response(response.headers_mut());
-        Ok(response
-            .map(|body| Body::new(ResponseBody::new(body, self.limits.idle, progress, lease))))
-    }
-
-    /// Waits for the response head while the request or the response makes progress.
-    async fn head(
-        &self,
-        outbound: Request<RequestBody>,
-        progress: Option<&Progress>,
-    ) -> Result<Response<Incoming>, ForwardError> {
-        let mut answer = self.client.request(outbound);
-        let failed = |error| {
-            let body_failed = progress.is_some_and(Progress::failed);
-            ForwardError::from_client(error, body_failed)
-        };
-        let Some(idle) = self.limits.idle else {
-            return answer.await.map_err(failed);
-        };
-        // Connecting has a limit of its own, which must not turn into this one.
-        let mut deadline = pin!(tokio::time::sleep(self.limits.connect + idle));
-        loop {
-            tokio::select! {
-                biased;
-                answer = &mut answer => return answer.map_err(failed),
-                () = &mut deadline => {}
-            }
-            match progress.map(|sent| sent.last_moved() + idle) {
-                Some(next) if next > Instant::now() => deadline.as_mut().reset(next),
-                _ => break,
-            }
+        if progress.as_deref().is_some_and(Progress::sending) {
+            connection.detach(&self.tasks);
         }
-        Err(ForwardError::Timeout(
-            if progress.is_some_and(Progress::sending) {
-                Awaited::RequestBody
-            } else {
-                Awaited::ResponseHead
-            },
-        ))
+        let pool = self.pool.clone();
+        Ok(response
+            .map(|body| Body::new(ResponseBody::new(body, connection, pool, progress, lease))))
     }
 
     fn switch(
         &self,
         mut response: Response<Incoming>,
+        connection: Connection,
         rules: &HeaderRules,
         upgrade: Option<Upgrade>,
     ) -> Result<Response<Body>, ForwardError> {
@@ -149,9 +107,122 @@ impl Forwarder {
             response.headers_mut(),
             protocol.unwrap_or_else(|| upgrade.protocol.clone()),
         );
-        upgrade.connect(backend, self.limits.tunnel_idle, &self.tasks);
+        let limit = self.pool.limits().tunnel_idle;
+        upgrade.connect(connection, backend, limit, &self.tasks);
         Ok(response.map(|_| Body::empty()))
     }
+}
+
+/// One request on its way to a backend.
+struct Exchange<'a> {
+    pool: &'a Pool,
+    backend: &'a Authority,
+    progress: Option<&'a Progress>,
+    lease: Option<&'a Lease>,
+}
+
+impl Exchange<'_> {
+    /// Sends a request and waits for the response head while either of them makes progress.
+    ///
+    /// A connection that an earlier request left may break at any time, because the backend closes it.
+    /// Then the request is repeated if nothing of it was sent, or if repeating it has no effect.
+    async fn head(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<(Response<Incoming>, Connection), ForwardError> {
+        for _ in 0..REUSES {
+            let Some(mut connection) = self.pool.take(self.backend) else {
+                break;
+            };
+            let copy = repeatable(&request);
+            let mut broken = match self.send(&mut connection, request).await {
+                Ok(response) => return Ok((response, connection)),
+                Err(SendFailure::Silent) => return Err(self.silent()),
+                Err(SendFailure::Broken(broken)) => broken,
+            };
+            if let Some(unsent) = broken.take_message() {
+                request = unsent;
+                continue;
+            }
+            let error = broken.into_error();
+            match copy {
+                Some(copy) if is_disconnect(&error) => {
+                    request = copy;
+                    break;
+                }
+                _ => return Err(self.broken(error)),
+            }
+        }
+        let connected = self.pool.connect(self.backend).await;
+        let mut connection = connected.map_err(ForwardError::from_connect)?;
+        match self.send(&mut connection, request).await {
+            Ok(response) => Ok((response, connection)),
+            Err(SendFailure::Silent) => Err(self.silent()),
+            Err(SendFailure::Broken(broken)) => Err(self.broken(broken.into_error())),
+        }
+    }
+
+    async fn send(
+        &self,
+        connection: &mut Connection,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, SendFailure> {
+        let idle = self.pool.limits().idle;
+        let deadline = idle.map(|idle| Instant::now() + idle);
+        let look = || {
+            let sent = self.progress.map(Progress::last_moved);
+            next_look(sent, idle?, self.lease)
+        };
+        connection.send(request, deadline, look).await
+    }
+
+    fn broken(&self, error: hyper::Error) -> ForwardError {
+        let body_failed = self.progress.is_some_and(Progress::failed);
+        ForwardError::from_exchange(error, body_failed)
+    }
+
+    fn silent(&self) -> ForwardError {
+        let sending = self.progress.is_some_and(Progress::sending);
+        ForwardError::Timeout(match sending {
+            true => Awaited::RequestBody,
+            false => Awaited::ResponseHead,
+        })
+    }
+}
+
+/// Returns a copy of a request that changes nothing however often it arrives (RFC 9110 §9.2.1), and
+/// that has no body which could be sent only once.
+fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let is_safe = matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    if !is_safe || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(RequestBody::new(Body::empty()));
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+/// Whether the backend disconnected before it answered, rather than sent something.
+fn is_disconnect(error: &hyper::Error) -> bool {
+    let is_io = || {
+        let source = std::error::Error::source(error);
+        source.is_some_and(|source| source.is::<std::io::Error>())
+    };
+    error.is_incomplete_message() || error.is_canceled() || is_io()
+}
+
+/// The `Host` of a backend.
+fn host_of(backend: &Authority) -> HeaderValue {
+    let text = match backend.port_u16() {
+        Some(HTTP_PORT) => backend.host(),
+        _ => backend.as_str(),
+    };
+    HeaderValue::from_str(text).expect("an authority is visible ASCII")
 }
 
 /// Builds the request for the backend.
@@ -164,12 +235,16 @@ fn outbound(
     let (parts, body) = request.into_parts();
     let mut outbound = Request::new(RequestBody::new(body));
     *outbound.method_mut() = parts.method;
-    *outbound.uri_mut() = to.into_uri();
+    *outbound.uri_mut() = Uri::from(to.path_and_query);
     *outbound.headers_mut() = parts.headers;
     if parts.version == Version::HTTP_2 {
         headers::join_cookies(outbound.headers_mut());
     }
     rules.apply_to_request(outbound.headers_mut(), &parts.uri);
+    if !outbound.headers().contains_key(HOST) {
+        let host = host_of(&to.authority);
+        outbound.headers_mut().insert(HOST, host);
+    }
     if let Some(upgrade) = upgrade {
         headers::set_upgrade(outbound.headers_mut(), upgrade.protocol.clone());
     }

@@ -13,6 +13,10 @@
 //! * Path and query reach the backend byte for byte ([`Target`]); repeated headers stay separate
 //!   lines; nothing is invented (no `Accept-Encoding`, no `User-Agent`) and nothing is decoded.
 //! * Bodies of any method are streamed both ways, one frame at a time, at the reader's pace.
+//! * A request is sent twice only if nothing of it was sent, or if it is a GET, HEAD or OPTIONS without
+//!   a body and a connection that an earlier request left breaks before the response.
+//! * Silence does not count while the backend cannot answer ([`CountSilence`]).
+//! * A WebSocket whose other side vanishes gets a close frame.
 //! * When the client disconnects, the backend connection is closed, also before the response head.
 //! * Redirects are passed on, never followed; environment variables for proxies are not read.
 //! * Errors name the party at fault but never the backend's address ([`ForwardError`]).
@@ -28,14 +32,18 @@ mod forwarder;
 mod headers;
 mod lease;
 mod limits;
+mod patience;
+mod pool;
+mod request_body;
 mod rules;
 mod target;
 mod tunnel;
+mod websocket;
 
 pub use body::BodyError;
 pub use error::{Awaited, ForwardError, Origin};
 pub use forwarder::Forwarder;
-pub use lease::Lease;
+pub use lease::{CountSilence, Lease, Silence};
 pub use limits::{Limits, MAX_HEADERS};
 pub use rules::{Forwarded, HeaderRules, Host, Peer};
 pub use target::{Target, after_segments};

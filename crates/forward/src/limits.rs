@@ -10,10 +10,13 @@ pub const MAX_HEADERS: usize = 256;
 /// Bounds of one [`Forwarder`](crate::Forwarder).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest time to open a TCP connection to the backend, without name resolution.
+    /// Longest time to open a TCP connection to the backend.
     pub connect: Duration,
-    /// Longest silence: nothing of the request goes out and nothing of the response comes in.
-    /// `None` waits for as long as both sides stay connected. For tunnels see below.
+    /// Pauses before further attempts when a connection is refused or reset while it is opened. No
+    /// byte of the request has left by then.
+    pub refused: &'static [Duration],
+    /// Longest silence: nothing of the request goes out and nothing of the response comes in, although
+    /// the backend could answer ([`Lease::with_silence`](crate::Lease::with_silence)). `None` waits for as long as both sides stay connected. For tunnels see below.
     pub idle: Option<Duration>,
     /// Longest silence of a tunnel, in both directions at once. `None` lets it be silent for as long
     /// as both sides stay connected.
@@ -31,6 +34,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
+            refused: &[],
             // contract: lifecycle §7, read timeout
             idle: Some(Duration::from_secs(180)),
             tunnel_idle: None,

@@ -2,7 +2,7 @@
 
 use http::{
     Uri,
-    uri::{Authority, PathAndQuery, Scheme},
+    uri::{Authority, PathAndQuery},
 };
 
 /// A backend, and the path and query of a request to it.
@@ -12,16 +12,6 @@ pub struct Target {
     pub authority: Authority,
     /// Path and query as they are sent, byte for byte.
     pub path_and_query: PathAndQuery,
-}
-
-impl Target {
-    pub(crate) fn into_uri(self) -> Uri {
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTP);
-        parts.authority = Some(self.authority);
-        parts.path_and_query = Some(self.path_and_query);
-        Uri::from_parts(parts).expect("scheme, authority and path are all there")
-    }
 }
 
 /// Returns the path after its first `segments` segments, with the query, exactly as the client sent
@@ -72,14 +62,5 @@ mod tests {
             let uri: Uri = uri.parse().unwrap();
             assert_eq!(after_segments(&uri, segments), expected, "{uri}");
         }
-    }
-
-    #[test]
-    fn a_target_becomes_a_uri() {
-        let target = Target {
-            authority: "[::1]:8080".parse().unwrap(),
-            path_and_query: "//a?b".parse().unwrap(),
-        };
-        assert_eq!(target.into_uri(), "http://[::1]:8080//a?b");
     }
 }

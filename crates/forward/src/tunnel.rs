@@ -13,6 +13,8 @@ use crate::{
     Lease,
     activity::{Activity, Watched},
     headers,
+    pool::Connection,
+    websocket::{Frames, Side},
 };
 
 /// Buffer for each direction of a tunnel.
@@ -48,10 +50,29 @@ impl Upgrade {
 
     /// Carries bytes both ways, in a task of its own, until one side is done or broken, both are
     /// silent for too long or the supervisor stops. A side that finishes sending may still receive.
-    pub(crate) fn connect(self, backend: OnUpgrade, idle: Option<Duration>, tasks: &Supervisor) {
+    pub(crate) fn connect(
+        self,
+        mut connection: Connection,
+        backend: OnUpgrade,
+        idle: Option<Duration>,
+        tasks: &Supervisor,
+    ) {
         tasks.spawn_abortable("tunnel", async move {
-            let _held = self.lease;
-            let (client, backend) = match tokio::try_join!(self.client, backend) {
+            let Self {
+                protocol,
+                client,
+                lease,
+            } = self;
+            let driver = connection.take_driver();
+            // Hands the backend's side over, or says why not through `backend`.
+            let handing_over = async {
+                if let Some(driver) = driver {
+                    let _ = driver.await;
+                }
+            };
+            let both = async { tokio::try_join!(client, backend) };
+            let (both, ()) = tokio::join!(both, handing_over);
+            let (client, backend) = match both {
                 Ok(both) => both,
                 Err(error) => {
                     debug!(
@@ -62,16 +83,19 @@ impl Upgrade {
                 }
             };
             let activity = Activity::now();
-            let watched = |upgraded| Watched {
+            let is_websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+            let watched = |upgraded, from| Watched {
                 stream: TokioIo::new(upgraded),
                 activity: activity.clone(),
+                frames: is_websocket.then(|| Frames::of(from)),
             };
-            let (mut client, mut backend) = (watched(client), watched(backend));
+            let mut client = watched(client, Side::Client);
+            let mut backend = watched(backend, Side::Backend);
             let copied =
                 tokio::io::copy_bidirectional_with_sizes(&mut client, &mut backend, BUFFER, BUFFER);
             let copied = tokio::select! {
                 copied = copied => copied,
-                () = activity.silence(idle) => return debug!("tunnel was silent for too long"),
+                () = activity.silence(idle, lease.as_ref()) => return debug!("tunnel was silent for too long"),
             };
             match copied {
                 Ok((sent, received)) => debug!(sent, received, "tunnel ended"),

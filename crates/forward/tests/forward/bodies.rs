@@ -1,9 +1,19 @@
 //! Bodies pass as they come, and broken peers are distinguished from slow ones.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use crate::support::{Fixture, Wire, lines};
-use osb_forward::{HeaderRules, Limits};
+use crate::support::{Fixture, PATIENCE, Wire, lines};
+use osb_forward::{CountSilence, HeaderRules, Lease, Limits, Silence};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, timeout},
+};
 
 async fn fixture() -> Fixture {
     Fixture::new(HeaderRules::default()).await
@@ -255,4 +265,138 @@ async fn a_long_upload_is_not_silence() {
         .write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         .await;
     assert!(client.head().await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn a_client_may_send_everything_before_it_reads() {
+    /// More than the sockets and the proxy hold.
+    const BODY: usize = 32 << 20;
+    let fixture = fixture().await;
+    let head = format!("POST /p/ HTTP/1.1\r\nhost: a\r\ncontent-length: {BODY}\r\n\r\n");
+    let mut client = fixture.send(&head).await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY}\r\n\r\n");
+    backend.write(&head).await;
+    // It answers at once, and needs all of the upload nevertheless.
+    let (mut taken, mut given) = backend.0.into_split();
+    let takes = async {
+        let mut upload = Vec::with_capacity(BODY);
+        (&mut taken)
+            .take(BODY as u64)
+            .read_to_end(&mut upload)
+            .await
+            .unwrap();
+        upload.len()
+    };
+    let gives = async { given.write_all(&vec![b'x'; BODY]).await };
+    let talks = async {
+        client.0.write_all(&vec![b'y'; BODY]).await.unwrap();
+        client.head().await;
+        let mut answer = vec![0; BODY];
+        client.0.read_exact(&mut answer).await.unwrap();
+    };
+    let all = async { tokio::join!(takes, gives, talks) };
+    let (upload, given, ()) = timeout(PATIENCE * 3, all)
+        .await
+        .expect("both directions move");
+    assert_eq!(upload, BODY);
+    given.unwrap();
+}
+
+/// A backend that can be frozen.
+#[derive(Default)]
+struct Freezer {
+    frozen: AtomicBool,
+    thawed: std::sync::Mutex<Option<Instant>>,
+}
+
+impl Freezer {
+    fn thaw(&self) {
+        *self.thawed.lock().unwrap() = Some(Instant::now());
+        self.frozen.store(false, Ordering::Relaxed);
+    }
+}
+
+struct Frozen(Arc<Freezer>);
+
+impl CountSilence for Frozen {
+    fn silence(&self) -> Silence {
+        match (
+            self.0.frozen.load(Ordering::Relaxed),
+            *self.0.thawed.lock().unwrap(),
+        ) {
+            (true, _) => Silence::Excused,
+            (false, Some(at)) => Silence::CountsFrom(at),
+            (false, None) => Silence::Counts,
+        }
+    }
+}
+
+/// A proxy to a backend that can be frozen, with limits on silence of ten minutes.
+async fn freezable() -> (Fixture, Arc<Freezer>) {
+    let limits = Limits {
+        idle: Some(Duration::from_secs(600)),
+        tunnel_idle: Some(Duration::from_secs(600)),
+        ..Limits::default()
+    };
+    let freezer = Arc::new(Freezer::default());
+    let lease = Lease::with_silence(Frozen(Arc::clone(&freezer)));
+    let rules = HeaderRules::default();
+    let fixture = Fixture::with_lease(rules, limits, Some(lease)).await;
+    (fixture, freezer)
+}
+
+/// Lets time pass in which nothing happens.
+async fn pass(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
+    // What is due acts now.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+#[tokio::test]
+async fn the_silence_of_a_frozen_backend_does_not_count() {
+    let upgrade = "GET /p/ HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    let switching = "HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+    let get = "GET /p/ HTTP/1.1\r\nhost: a\r\n\r\n";
+    let begin = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n";
+    for (request, before, after) in [
+        (get, "", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlate"),
+        (get, begin, "late"),
+        (upgrade, switching, "late"),
+    ] {
+        let (fixture, freezer) = freezable().await;
+        let mut client = fixture.send(request).await;
+        let mut backend = fixture.accept().await;
+        backend.head().await;
+        backend.write(before).await;
+        if !before.is_empty() {
+            client.head().await;
+        }
+        pass(Duration::from_secs(500)).await;
+        freezer.frozen.store(true, Ordering::Relaxed);
+        for _ in 0..5 {
+            pass(Duration::from_secs(500)).await;
+        }
+        freezer.thaw();
+        pass(Duration::from_secs(500)).await;
+        backend.write(after).await;
+        client.read_to("late").await;
+    }
+}
+
+#[tokio::test]
+async fn the_silence_of_a_thawed_backend_counts() {
+    let (fixture, freezer) = freezable().await;
+    let mut client = fixture.send("GET /p/ HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    freezer.frozen.store(true, Ordering::Relaxed);
+    pass(Duration::from_secs(900)).await;
+    freezer.thaw();
+    pass(Duration::from_secs(601)).await;
+    let answer = client.head().await;
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
 }

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use crate::support::{Fixture, PATIENCE, lines};
+use crate::support::{Fixture, PATIENCE, Wire, lines};
 use futures::{SinkExt, StreamExt};
 use osb_forward::{HeaderRules, Limits};
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
 use tokio_tungstenite::tungstenite::{
     Message,
     client::IntoClientRequest,
@@ -55,6 +59,156 @@ async fn a_connection_that_the_backend_closed_is_replaced() {
     assert_eq!(backend.read_to("body").await, "body");
     backend.write(OK).await;
     client.read_to("\r\n\r\nok").await;
+}
+
+#[tokio::test]
+async fn a_get_is_sent_again_when_a_kept_connection_breaks_before_the_response() {
+    let fixture = fixture().await;
+    for (method, body, is_repeated) in [
+        ("GET", "", true),
+        ("POST", "", false),
+        ("GET", "content-length: 2\r\n\r\nhi", false),
+    ] {
+        let mut client = fixture.send("GET /p/1 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut backend = fixture.accept().await;
+        backend.head().await;
+        backend.write(OK).await;
+        client.read_to("\r\n\r\nok").await;
+        let end = if body.is_empty() { "\r\n" } else { "" };
+        let request = format!("{method} /p/2 HTTP/1.1\r\nhost: a\r\nx-a: 1\r\n{body}{end}");
+        client.write(&request).await;
+        // It takes the request, and is gone.
+        backend.read_to("\r\n\r\n").await;
+        drop(backend);
+        if is_repeated {
+            let mut backend = fixture.accept().await;
+            let head = backend.head().await;
+            assert!(head.starts_with("GET /2 "), "{head}");
+            assert_eq!(lines(&head, "x-a"), ["1"]);
+            backend.write(OK).await;
+            client.read_to("\r\n\r\nok").await;
+        } else {
+            let answer = client.head().await;
+            assert!(answer.starts_with("HTTP/1.1 502 "), "{method}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_connection_that_breaks_is_not_tried_again() {
+    let fixture = fixture().await;
+    let mut client = fixture.send("GET /p/1 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    drop(backend);
+    let answer = client.head().await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_tried_again() {
+    const PAUSES: [Duration; 10] = [Duration::from_millis(300); 10];
+    let limits = Limits {
+        refused: &PAUSES,
+        ..Limits::default()
+    };
+    let fixture = Fixture::with_limits(HeaderRules::default(), limits).await;
+    let address = fixture.backend.local_addr().unwrap();
+    let Fixture {
+        proxy,
+        backend,
+        tasks: _tasks,
+    } = fixture;
+    drop(backend);
+    let mut client = Wire(TcpStream::connect(proxy).await.unwrap());
+    client
+        .write("POST /p/1 HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody")
+        .await;
+    // Long enough for the first attempt to be refused.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let listener = TcpListener::bind(address).await.unwrap();
+    let (backend, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    let mut backend = Wire(backend);
+    assert!(backend.head().await.starts_with("POST /1 "));
+    assert_eq!(backend.read_to("body").await, "body");
+    backend.write(OK).await;
+    client.read_to("\r\n\r\nok").await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_used_is_closed() {
+    let limits = Limits {
+        keep: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let fixture = Fixture::with_limits(HeaderRules::default(), limits).await;
+    let mut client = fixture.send("GET /p/1 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend.write(OK).await;
+    client.read_to("\r\n\r\nok").await;
+    assert_eq!(backend.rest().await, "");
+}
+
+const WEBSOCKET: &str = "GET /p/s HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\n\
+                         upgrade: WebSocket\r\n\r\n";
+const SWITCHING: &str =
+    "HTTP/1.1 101 Switching\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n";
+
+/// A client and a backend with a WebSocket between them.
+async fn websocket() -> (Fixture, Wire, Wire) {
+    let fixture = fixture().await;
+    let mut client = fixture.send(WEBSOCKET).await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend.write(SWITCHING).await;
+    client.head().await;
+    (fixture, client, backend)
+}
+
+#[tokio::test]
+async fn the_other_side_of_a_websocket_that_vanishes_gets_a_close_frame() {
+    for resets in [false, true] {
+        let (_fixture, mut client, backend) = websocket().await;
+        let mut backend = backend;
+        backend.0.write_all(b"\x81\x02hi").await.unwrap();
+        client.read_to("hi").await;
+        if resets {
+            backend.0.set_zero_linger().unwrap();
+        }
+        drop(backend);
+        let mut rest = Vec::new();
+        let _ = timeout(PATIENCE, client.0.read_to_end(&mut rest))
+            .await
+            .unwrap();
+        assert_eq!(rest, b"\x88\x02\x03\xf3", "1011, reset: {resets}");
+
+        let (_fixture, client, mut backend) = websocket().await;
+        let mut client = client;
+        client.0.write_all(b"\x81\x82\0\0\0\0hi").await.unwrap();
+        backend.read_to("hi").await;
+        if resets {
+            client.0.set_zero_linger().unwrap();
+        }
+        drop(client);
+        let mut rest = Vec::new();
+        let _ = timeout(PATIENCE, backend.0.read_to_end(&mut rest))
+            .await
+            .unwrap();
+        assert_eq!(rest, b"\x88\x82\0\0\0\0\x03\xe9", "1001, reset: {resets}");
+    }
+}
+
+#[tokio::test]
+async fn a_close_frame_is_followed_by_no_other() {
+    let (_fixture, mut client, mut backend) = websocket().await;
+    backend.0.write_all(b"\x88\x02\x10\xe1").await.unwrap();
+    drop(backend);
+    let mut rest = Vec::new();
+    let _ = timeout(PATIENCE, client.0.read_to_end(&mut rest))
+        .await
+        .unwrap();
+    assert_eq!(rest, b"\x88\x02\x10\xe1");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::StatusCode;
-use osb_forward::{ForwardError, Forwarder, HeaderRules, Limits, Target, after_segments};
+use osb_forward::{ForwardError, Forwarder, HeaderRules, Lease, Limits, Target, after_segments};
 use osb_service::Supervisor;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -30,6 +30,7 @@ struct Front {
     forwarder: Forwarder,
     rules: HeaderRules,
     backend: SocketAddr,
+    lease: Option<Lease>,
 }
 
 impl Fixture {
@@ -38,6 +39,14 @@ impl Fixture {
     }
 
     pub(crate) async fn with_limits(rules: HeaderRules, limits: Limits) -> Self {
+        Self::with_lease(rules, limits, None).await
+    }
+
+    pub(crate) async fn with_lease(
+        rules: HeaderRules,
+        limits: Limits,
+        lease: Option<Lease>,
+    ) -> Self {
         let backend = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let tasks = Supervisor::new();
@@ -45,6 +54,7 @@ impl Fixture {
             forwarder: Forwarder::new(limits, &tasks),
             rules,
             backend: backend.local_addr().unwrap(),
+            lease,
         });
         let proxy = listener.local_addr().unwrap();
         let router = Router::new().fallback(answer).with_state(front);
@@ -75,7 +85,10 @@ impl Fixture {
     }
 }
 
-async fn answer(State(front): State<Arc<Front>>, request: Request) -> Response {
+async fn answer(State(front): State<Arc<Front>>, mut request: Request) -> Response {
+    if let Some(lease) = &front.lease {
+        request.extensions_mut().insert(lease.clone());
+    }
     let target = Target {
         authority: front.backend.to_string().parse().unwrap(),
         path_and_query: after_segments(request.uri(), 1),
