@@ -47,3 +47,16 @@ def test_a_web_server_in_the_sandbox_is_reached(box):
         assert wait_until("the web server answers", body) == "hello from inside"
     finally:
         box.commands.interrupt(execution.id)
+
+
+def test_a_sandbox_with_secure_access_needs_the_headers_of_its_endpoints(sdk):
+    box = sdk.create(secure_access=True)
+    execution = box.commands.run("echo inside")
+    assert [message.text for message in execution.logs.stdout] == ["inside"]
+    endpoint = box.get_endpoint(44772)
+    assert endpoint.endpoint == f"{sdk.target.address}/v1/sandboxes/{box.id}/proxy/44772"
+    token = endpoint.headers["OpenSandbox-Secure-Access"]
+    url = f"http://{endpoint.endpoint}/ping"
+    assert httpx.get(url, headers=endpoint.headers).status_code == 200
+    for headers in ({}, {"OpenSandbox-Secure-Access": f"{token}x"}, {"OPEN-SANDBOX-API-KEY": sdk.target.api_key}):
+        assert httpx.get(url, headers=headers).status_code == 401, headers

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tracing::warn;
 
 use crate::{
+    access_queue,
     config::{Config, ENV_EXECD, RuntimeType, ServerSection},
     descriptors::Room,
     hosts,
@@ -20,7 +21,7 @@ use crate::{
         console::{self, ConsoleParts},
         serve::{self, Bounds},
     },
-    sandbox::{Limits, Service},
+    sandbox::{Limits, RenewalLimits, Service},
 };
 
 /// A server that is ready to serve.
@@ -49,7 +50,7 @@ impl App {
     /// Builds the routes over a store and a runtime.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// When the store cannot be read, or the address of Redis.
     pub async fn assemble(
         config: &Config,
         store: Arc<dyn Store>,
@@ -61,6 +62,10 @@ impl App {
             max_timeout_seconds: server.max_sandbox_timeout_seconds,
             execd_auth: config.runtime.execd_auth,
             execd_isolation: config.runtime.execd_isolation,
+            renewal: config.renew_intent.enabled.then(|| RenewalLimits {
+                min_interval: Duration::from_secs(config.renew_intent.min_interval_seconds),
+                concurrency: config.renew_intent.redis.consumer_concurrency,
+            }),
             ..Limits::default()
         };
         let service = Service::start(
@@ -71,6 +76,9 @@ impl App {
             hosts::find(config),
         )
         .await?;
+        if let Some(queue) = config.renew_intent.queue() {
+            access_queue::start(queue, &service, tasks)?;
+        }
         let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));
         let descriptors = Room::of_process();
         let limits = http::Limits {

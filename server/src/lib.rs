@@ -4,6 +4,7 @@
 //! together.
 #![forbid(unsafe_code)]
 
+mod access_queue;
 pub mod app;
 pub mod cli;
 pub mod config;

@@ -82,7 +82,7 @@ async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
         warn!(config = %path.display(), "{note}");
     }
     if exposes_secret {
-        warn!(config = %path.display(), "every user of this machine can read the file with server.api_key or store.postgresql.dsn; remove that permission (chmod o-r)");
+        warn!(config = %path.display(), "every user of this machine can read the file with server.api_key, store.postgresql.dsn or renew_intent.redis.dsn; remove that permission (chmod o-r)");
     }
     guard::check(&config).await?;
     let (host, port) = (config.server.host.as_str(), config.server.port);

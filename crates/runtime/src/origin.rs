@@ -32,6 +32,9 @@ pub struct Origin {
     pub renew_extend_seconds: Option<u32>,
     /// Access token of the sandbox's execd; `None` when execd requires none.
     pub token: Option<SecretString>,
+    /// Token that the server's proxy requires for every port; `None` when it requires none. Ports of
+    /// such a sandbox are not published.
+    pub secure_access: Option<SecretString>,
 }
 
 /// When a sandbox is to be removed, as far as its back end knows.
@@ -61,6 +64,7 @@ impl Origin {
             expiry: Expiry::Manual,
             renew_extend_seconds: None,
             token: None,
+            secure_access: None,
         }
     }
 }

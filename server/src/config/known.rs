@@ -48,6 +48,12 @@ pub(super) const KEYS: &[&str] = &[
     "proxy.keyless_from_sandboxes",
     "proxy.limit_per_sandbox",
     "proxy.tunnel_idle_timeout",
+    "renew_intent.enabled",
+    "renew_intent.min_interval_seconds",
+    "renew_intent.redis.enabled",
+    "renew_intent.redis.dsn",
+    "renew_intent.redis.queue_key",
+    "renew_intent.redis.consumer_concurrency",
     "store.type",
     "store.path",
     "store.postgresql.dsn",
@@ -62,13 +68,12 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// Sections of the contract that other runtimes or later releases read.
-const OTHER_SECTIONS: [&str; 8] = [
+const OTHER_SECTIONS: [&str; 7] = [
     "kubernetes",
     "agent_sandbox",
     "ingress",
     "egress",
     "storage",
-    "renew_intent",
     "otel",
     "tenants",
 ];

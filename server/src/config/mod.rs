@@ -6,11 +6,13 @@
 mod docker;
 mod init;
 mod known;
+mod renewal;
 mod rules;
 mod sections;
 
 pub use docker::DockerSection;
 pub use init::{InitError, write_example};
+pub use renewal::{RenewIntentSection, RenewRedisSection};
 pub use sections::{
     LogSection, PostgresqlSection, ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection,
     ServerSection, StoreSection, StoreType,
@@ -53,6 +55,9 @@ pub struct Config {
     /// The reverse proxy.
     #[serde(default)]
     pub proxy: ProxySection,
+    /// Accesses that renew sandboxes.
+    #[serde(default)]
+    pub renew_intent: RenewIntentSection,
     /// Where state is kept.
     #[serde(default)]
     pub store: StoreSection,
@@ -107,10 +112,6 @@ impl Config {
                 "[egress] is not read: network policies are refused in this release",
             ),
             (
-                "renew_intent",
-                "[renew_intent] is not read: access does not renew in this release",
-            ),
-            (
                 "otel",
                 "[otel] is not read: this release exports no telemetry",
             ),
@@ -132,7 +133,7 @@ pub struct LoadedConfig {
     pub path: PathBuf,
     /// Keys without effect.
     pub unknown: Vec<UnknownKey>,
-    /// Whether the file has the API key or the database's DSN in it and every user of the machine may read it.
+    /// Whether the file has the API key or an address with a password in it and every user of the machine may read it.
     pub exposes_secret: bool,
 }
 
@@ -171,7 +172,9 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
         mut unknown,
     } = osb_service::config::parse::<Config>(&path, text, known::KEYS)?;
     unknown.extend(known::unknown_sections(&config.others));
-    let exposes_secret = config.server.usable_key().is_some() || config.store.postgresql.has_dsn();
+    let exposes_secret = config.server.usable_key().is_some()
+        || config.store.postgresql.has_dsn()
+        || config.renew_intent.redis.dsn.is_some();
     if let Some(key) = env(ENV_API_KEY) {
         config.server.api_key = Some(SecretString::from(key));
     }

@@ -65,6 +65,7 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
         );
     }
     store(config, file)?;
+    config.renew_intent.check(file)?;
     secure_runtime(config, file)?;
     config.docker.check(file)?;
     let has = |section: &str| config.others.contains_key(section);

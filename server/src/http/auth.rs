@@ -69,8 +69,8 @@ impl ApiKeys {
     }
 }
 
-/// Compares in a time that does not depend on where the keys differ.
-fn equal(given: &[u8], key: &SecretString) -> bool {
+/// Compares in a time that does not depend on where the secrets differ.
+pub(super) fn equal(given: &[u8], key: &SecretString) -> bool {
     given.ct_eq(key.expose_secret().as_bytes()).into()
 }
 

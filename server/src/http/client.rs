@@ -39,9 +39,10 @@ pub(super) struct Client {
     pub(super) address: IpAddr,
     /// How the client reached this server, as far as it is known.
     pub(super) scheme: Scheme,
-    /// Every address on the way that was reported by a trusted one, and the peer. None of them can be
-    /// hidden by a header.
-    suspects: Vec<IpAddr>,
+    /// The other end of the connection. No header can hide it, nor any of those below.
+    peer: IpAddr,
+    /// Every address on the way that was reported by a trusted one.
+    reported: Vec<IpAddr>,
 }
 
 impl Client {
@@ -51,7 +52,8 @@ impl Client {
         Self {
             address: peer,
             scheme: Scheme::HTTP,
-            suspects: vec![peer],
+            peer,
+            reported: Vec::new(),
         }
     }
 
@@ -60,7 +62,7 @@ impl Client {
         if !proxies.contain(direct.address) {
             return direct;
         }
-        let mut walk = |hops| walk(&mut direct.suspects, hops, proxies);
+        let mut walk = |hops| walk(direct.peer, &mut direct.reported, hops, proxies);
         let listed = walk(x_forwarded_for(headers));
         let forwarded = walk(forwarded(headers));
         // A proxy adds to one of both headers and may pass on the other as the client wrote it.
@@ -77,13 +79,15 @@ impl Client {
         Self {
             address,
             scheme: if secure { Scheme::HTTPS } else { Scheme::HTTP },
-            suspects: direct.suspects,
+            peer: direct.peer,
+            reported: direct.reported,
         }
     }
 
     /// Whether the request may have come from an address of which this holds.
     pub(super) fn may_be(&self, holds: impl Fn(IpAddr) -> bool) -> bool {
-        self.suspects.iter().any(|address| holds(*address))
+        let passed = std::iter::once(&self.peer).chain(&self.reported);
+        passed.copied().any(holds)
     }
 
     /// What limits count by: the address, or the network of 64 bits that an IPv6 client has to
@@ -117,11 +121,21 @@ pub(super) fn of(extensions: &http::Extensions) -> Client {
     client.unwrap_or_else(|| Client::direct(IpAddr::V6(Ipv6Addr::UNSPECIFIED)))
 }
 
+/// Takes the client out of a request that passed [`identify`] and that nothing else asks for it.
+pub(super) fn take(extensions: &mut http::Extensions) -> Client {
+    let client = extensions.remove::<Client>();
+    client.unwrap_or_else(|| Client::direct(IpAddr::V6(Ipv6Addr::UNSPECIFIED)))
+}
+
 /// Follows the hops from the last, which the peer reports, towards the first, for as long as the one
-/// that reports is trusted.
-/// `passed` begins with the peer and gets each of them.
-fn walk(passed: &mut Vec<IpAddr>, hops: Vec<Option<IpAddr>>, proxies: &TrustedProxies) -> IpAddr {
-    let mut at = passed[0];
+/// that reports is trusted. `passed` gets each of them.
+fn walk(
+    peer: IpAddr,
+    passed: &mut Vec<IpAddr>,
+    hops: Vec<Option<IpAddr>>,
+    proxies: &TrustedProxies,
+) -> IpAddr {
+    let mut at = peer;
     for hop in hops.into_iter().rev() {
         match hop {
             Some(address) if proxies.contain(at) => at = address,

@@ -72,6 +72,36 @@ impl ApiError {
     pub(super) fn message(&self) -> &str {
         &self.body.message
     }
+
+    /// The code, as runtimes that run containers word it.
+    pub(super) fn code(&self) -> &str {
+        &self.body.code
+    }
+
+    /// The status.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Answers in a form of its own, with the status, the headers and the log line of this error.
+    pub(super) fn in_form(self, form: impl FnOnce(&Self) -> Response) -> Response {
+        let mut response = form(&self);
+        *response.status_mut() = self.status;
+        let later = [
+            StatusCode::SERVICE_UNAVAILABLE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        if later.contains(&self.status) {
+            response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
+        }
+        // Marks the answer as ours, unlike one that a sandbox gave.
+        if !self.unlogged {
+            response
+                .extensions_mut()
+                .insert(Cause(self.cause.unwrap_or_default()));
+        }
+        response
+    }
 }
 
 impl From<Error> for ApiError {
@@ -246,22 +276,9 @@ impl IntoResponse for ApiError {
             fault,
             body: self.body.clone(),
         });
-        let mut response = (self.status, Json(self.body)).into_response();
+        let mut response = self.in_form(|error| Json(&error.body).into_response());
         if let Some(runtime_fault) = runtime_fault {
             response.extensions_mut().insert(runtime_fault);
-        }
-        let later = [
-            StatusCode::SERVICE_UNAVAILABLE,
-            StatusCode::TOO_MANY_REQUESTS,
-        ];
-        if later.contains(&self.status) {
-            response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
-        }
-        // Marks the answer as ours, unlike one that a sandbox gave.
-        if !self.unlogged {
-            response
-                .extensions_mut()
-                .insert(Cause(self.cause.unwrap_or_default()));
         }
         response
     }

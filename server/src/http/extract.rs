@@ -207,12 +207,19 @@ impl Query {
 
 /// A sandbox id and a port from the path.
 pub(super) fn port(text: &str) -> Result<u16, ApiError> {
-    let number: i64 = text.parse().map_err(|_| {
+    if !is_integer(text) {
         let error = FieldError::path("int_parsing", "port", "must be a whole number");
-        ApiError::invalid(vec![error])
-    })?;
-    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+        return Err(ApiError::invalid(vec![error]));
+    }
+    let port = text.trim().parse().ok().filter(|port: &u16| *port > 0);
     port.ok_or_else(|| crate::sandbox::Error::Port.into())
+}
+
+/// Whether this is an integer, however large: such a number is out of range, not unreadable.
+pub(super) fn is_integer(text: &str) -> bool {
+    let text = text.trim();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// A sandbox id from the path, whatever its shape.
@@ -253,8 +260,12 @@ mod tests {
     #[test]
     fn ports_tell_garbage_from_out_of_range() {
         assert_eq!(port("8080").unwrap(), 8080);
-        for bad in ["x", "", "1.5", "0", "65536", "-1"] {
-            assert!(port(bad).is_err(), "{bad}");
+        let status = |text| port(text).unwrap_err().status().as_u16();
+        for garbage in ["x", "", "1.5", "8080x", "-", "--1"] {
+            assert_eq!(status(garbage), 422, "{garbage}");
+        }
+        for out_of_range in ["0", "65536", "-1", "99999999999999999999"] {
+            assert_eq!(status(out_of_range), 400, "{out_of_range}");
         }
     }
 }

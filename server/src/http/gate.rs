@@ -116,7 +116,12 @@ impl Gate {
             *inside.clients.entry(client).or_default() += 1;
         }
         if let Some(sandbox) = &visitor.sandbox {
-            *inside.sandboxes.entry(sandbox.clone()).or_default() += 1;
+            match inside.sandboxes.get_mut(sandbox) {
+                Some(count) => *count += 1,
+                None => {
+                    inside.sandboxes.insert(sandbox.clone(), 1);
+                }
+            }
         }
         drop(inside);
         Ok(Permit {
@@ -140,6 +145,13 @@ impl Gate {
     fn inside(&self) -> MutexGuard<'_, Inside> {
         // The counts are whole after every operation, so a panic elsewhere does not spoil them.
         self.0.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Permit {
+    /// The sandbox that the exchange is with.
+    pub(super) fn sandbox(&self) -> Option<&SandboxId> {
+        self.sandbox.as_ref()
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -31,6 +31,9 @@ struct Shared {
     started: Instant,
     /// When the last frame was taken, in milliseconds after `started`.
     taken_after: AtomicU64,
+    /// Whether the client waits for the next frame: then it is the sandbox that is silent, which has a
+    /// limit of its own.
+    awaited: AtomicBool,
 }
 
 /// A body that is given up, with all that it holds, when nothing of it is taken for this long.
@@ -39,14 +42,19 @@ pub(super) fn unless_stalled(body: Body, limit: Duration, tasks: &Supervisor) ->
         body: Mutex::new(Some(body)),
         started: Instant::now(),
         taken_after: AtomicU64::new(0),
+        awaited: AtomicBool::new(false),
     });
     let over = CancellationToken::new();
     let (watched, ended) = (Arc::clone(&shared), over.clone());
     tasks.spawn_abortable("proxied body", async move {
         let stalled = async {
             loop {
-                let until = watched.taken() + limit;
-                if until <= Instant::now() {
+                let now = Instant::now();
+                let until = match watched.awaited.load(Ordering::Relaxed) {
+                    true => now + limit,
+                    false => watched.taken() + limit,
+                };
+                if until <= now {
                     return;
                 }
                 sleep_until(until).await;
@@ -88,9 +96,13 @@ impl HttpBody for Guarded {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = match &mut *self.shared.body() {
-            Some(body) => ready!(Pin::new(body).poll_frame(cx)),
-            None => Some(Err(axum::Error::new(Stalled))),
+            Some(body) => Pin::new(body).poll_frame(cx),
+            None => Poll::Ready(Some(Err(axum::Error::new(Stalled)))),
         };
+        self.shared
+            .awaited
+            .store(frame.is_pending(), Ordering::Relaxed);
+        let frame = ready!(frame);
         let millis = self.shared.started.elapsed().as_millis();
         let millis = u64::try_from(millis).unwrap_or(u64::MAX);
         self.shared.taken_after.store(millis, Ordering::Relaxed);
@@ -144,6 +156,18 @@ mod tests {
         assert_eq!(dropped.try_recv(), Err(oneshot::error::TryRecvError::Empty));
         assert!(dropped.await.is_err(), "dropped, nothing was sent");
         assert!(body.frame().await.unwrap().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_its_sandbox_holds_back_is_not_given_up() {
+        let tasks = Supervisor::new();
+        let late = stream::once(async {
+            sleep(LIMIT * 3).await;
+            Ok::<_, std::io::Error>("late")
+        });
+        let mut body = unless_stalled(Body::from_stream(late), LIMIT, &tasks);
+        let frame = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "late");
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,21 +3,26 @@
 //! The runtime says how ([`Reach`]); this module turns that into addresses with the hosts that were
 //! decided at start.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use osb_protocol::{SandboxId, headers, lifecycle::Endpoint};
 use osb_runtime::{EXECD_PORT, Phase, Reach, Runtime, Viewpoint};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Error, Facts};
+use super::{Error, Facts, Record, lifecycle::now};
+
+/// Name of the header with the token of a sandbox with secure access, in the spelling of the contract.
+const SECURE_ACCESS: &str = "OpenSandbox-Secure-Access";
 
 /// What a client asked about an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointQuery {
     /// Wanted port of the sandbox.
     pub port: u16,
-    /// Route through this server: the base of the proxy URL, without scheme.
-    pub server_proxy: Option<String>,
+    /// Base of the URLs of this server's proxy, without scheme.
+    pub proxy_base: String,
+    /// Whether the way has to lead through that proxy. A sandbox with secure access has no other.
+    pub through_proxy: bool,
 }
 
 /// How execd of a sandbox is reached from this server.
@@ -31,13 +36,55 @@ pub struct Execd {
 
 /// Where this server sends traffic for a port.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct Route {
     /// Host and port.
     pub authority: String,
     /// Goes before the path, such as `/proxy/8000` when only execd is reachable.
     pub path_prefix: String,
+    /// Whether execd is what is talked to.
+    pub is_execd: bool,
+}
+
+/// A sandbox that can be talked to, and where.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The sandbox.
+    pub record: Arc<Record>,
+    /// The way to its port.
+    pub route: Route,
+}
+
+impl Target {
     /// execd's token, when execd is what is talked to.
-    pub token: Option<SecretString>,
+    #[must_use]
+    pub fn execd_token(&self) -> Option<&SecretString> {
+        let token = self.record.facts.origin.token.as_ref();
+        token.filter(|_| self.route.is_execd)
+    }
+}
+
+/// Whether a sandbox could answer what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answering {
+    /// It runs, for so long without a pause.
+    For(Duration),
+    /// It is paused.
+    Frozen,
+    /// It has ended.
+    Gone,
+}
+
+/// Whether a sandbox could answer.
+#[must_use]
+pub fn answering(facts: &Facts) -> Answering {
+    match facts.phase {
+        Some((Phase::Running, since)) => {
+            let micros = now().unix_us().saturating_sub(since.unix_us());
+            Answering::For(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+        }
+        Some((Phase::Paused, _)) => Answering::Frozen,
+        _ => Answering::Gone,
+    }
 }
 
 /// Hosts under which published ports are reached, as they stand in a URL: literal IPv6 addresses in
@@ -66,26 +113,40 @@ pub fn for_client(
         return Err(Error::NoAddressYet(id.clone()));
     }
     let port = query.port;
+    let proxied = || format!("{}/sandboxes/{id}/proxy/{port}", query.proxy_base);
+    if let Some(secret) = &facts.origin.secure_access {
+        let mut headers = BTreeMap::new();
+        headers.insert(SECURE_ACCESS.to_owned(), secret.expose_secret().to_owned());
+        if port == EXECD_PORT {
+            headers.extend(execd_header(facts));
+        }
+        let endpoint = proxied();
+        return Ok(Endpoint { endpoint, headers });
+    }
     let reach = match reach(runtime, facts, port, Viewpoint::Client)? {
         // Endpoints end with the requested port, so execd's own goes through its proxy too.
         Reach::Published(outside) if port == EXECD_PORT => Reach::ThroughExecd(outside),
         reach => reach,
     };
-    let mut headers = BTreeMap::new();
     let needs_token = port == EXECD_PORT || matches!(reach, Reach::ThroughExecd(_));
-    if let (true, Some(token)) = (needs_token, &facts.origin.token) {
-        // Names are shown in the spelling of the contract.
-        let name = headers::EXECD_ACCESS_TOKEN.to_ascii_uppercase();
-        headers.insert(name, token.expose_secret().to_owned());
-    }
-    let endpoint = match &query.server_proxy {
-        Some(base) => format!("{base}/sandboxes/{id}/proxy/{port}"),
-        None => {
+    let headers = execd_header(facts).filter(|_| needs_token);
+    let headers = headers.into_iter().collect();
+    let endpoint = match query.through_proxy {
+        true => proxied(),
+        false => {
             let (authority, path) = address(reach, port, &hosts.external);
             authority + &path
         }
     };
     Ok(Endpoint { endpoint, headers })
+}
+
+/// The header with execd's token.
+fn execd_header(facts: &Facts) -> Option<(String, String)> {
+    let token = facts.origin.token.as_ref()?;
+    // Names are shown in the spelling of the contract.
+    let name = headers::EXECD_ACCESS_TOKEN.to_ascii_uppercase();
+    Some((name, token.expose_secret().to_owned()))
 }
 
 /// Where the proxy of this server sends traffic.
@@ -97,15 +158,15 @@ pub fn for_proxy(
     hosts: &Hosts,
     facts: &Facts,
     port: u16,
-) -> Result<Target, Error> {
+) -> Result<Route, Error> {
     require_running(facts, port)?;
     let reach = reach(runtime, facts, port, Viewpoint::Server)?;
     let is_execd = port == EXECD_PORT || matches!(reach, Reach::ThroughExecd(_));
     let (authority, path_prefix) = address(reach, port, server_host(facts, hosts));
-    Ok(Target {
+    Ok(Route {
         authority,
         path_prefix,
-        token: facts.origin.token.clone().filter(|_| is_execd),
+        is_execd,
     })
 }
 
@@ -114,10 +175,10 @@ pub fn for_proxy(
 /// # Errors
 /// As [`for_proxy`].
 pub fn for_execd(runtime: &dyn Runtime, hosts: &Hosts, facts: &Facts) -> Result<Execd, Error> {
-    let target = for_proxy(runtime, hosts, facts, EXECD_PORT)?;
+    let route = for_proxy(runtime, hosts, facts, EXECD_PORT)?;
     Ok(Execd {
-        authority: target.authority,
-        token: target.token,
+        authority: route.authority,
+        token: facts.origin.token.clone(),
     })
 }
 
@@ -167,8 +228,6 @@ fn unreachable(id: &SandboxId, port: u16, reason: &'static str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use osb_runtime::{Address, Phase, Ports, sim::SimRuntime};
 
     use super::*;
@@ -199,12 +258,13 @@ mod tests {
     fn client_endpoint(facts: &Facts, port: u16, base: Option<&str>) -> Result<Endpoint, Error> {
         let query = EndpointQuery {
             port,
-            server_proxy: base.map(str::to_owned),
+            proxy_base: base.unwrap_or("own.example").to_owned(),
+            through_proxy: base.is_some(),
         };
         for_client(&SimRuntime::new(), &hosts(), facts, &query)
     }
 
-    fn proxy_target(facts: &Facts, port: u16) -> Result<Target, Error> {
+    fn proxy_target(facts: &Facts, port: u16) -> Result<Route, Error> {
         for_proxy(&SimRuntime::new(), &hosts(), facts, port)
     }
 
@@ -239,18 +299,55 @@ mod tests {
         let facts = live();
         let direct = proxy_target(&facts, 8000).unwrap();
         assert_eq!(direct.authority, "172.20.0.2:8000");
-        assert!(direct.token.is_none());
+        assert!(!direct.is_execd);
         let execd = proxy_target(&facts, 44772).unwrap();
         assert_eq!(execd.authority, "172.20.0.2:44772");
-        assert!(execd.token.is_some());
+        assert!(execd.is_execd);
         let mut published = live();
         published.address.ip = None;
         let through = proxy_target(&published, 8000).unwrap();
         assert_eq!(through.authority, "127.0.0.1:40001");
         assert_eq!(through.path_prefix, "/proxy/8000");
-        assert!(through.token.is_some());
+        assert!(through.is_execd);
         let execd = for_execd(&SimRuntime::new(), &hosts(), &published).unwrap();
         assert_eq!(execd.authority, "127.0.0.1:40001");
+        assert!(execd.token.is_some());
+    }
+
+    #[test]
+    fn every_way_to_a_sandbox_with_secure_access_leads_through_the_proxy() {
+        let mut facts = live();
+        Arc::make_mut(&mut facts.origin).secure_access = Some(SecretString::from("s"));
+        facts.address.ports = Ports::default();
+        for (port, base, want, headers) in [
+            (8080, None, "own.example/sandboxes/a/proxy/8080", 1),
+            (18080, Some("h/v1"), "h/v1/sandboxes/a/proxy/18080", 1),
+            (44772, None, "own.example/sandboxes/a/proxy/44772", 2),
+        ] {
+            let endpoint = client_endpoint(&facts, port, base).unwrap();
+            assert_eq!(endpoint.endpoint, want);
+            assert_eq!(endpoint.headers["OpenSandbox-Secure-Access"], "s");
+            assert_eq!(endpoint.headers.len(), headers, "{port}");
+        }
+        let direct = proxy_target(&facts, 8080).unwrap();
+        assert_eq!(direct.authority, "172.20.0.2:8080");
+    }
+
+    #[test]
+    fn the_time_before_a_resume_does_not_count_as_silence() {
+        let mut facts = live();
+        facts.set_phase(Phase::Running, now());
+        assert!(
+            matches!(answering(&facts), Answering::For(time) if time < Duration::from_secs(60))
+        );
+        facts.freeze(true, now());
+        assert_eq!(answering(&facts), Answering::Frozen);
+        facts.freeze(false, now());
+        assert!(
+            matches!(answering(&facts), Answering::For(time) if time < Duration::from_secs(60))
+        );
+        facts.set_phase(Phase::Exited(0), now());
+        assert_eq!(answering(&facts), Answering::Gone);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! * [`events`]: the runtime's events into the registry.
 //! * [`journal`]: history that the store could not take yet. [`ready`]: what an operator asks.
 //! * [`answer`], [`once`]: creates whose client goes away, or asks twice.
+//! * [`renewal`]: accesses that move a deadline.
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
 //! * [`validate`]: the rules of a request.
 
@@ -27,6 +28,8 @@ mod ready;
 pub mod reconcile;
 pub mod record;
 pub mod registry;
+mod renewal;
+mod renewal_throttle;
 pub mod service;
 pub mod state;
 pub mod validate;
@@ -47,6 +50,7 @@ pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;
 pub use record::Record;
 pub use registry::{Change, Registry, RuntimeHealth};
+pub use renewal::{AccessSource, RenewalLimits};
 
 /// What the operator allows.
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ pub struct Limits {
     pub execd_isolation: bool,
     /// Longest time that a create waits for execd before it answers anyway.
     pub ready_wait: Duration,
+    /// How accesses renew sandboxes; `None` if they do not.
+    pub renewal: Option<RenewalLimits>,
 }
 
 impl Default for Limits {
@@ -69,6 +75,7 @@ impl Default for Limits {
             execd_auth: true,
             execd_isolation: true,
             ready_wait: Duration::from_secs(5),
+            renewal: None,
         }
     }
 }
@@ -96,6 +103,8 @@ struct Inner {
     removals: Semaphore,
     /// For readiness.
     seen: ready::Seen,
+    /// Accesses that move deadlines.
+    renewals: renewal::Renewals,
     /// Wakes the reconciler.
     nudge: Notify,
 }

@@ -19,7 +19,7 @@ use osb_store::Outcome;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Facts, Record};
+use super::{Facts, Record, renewal_throttle::RenewalThrottle};
 
 /// Changes a slow listener may fall behind before it has to look at everything again.
 const CHANGES: usize = 1024;
@@ -96,6 +96,8 @@ pub struct Locks {
     pub leaving: OnceLock<Outcome>,
     /// Whether the store knows that the sandbox is to be removed.
     pub deletion_kept: AtomicBool,
+    /// When accesses last renewed it.
+    pub(super) renewal: RenewalThrottle,
 }
 
 impl Registry {

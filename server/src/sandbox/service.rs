@@ -6,16 +6,14 @@ use osb_protocol::{FeatureSet, FieldError, SandboxId, WireTime, lifecycle::Endpo
 use osb_runtime::{Amendment, CreateSpec, Expiry, KeptBy, Runtime, Vocabulary};
 use osb_service::Supervisor;
 use osb_store::Store;
-use secrecy::ExposeSecret;
 use serde_json::Value;
-use subtle::ConstantTimeEq;
 use tokio::sync::{Notify, Semaphore, broadcast, mpsc};
 use tracing::info;
 
 use super::{
     Change, EndpointQuery, Error, Execd, Facts, Hosts, Inner, Limits, ListQuery, Page, Record,
     Registry, RuntimeHealth, Service, Unanswered,
-    endpoint::{self, Target},
+    endpoint::{self, Answering, Target},
     lifecycle::{IdSource, REMOVALS},
     validate,
 };
@@ -37,6 +35,7 @@ impl Service {
             unanswered: store.all_unanswered().await?,
         };
         let abandoned = mpsc::unbounded_channel();
+        let (renewals, accesses) = super::renewal::Renewals::new(limits.renewal);
         let service = Self {
             inner: Arc::new(Inner {
                 registry: Arc::new(Registry::new(runtime.vocabulary())),
@@ -50,6 +49,7 @@ impl Service {
                 abandoned: abandoned.0,
                 removals: Semaphore::new(REMOVALS),
                 seen: super::ready::Seen::default(),
+                renewals,
                 nudge: Notify::new(),
             }),
         };
@@ -58,6 +58,7 @@ impl Service {
         super::expiry::start(service.clone());
         super::journal::start(service.clone());
         super::reconcile::start(service.clone());
+        super::renewal::start(service.clone(), accesses);
         Ok(service)
     }
 
@@ -213,24 +214,33 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         self.owned("renew", async move {
             let _one_at_a_time = locks.edit.lock().await;
-            let record = service.known(&id)?;
-            if !matches!(record.facts.origin.expiry, Expiry::At(_)) {
-                return Err(Error::NoExpiry(id));
-            }
-            refuse_deleted(&record.facts)?;
-            let change = Amendment {
-                expires_at: Some(at),
-                ..Amendment::default()
-            };
-            let kept_by = service.keep_change(&id, &change).await?;
-            service.change(&id, |facts| {
-                refuse_deleted(facts)?;
-                facts.amend(change, kept_by);
-                Ok(())
-            })?;
-            Ok(at)
+            service.move_expiry(&id, at).await
         })
         .await
+    }
+
+    /// Moves the expiry. The caller holds the sandbox's `edit` lock.
+    pub(super) async fn move_expiry(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+    ) -> Result<WireTime, Error> {
+        let record = self.known(id)?;
+        if !matches!(record.facts.origin.expiry, Expiry::At(_)) {
+            return Err(Error::NoExpiry(id.clone()));
+        }
+        refuse_deleted(&record.facts)?;
+        let change = Amendment {
+            expires_at: Some(at),
+            ..Amendment::default()
+        };
+        let kept_by = self.keep_change(id, &change).await?;
+        self.change(id, |facts| {
+            refuse_deleted(facts)?;
+            facts.amend(change, kept_by);
+            Ok(())
+        })?;
+        Ok(at)
     }
 
     /// Stores a change where this runtime's changes are stored: in the runtime, or in our store.
@@ -257,30 +267,35 @@ impl Service {
         endpoint::for_client(runtime, hosts, &self.known(id)?.facts, query)
     }
 
-    /// Where this server sends traffic for a port. Works while the runtime is away: what runs still
+    /// Where this server sends traffic for a port of a sandbox, which is the one that the registry has
+    /// under the id, if any. Works while the runtime is away: what runs still
     /// answers.
     ///
     /// # Errors
     /// When the sandbox does not exist or has no address.
-    pub fn proxy_target(&self, id: &SandboxId, port: u16) -> Result<Target, Error> {
+    pub fn proxy_target(
+        &self,
+        id: &SandboxId,
+        record: Option<Arc<Record>>,
+        port: u16,
+    ) -> Result<Target, Error> {
+        let record = record.ok_or_else(|| Error::NotFound(id.clone()))?;
         let (runtime, hosts) = (&*self.inner.runtime, &self.inner.hosts);
-        endpoint::for_proxy(runtime, hosts, &self.known(id)?.facts, port)
+        let route = endpoint::for_proxy(runtime, hosts, &record.facts, port)?;
+        Ok(Target { record, route })
+    }
+
+    /// Whether a sandbox could answer what it was asked.
+    #[must_use]
+    pub fn answering(&self, id: &SandboxId) -> Answering {
+        let record = self.inner.registry.get(id);
+        record.map_or(Answering::Gone, |record| endpoint::answering(&record.facts))
     }
 
     /// Whether an address is that of a running sandbox.
     #[must_use]
     pub fn is_sandbox_address(&self, address: IpAddr) -> bool {
         self.inner.registry.has_address(address)
-    }
-
-    /// Whether this is the token of a sandbox's execd, compared in constant time.
-    #[must_use]
-    pub fn is_execd_token(&self, id: &SandboxId, given: &[u8]) -> bool {
-        let record = self.inner.registry.get(id);
-        let token = record
-            .as_ref()
-            .and_then(|it| it.facts.origin.token.as_ref());
-        token.is_some_and(|token| given.ct_eq(token.expose_secret().as_bytes()).into())
     }
 
     /// How this server reaches a sandbox's execd.

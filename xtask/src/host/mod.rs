@@ -51,11 +51,15 @@ pub(crate) fn missing_for_build(installer: &Installer) -> [Option<Missing>; 2] {
     ]
 }
 
+/// Program of Redis, which tests start themselves, and its package.
+pub(crate) const REDIS: &str = "redis-server";
+
 /// Missing prerequisites of the tests, besides those of a build.
-pub(crate) fn missing_for_tests(installer: &Installer) -> [Option<Missing>; 4] {
+pub(crate) fn missing_for_tests(installer: &Installer) -> [Option<Missing>; 5] {
     [
         engine::missing(installer),
         postgres::missing(installer),
+        installer.missing_program(REDIS),
         python::missing(installer),
         node::missing_chromium(installer),
     ]
@@ -98,6 +102,15 @@ impl Installer {
                 false => format!("install the equivalent of these Debian packages: {list}"),
             },
         ))
+    }
+
+    /// A program as a missing prerequisite, unless it is on `PATH` or its package, which has the same
+    /// name, will be installed.
+    fn missing_program(&self, program: &str) -> Option<Missing> {
+        match find_program(program) {
+            Some(_) => None,
+            None => self.missing(program, &[program]),
+        }
     }
 
     /// Ensures that a program is on `PATH`, installing `packages` when it is not.

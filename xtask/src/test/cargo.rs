@@ -6,7 +6,7 @@ use anyhow::{Error, Result, bail};
 
 use super::{Context, suite::Suite, tally::Tally};
 use crate::{
-    host::postgres::Postgres,
+    host::{REDIS, postgres::Postgres},
     process::{self, Ended, describe, run_within, watch},
     progress::Line,
     step::{notice, step},
@@ -48,6 +48,12 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         tally += context.report_failure("test PostgreSQL", error);
     }
     let postgres = postgres.ok();
+    let redis = step("provide Redis for the tests", || {
+        context.installer.program(REDIS, &[REDIS])
+    });
+    if let Err(error) = &redis {
+        tally += context.report_failure("test Redis", error);
+    }
     let filter = context.options.filter.as_deref();
     let mut cargo = cargo_test(context);
     if let Some(postgres) = &postgres {

@@ -82,7 +82,7 @@ impl DockerRuntime {
         if !self.execd.is_ready() {
             self.provide_execd(spec, staged).await?;
         }
-        let (ports, _reserved) = self.reserve_ports()?;
+        let (ports, _reserved) = self.reserve_ports(spec)?;
         let bind = self.execd.bind();
         let log = self.log_config().await?;
         let main = container::body(
@@ -155,8 +155,12 @@ impl DockerRuntime {
         image::pull(self.docker()?, image, None, None, staged.progress, patience).await
     }
 
-    fn reserve_ports(&self) -> Result<(Ports, Option<(Reserved, Reserved)>), RuntimeError> {
-        if self.network.is_host() {
+    fn reserve_ports(
+        &self,
+        spec: &CreateSpec,
+    ) -> Result<(Ports, Option<(Reserved, Reserved)>), RuntimeError> {
+        // With secure access, only the server's proxy may lead to a port.
+        if self.network.is_host() || spec.origin.secure_access.is_some() {
             return Ok((Ports::default(), None));
         }
         let (execd, http) = (self.ports.draw()?, self.ports.draw()?);

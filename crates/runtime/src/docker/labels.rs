@@ -42,6 +42,8 @@ pub(super) const METADATA: &str = "opensandbox.io/metadata";
 pub(super) const EXTENSIONS: &str = "opensandbox.io/extensions";
 /// Addition: token of the sandbox's execd. A client that can read labels can also enter the container.
 pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";
+/// Token of a sandbox with secure access, named like the annotation of other runtimes.
+pub(super) const SECURE_ACCESS: &str = "opensandbox.io/secure-access-token";
 /// Addition: role of the container within the sandbox. Absent on a main container.
 pub(super) const ROLE: &str = "opensandbox.io/role";
 /// Addition, on helper containers: installation that created it.
@@ -76,6 +78,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         HTTP_PORT,
         RENEW_EXTEND,
         EXECD_TOKEN,
+        SECURE_ACCESS,
         ROLE,
         HELPER,
     ] {
@@ -115,6 +118,9 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     }
     if let Some(token) = &origin.token {
         put(EXECD_TOKEN, token.expose_secret().to_owned());
+    }
+    if let Some(token) = &origin.secure_access {
+        put(SECURE_ACCESS, token.expose_secret().to_owned());
     }
     labels
 }
@@ -179,6 +185,7 @@ impl Read<'_> {
             expiry: self.expiry(),
             renew_extend_seconds: self.get(RENEW_EXTEND).and_then(|text| text.parse().ok()),
             token: self.get(EXECD_TOKEN).map(SecretString::from),
+            secure_access: self.get(SECURE_ACCESS).map(SecretString::from),
         })
     }
 
@@ -286,6 +293,7 @@ pub(super) mod tests {
             renew_extend_seconds: Some(300),
             expiry: Expiry::At(at(1_935_396_000_123_456)),
             token: Some(SecretString::from("t0ken")),
+            secure_access: Some(SecretString::from("s3cure")),
             ..Origin::new("a", source, at(1_935_390_000_000_001))
         })
     }
@@ -312,10 +320,13 @@ pub(super) mod tests {
         let read = Read(&labels);
         let (written, back) = (spec.origin, read.origin(fallback()).unwrap());
         assert_eq!(format!("{back:?}"), format!("{written:?}"));
-        let token = |origin: &Origin| origin.token.as_ref().unwrap().expose_secret().to_owned();
+        let tokens = |origin: &Origin| {
+            let tokens = [&origin.token, &origin.secure_access];
+            tokens.map(|token| token.as_ref().unwrap().expose_secret().to_owned())
+        };
         assert_eq!(
-            token(&back),
-            token(&written),
+            tokens(&back),
+            tokens(&written),
             "not part of the Debug output"
         );
         assert_eq!(read.server(), Some("srv"));

@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bollard::Docker;
-use osb_protocol::{SandboxId, WireTime};
+use osb_protocol::{Feature, FeatureSet, SandboxId, WireTime};
 use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
@@ -127,6 +127,14 @@ impl DockerRuntime {
 impl Runtime for DockerRuntime {
     fn kind(&self) -> &'static str {
         KIND
+    }
+
+    /// Secure access takes ports that only this server reaches: none of the host's, and none that
+    /// have to be published for this server.
+    fn create_features(&self) -> FeatureSet {
+        let is_exclusive = !self.network.is_host() && self.config.has_route;
+        let features = is_exclusive.then_some(Feature::SecureAccess);
+        features.into_iter().collect()
     }
 
     fn pausing(&self) -> Option<&dyn Pausing> {

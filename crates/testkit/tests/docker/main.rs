@@ -13,5 +13,6 @@ mod isolation;
 mod pause;
 mod restart;
 mod secrets;
+mod secure_access;
 mod sidecar;
 mod stage;

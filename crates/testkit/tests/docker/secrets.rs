@@ -42,12 +42,24 @@ async fn no_log_level_shows_a_secret() {
     let command = json!({"command": "echo $PASSWORD"});
     let (_, events) = ask(&server, &id, Method::POST, "/command", Some(command)).await;
     assert!(events.contains("s3cret-value"), "{events}");
-    delete(&server, &id).await;
+    let mut secured = body();
+    secured["secureAccess"] = json!(true);
+    let secured = create(&server, &secured).await;
+    let label = r#"{{index .Config.Labels "opensandbox.io/secure-access-token"}}"#;
+    let access = docker(&["inspect", "--format", label, &stage.container_of(&secured)]);
+    assert!(access.len() > 16, "{access}");
+    let ping = format!("/sandboxes/{secured}/proxy/44772/ping");
+    let ping = server.bare(Method::GET, &ping);
+    let ping = ping.header("OpenSandbox-Secure-Access", &access).send();
+    assert_eq!(ping.await.unwrap().status(), 200);
+    for id in [&id, &secured] {
+        delete(&server, id).await;
+    }
     server.stop().await;
     assert_eq!(stage.containers(), [""; 0]);
     let log = String::from_utf8_lossy(&output.0.lock().unwrap()).into_owned();
     assert!(log.contains("sandbox removed"), "nothing was logged: {log}");
-    for secret in [&token, "s3cret-value", osb_testkit::API_KEY] {
+    for secret in [&token, &access, "s3cret-value", osb_testkit::API_KEY] {
         let line = log.lines().find(|line| line.contains(secret));
         assert_eq!(line, None, "a secret is in the log");
     }

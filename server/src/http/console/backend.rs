@@ -117,7 +117,8 @@ impl ConsoleBackend for Domain {
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
         let query = EndpointQuery {
             port,
-            server_proxy: None,
+            proxy_base: "/v1".to_owned(),
+            through_proxy: false,
         };
         let endpoint = self.service.endpoint(id, &query).map_err(refused)?;
         Ok(PortAddress {

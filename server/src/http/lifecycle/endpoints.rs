@@ -10,7 +10,7 @@ use osb_protocol::{ErrorBody, Feature, FieldError, lifecycle::Endpoint};
 use super::super::{
     AppState,
     error::ApiError,
-    extract::{InPath, Query, port, sandbox_id},
+    extract::{InPath, Query, is_integer, port, sandbox_id},
 };
 use crate::sandbox::{EndpointQuery, Error};
 
@@ -46,7 +46,7 @@ pub(super) async fn get(
         .switch("use_server_proxy")
         .map_err(|error| ApiError::invalid(vec![error]))?;
     if let Some(expires) = query.last("expires") {
-        if expires.parse::<i64>().is_err() {
+        if !is_integer(expires) {
             let error = FieldError::query("int_parsing", "expires", "must be Unix seconds");
             return Err(ApiError::invalid(vec![error]));
         }
@@ -60,8 +60,11 @@ pub(super) async fn get(
         }
         .into());
     }
-    let server_proxy = through_server.then(|| base(&app, &uri, &headers));
-    let query = EndpointQuery { port, server_proxy };
+    let query = EndpointQuery {
+        port,
+        proxy_base: base(&app, &uri, &headers),
+        through_proxy: through_server,
+    };
     Ok(Json(app.service.endpoint(&sandbox_id(id), &query)?))
 }
 

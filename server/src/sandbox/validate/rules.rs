@@ -99,6 +99,7 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
             expiry: expires_at.map_or(Expiry::Manual, Expiry::At),
             renew_extend_seconds,
             token: rules.execd_auth.then(token),
+            secure_access: request.secure_access.then(token),
         },
         auth,
         env: request.env,
@@ -208,7 +209,7 @@ fn echoed(mut extensions: BTreeMap<String, String>) -> BTreeMap<String, String> 
     extensions
 }
 
-/// 256 random bits for one sandbox's execd.
+/// 256 random bits that open one sandbox.
 fn token() -> SecretString {
     let bytes: [u8; 32] = rand::rng().random();
     SecretString::from(

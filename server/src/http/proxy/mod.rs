@@ -5,39 +5,43 @@
 //! sandbox. execd is the exception, it wants its own token, which the proxy adds only for callers
 //! with the API key.
 //!
+//! A sandbox with secure access wants its own token for every port, from callers with the API key
+//! too.
+//!
 //! What a sandbox sends is hostile. Pages get an origin of their own (`Content-Security-Policy:
 //! sandbox` without `allow-same-origin`), and no cookie by the name of the console's gets through.
 
-use std::time::Duration;
+mod answers;
+mod page;
+mod silence;
+mod websocket;
+
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::Body,
-    extract::{
-        FromRequestParts, OriginalUri, Request, State,
-        ws::{CloseFrame, Message, WebSocketUpgrade, close_code},
-    },
-    response::{IntoResponse, Response},
+    extract::{OriginalUri, Request, State, ws::close_code},
+    response::Response,
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version,
-    header::{
-        AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, PUBLIC_KEY_PINS,
-        PUBLIC_KEY_PINS_REPORT_ONLY, REFRESH, SERVER, SET_COOKIE, STRICT_TRANSPORT_SECURITY,
-        UPGRADE, WWW_AUTHENTICATE,
-    },
-    request::Parts,
+    header::{AUTHORIZATION, COOKIE},
     uri::{Authority, PathAndQuery},
 };
-use hyper::upgrade::OnUpgrade;
 use osb_forward::{ForwardError, Forwarded, HeaderRules, Lease, Limits, Peer};
 use osb_protocol::{SandboxId, error::code, headers};
 use osb_runtime::EXECD_PORT;
 use secrecy::ExposeSecret;
 use tracing::debug;
 
+use self::{
+    page::Page,
+    silence::Held,
+    websocket::{WebSocketClient, handshake},
+};
+
 use super::{
     AppState,
-    auth::Verdict,
+    auth::{self, Verdict},
     client::{self, Client},
     error::ApiError,
     extract::{port, sandbox_id},
@@ -46,7 +50,7 @@ use super::{
     overload::{self, Kind},
     stall::unless_stalled,
 };
-use crate::sandbox::endpoint::Target;
+use crate::sandbox::{AccessSource, Record, endpoint::Target};
 
 /// Longest silence in an exchange; event streams of execd say something every 3 s.
 const IDLE: Duration = Duration::from_secs(180);
@@ -55,70 +59,36 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long an unused connection is kept: less than what servers commonly allow, so that a request
 /// does not meet a connection that is being closed.
 const KEEP: Duration = Duration::from_secs(4);
+/// Pauses before a refused connection is tried again: a program that restarts is back soon.
+const REFUSED: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(75)];
 /// Unused connections kept per sandbox port.
 const KEEP_PER_BACKEND: usize = 32;
-/// Longest WebSocket close reason, in bytes (RFC 6455 §5.5).
-const CLOSE_REASON: usize = 123;
-
-/// The console's cookies begin like this; see `console::session`.
-const CONSOLE_COOKIES: [&[u8]; 3] = [b"osb_", b"__host-", b"__secure-"];
-
-const SANDBOXED: HeaderValue = HeaderValue::from_static(
-    "sandbox allow-scripts allow-forms allow-popups allow-downloads allow-modals",
-);
 /// Close reason of a WebSocket that needs a key.
 const MISSING_KEY: &str = "missing API key";
+/// Close reason of a WebSocket that needs the sandbox's token.
+const NO_SECURE_ACCESS: &str = "missing or invalid secure access token";
 const EXECD_TOKEN: HeaderName = HeaderName::from_static(headers::EXECD_ACCESS_TOKEN);
+const SECURE_ACCESS: HeaderName = HeaderName::from_static(headers::SECURE_ACCESS);
+const ACCESS_RENEW: HeaderName = HeaderName::from_static(headers::ACCESS_RENEW);
+/// The only value of [`ACCESS_RENEW`].
+const SKIP: &str = "skip";
 
 /// Request headers that stay here. Names that clients use towards this server only.
 static DROPPED: [HeaderName; 5] = [
     AUTHORIZATION,
     COOKIE,
     HeaderName::from_static(headers::API_KEY),
-    HeaderName::from_static(headers::SECURE_ACCESS),
-    HeaderName::from_static(headers::ACCESS_RENEW),
+    SECURE_ACCESS,
+    ACCESS_RENEW,
 ];
 /// The same for ports that are not execd's: its token is none of their business.
 static DROPPED_WITH_TOKEN: [HeaderName; 6] = [
     AUTHORIZATION,
     COOKIE,
     HeaderName::from_static(headers::API_KEY),
-    HeaderName::from_static(headers::SECURE_ACCESS),
-    HeaderName::from_static(headers::ACCESS_RENEW),
+    SECURE_ACCESS,
+    ACCESS_RENEW,
     EXECD_TOKEN,
-];
-/// Response headers that stay here.
-static DROPPED_FROM_ANSWER: [HeaderName; 19] = [
-    // The backend's name.
-    SERVER,
-    // Asks the browser for a password in this server's name. The `Authorization` that would follow
-    // stays here too, so no program can use it.
-    WWW_AUTHENTICATE,
-    // Leads the page to an address that, unlike `Location`, has no proxy path put in front.
-    REFRESH,
-    // What browsers keep for the whole origin, the console included: where else it is served,
-    HeaderName::from_static("alt-svc"),
-    // that it needs HTTPS, with which certificates,
-    STRICT_TRANSPORT_SECURITY,
-    PUBLIC_KEY_PINS,
-    PUBLIC_KEY_PINS_REPORT_ONLY,
-    HeaderName::from_static("expect-ct"),
-    // what to forget of it,
-    HeaderName::from_static("clear-site-data"),
-    // where to report what users do on it,
-    HeaderName::from_static("nel"),
-    HeaderName::from_static("report-to"),
-    HeaderName::from_static("reporting-endpoints"),
-    // what to tell it with each request,
-    HeaderName::from_static("accept-ch"),
-    HeaderName::from_static("critical-ch"),
-    HeaderName::from_static("use-as-dictionary"),
-    // who is signed in,
-    HeaderName::from_static("set-login"),
-    HeaderName::from_static("sec-session-registration"),
-    HeaderName::from_static("sec-session-challenge"),
-    // and which of its paths a service worker may serve.
-    HeaderName::from_static("service-worker-allowed"),
 ];
 
 /// Limits of the server's forwarder.
@@ -126,6 +96,7 @@ static DROPPED_FROM_ANSWER: [HeaderName; 19] = [
 pub(crate) fn limits(tunnel_idle: Option<Duration>) -> Limits {
     Limits {
         connect: CONNECT,
+        refused: &REFUSED,
         idle: Some(IDLE),
         tunnel_idle,
         keep: KEEP,
@@ -149,22 +120,29 @@ pub(super) async fn proxy(
     };
     let (id, port_text) = address(uri.path());
     let id = sandbox_id(id);
+    let page = Page::wanted_by(&request, &id, &port_text);
     let port = match port(&port_text) {
         Ok(port) => port,
-        // Only a numeric port makes it a proxy path that needs no key.
-        Err(error) => return verdict.refusal().unwrap_or(error).into_response(),
+        // Only a number makes it a proxy path, which needs no key.
+        Err(error) => {
+            let is_number = port_text.bytes().all(|byte| byte.is_ascii_digit());
+            let refusal = verdict.refusal().filter(|_| !is_number);
+            return Page::answer(page, refusal.unwrap_or(error));
+        }
     };
     let socket = match handshake(&request) {
         Some(parts) => WebSocketClient::of(parts).await,
         None => None,
     };
     let version = request.version();
+    let record = app.service.registry().get(&id);
     let caller = Caller {
-        client: client::of(request.extensions()),
+        client: client::take(request.extensions_mut()),
         verdict,
-        has_key: verdict == Verdict::Admitted || has_token(&app, &id, request.headers()),
+        has_key: verdict == Verdict::Admitted || has_token(record.as_deref(), request.headers()),
     };
-    let answer = match admit(&app, caller, (&id, port), &uri, &mut request) {
+    let wanted = Wanted { id, port, record };
+    let answer = match admit(&app, caller, wanted, &uri, &mut request) {
         Ok(way) => {
             // The domain's path goes on; the mount's was cut off by the router.
             *request.uri_mut() = uri;
@@ -175,14 +153,14 @@ pub(super) async fn proxy(
     };
     match (answer, socket) {
         (Ok(mut response), None) => {
-            guard(response.headers_mut());
+            answers::guard(response.headers_mut());
             match version {
                 Version::HTTP_2 => response.map(|it| unless_stalled(it, IDLE, &app.tasks)),
                 _ => response,
             }
         }
         (Ok(mut response), Some(_)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            guard(response.headers_mut());
+            answers::guard(response.headers_mut());
             response
         }
         (Ok(response), Some(socket)) => {
@@ -190,17 +168,25 @@ pub(super) async fn proxy(
             let reason = format!("the backend answered {status} instead of a WebSocket");
             socket.close(close_code::POLICY, &reason)
         }
-        (Err(refused), None) => refused.error.into_response(),
+        (Err(refused), None) => Page::answer(page, refused.error),
         (Err(refused), Some(socket)) => socket.close(refused.close, &refused.reason),
     }
+}
+
+/// What is asked for.
+struct Wanted {
+    id: SandboxId,
+    port: u16,
+    /// The sandbox, if there is one.
+    record: Option<Arc<Record>>,
 }
 
 /// Who asks.
 struct Caller {
     client: Client,
     verdict: Verdict,
-    /// Whether the request has the API key, or the token of the sandbox's execd: older SDKs send
-    /// nothing else on these paths.
+    /// Whether the request has the API key, or a token of the sandbox: older SDKs send nothing else on
+    /// these paths.
     has_key: bool,
 }
 
@@ -240,7 +226,7 @@ struct Destination {
 fn admit(
     app: &AppState,
     caller: Caller,
-    (id, port): (&SandboxId, u16),
+    Wanted { id, port, record }: Wanted,
     uri: &Uri,
     request: &mut Request,
 ) -> Result<Destination, Box<Refused>> {
@@ -256,32 +242,73 @@ fn admit(
             reason: MISSING_KEY.to_owned(),
         }));
     }
-    let target = app.service.proxy_target(id, port).map_err(ApiError::from)?;
+    let target = app.service.proxy_target(&id, record, port);
+    let target = target.map_err(ApiError::from)?;
+    if !has_secure_access(&target.record, request.headers()) {
+        return Err(Box::new(no_secure_access()));
+    }
     let prefixed = uri.path().starts_with("/v1/");
     let rest = osb_forward::after_segments(uri, if prefixed { 5 } else { 4 });
     let prefix = if prefixed { "/v1" } else { "" };
     let base = app.eip.as_deref().map_or(prefix, path_of);
     let location = format!("{base}/sandboxes/{id}/proxy/{port}");
-    let to = destination(&target, &rest)?;
+    let to = destination(&target, rest)?;
     let (kind, client) = match caller.has_key {
         true => (Kind::ProxyKeyed, None),
         false => (Kind::ProxyKeyless, Some(caller.client.group())),
     };
     let visitor = Visitor {
         client,
-        sandbox: Some(id.clone()),
+        sandbox: Some(id),
         connection: overload::busy(request, caller.has_key),
     };
     let permit = app.room.enter(kind, visitor)?;
+    if request
+        .headers()
+        .get(ACCESS_RENEW)
+        .is_none_or(|it| it != SKIP)
+    {
+        let record = &target.record;
+        app.service.note_access(record, AccessSource::ServerProxy);
+    }
     let rules = rules(&target, port, &caller, request.headers(), location);
-    request.extensions_mut().insert(Lease::new(permit));
+    let held = Held::new(permit, app.service.clone());
+    request.extensions_mut().insert(Lease::with_silence(held));
     Ok(Destination { to, rules })
 }
 
-/// Whether a request has the token of the sandbox's execd.
-fn has_token(app: &AppState, id: &SandboxId, given: &HeaderMap) -> bool {
-    let token = given.get(EXECD_TOKEN).map(HeaderValue::as_bytes);
-    token.is_some_and(|token| app.service.is_execd_token(id, token))
+/// Whether a request has a token of the sandbox.
+fn has_token(record: Option<&Record>, given: &HeaderMap) -> bool {
+    let matches = |name, token: Option<&_>| match (given.get(name), token) {
+        (Some(given), Some(token)) => auth::equal(given.as_bytes(), token),
+        _ => false,
+    };
+    record.is_some_and(|record| {
+        let origin = &record.facts.origin;
+        matches(EXECD_TOKEN, origin.token.as_ref())
+            || matches(SECURE_ACCESS, origin.secure_access.as_ref())
+    })
+}
+
+/// Whether a request has the token that the sandbox wants for all its ports, if it wants one
+/// (contract: lifecycle §7).
+fn has_secure_access(record: &Record, given: &HeaderMap) -> bool {
+    let Some(token) = &record.facts.origin.secure_access else {
+        return true;
+    };
+    let given = given.get(SECURE_ACCESS).map(HeaderValue::as_bytes);
+    given.is_some_and(|given| auth::equal(given, token))
+}
+
+fn no_secure_access() -> Refused {
+    let message = "the header OpenSandbox-Secure-Access is missing or wrong: every request to this \
+                   sandbox needs the headers of its endpoint";
+    let status = StatusCode::UNAUTHORIZED;
+    Refused {
+        error: ApiError::new(status, code::SECURE_ACCESS, message),
+        close: close_code::POLICY,
+        reason: NO_SECURE_ACCESS.to_owned(),
+    }
 }
 
 /// Sandbox id and port of a proxy path, as they were sent: the path behind them may be anything, so
@@ -302,7 +329,7 @@ fn rules(
 ) -> HeaderRules {
     let mut rules = HeaderRules {
         drop_request: (&DROPPED[..]).into(),
-        drop_response: (&DROPPED_FROM_ANSWER[..]).into(),
+        drop_response: (&answers::DROPPED[..]).into(),
         forwarded: Forwarded::Rebuild(Peer {
             address: caller.client.address,
             scheme: caller.client.scheme.clone(),
@@ -310,7 +337,7 @@ fn rules(
         location_prefix: Some(location),
         ..HeaderRules::default()
     };
-    match &target.token {
+    match target.execd_token() {
         // execd is what is talked to. A caller without the key must bring the token itself.
         Some(token) => {
             let admitted = caller.verdict == Verdict::Admitted && !given.contains_key(EXECD_TOKEN);
@@ -326,12 +353,13 @@ fn rules(
     rules
 }
 
-fn destination(target: &Target, rest: &PathAndQuery) -> Result<osb_forward::Target, ApiError> {
-    let path = format!("{}{rest}", target.path_prefix);
-    let parsed = (
-        target.authority.parse::<Authority>(),
-        path.parse::<PathAndQuery>(),
-    );
+fn destination(target: &Target, rest: PathAndQuery) -> Result<osb_forward::Target, ApiError> {
+    let route = &target.route;
+    let path_and_query = match route.path_prefix.as_str() {
+        "" => Ok(rest),
+        prefix => format!("{prefix}{rest}").parse(),
+    };
+    let parsed = (route.authority.parse::<Authority>(), path_and_query);
     let (Ok(authority), Ok(path_and_query)) = parsed else {
         let message = "the sandbox's address cannot be used";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
@@ -390,122 +418,17 @@ fn failed(error: ForwardError) -> ApiError {
     answer.unlogged()
 }
 
-/// Keeps what a sandbox sends from acting in this server's name.
-fn guard(headers: &mut HeaderMap) {
-    headers.append(CONTENT_SECURITY_POLICY, SANDBOXED);
-    let harmful = |cookie: &HeaderValue| is_console_cookie(cookie) || has_domain(cookie);
-    if headers.get_all(SET_COOKIE).iter().any(harmful) {
-        let kept: Vec<HeaderValue> = headers
-            .get_all(SET_COOKIE)
-            .iter()
-            .filter(|cookie| !harmful(cookie))
-            .cloned()
-            .collect();
-        headers.remove(SET_COOKIE);
-        for cookie in kept {
-            headers.append(SET_COOKIE, cookie);
-        }
-    }
-}
-
-/// Whether a cookie has a name of the console's.
-fn is_console_cookie(cookie: &HeaderValue) -> bool {
-    let cookie = cookie.as_bytes();
-    // Browsers send a cookie without a name, `=osb_console=x`, as its value alone.
-    let blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'=';
-    let start = cookie.iter().position(|byte| !blank(byte));
-    let name = cookie[start.unwrap_or(0)..].to_ascii_lowercase();
-    CONSOLE_COOKIES
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-}
-
-/// Whether a cookie would be sent to other hosts than this one.
-fn has_domain(cookie: &HeaderValue) -> bool {
-    let mut attributes = cookie.as_bytes().split(|byte| *byte == b';').skip(1);
-    attributes.any(|attribute| {
-        let name = attribute.split(|byte| *byte == b'=').next();
-        name.is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case(b"domain"))
-    })
-}
-
 /// The path of an address like `host:port/path`.
 fn path_of(eip: &str) -> &str {
     let bare = eip.split_once("://").map_or(eip, |(_, rest)| rest);
     bare.find('/').map_or("", |slash| &bare[slash..])
 }
 
-/// A copy of the head of a request that asks for a WebSocket.
-fn handshake(request: &Request) -> Option<Parts> {
-    let upgrade = request.headers().get(UPGRADE)?.to_str().ok()?;
-    if !upgrade.eq_ignore_ascii_case("websocket") {
-        return None;
-    }
-    let on_upgrade = request.extensions().get::<OnUpgrade>()?.clone();
-    let mut bare = http::Request::builder()
-        .method(request.method().clone())
-        .uri(request.uri().clone())
-        .version(request.version())
-        .body(())
-        .ok()?;
-    *bare.headers_mut() = request.headers().clone();
-    bare.extensions_mut().insert(on_upgrade);
-    Some(bare.into_parts().0)
-}
-
-/// A client that asked for a WebSocket: a failure reaches it as a close frame, which is what a
-/// browser can show; an HTTP status it cannot see.
-struct WebSocketClient(WebSocketUpgrade);
-
-impl WebSocketClient {
-    /// `None` unless the handshake is complete: another one can only be answered over HTTP.
-    async fn of(mut parts: Parts) -> Option<Self> {
-        let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-        upgrade.ok().map(Self)
-    }
-
-    fn close(self, code: u16, reason: &str) -> Response {
-        let reason = &reason[..reason.floor_char_boundary(CLOSE_REASON)];
-        let frame = CloseFrame {
-            code,
-            reason: reason.into(),
-        };
-        let upgraded = self.0.on_upgrade(async move |mut socket| {
-            // The client may be gone already.
-            let _ = socket.send(Message::Close(Some(frame))).await;
-        });
-        upgraded.map(Body::new)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{super::error::Cause, *};
+    use axum::response::IntoResponse;
 
-    #[test]
-    fn hostile_answers_are_guarded() {
-        let mut headers = HeaderMap::new();
-        for cookie in [
-            "a=1",
-            " OSB_console=x; Path=/console",
-            "__Host-osb=1",
-            "=osb_console=x; Path=/console",
-            " = \t__Secure-osb_console=x",
-            "osb_console",
-            "wide=1; Path=/; domain=example.org",
-            "wide=1;Domain = .example.org ;Secure",
-            "b=domain; Path=/domain",
-        ] {
-            headers.append(SET_COOKIE, cookie.parse().unwrap());
-        }
-        headers.insert(CONTENT_SECURITY_POLICY, "default-src *".parse().unwrap());
-        guard(&mut headers);
-        let cookies: Vec<_> = headers.get_all(SET_COOKIE).iter().collect();
-        assert_eq!(cookies, ["a=1", "b=domain; Path=/domain"]);
-        let policies: Vec<_> = headers.get_all(CONTENT_SECURITY_POLICY).iter().collect();
-        assert_eq!(policies.len(), 2);
-        assert!(!policies[1].to_str().unwrap().contains("allow-same-origin"));
-    }
+    use super::{super::error::Cause, *};
 
     #[test]
     fn failures_of_programs_are_no_lines_of_the_log() {
