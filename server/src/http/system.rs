@@ -10,7 +10,7 @@ use super::{AppState, error::ApiError};
 
 /// Whether the process serves requests. Never asks the runtime.
 #[utoipa::path(
-    get, path = "/health", tag = "system", operation_id = "health",
+    get, path = "/health", tag = "system", operation_id = "health", security(()),
     responses((status = 200, description = "It does", body = Health)),
 )]
 pub(super) async fn health() -> Json<Health> {
@@ -24,7 +24,7 @@ pub(super) async fn health() -> Json<Health> {
 ///
 /// The runtime answers, everything it has is known, and the store takes writes.
 #[utoipa::path(
-    get, path = "/ready", tag = "system", operation_id = "ready",
+    get, path = "/ready", tag = "system", operation_id = "ready", security(()),
     responses(
         (status = 200, description = "They can", body = Health),
         (status = 503, description = "Not now; the message says why", body = ErrorBody),
@@ -39,7 +39,7 @@ pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Health>, A
 
 /// Release of the running server.
 #[utoipa::path(
-    get, path = "/version", tag = "system", operation_id = "version",
+    get, path = "/version", tag = "system", operation_id = "version", security(()),
     responses((status = 200, description = "The release", body = Version)),
 )]
 pub(super) async fn version() -> Json<Version> {

@@ -32,6 +32,7 @@ use crate::sandbox::{EndpointQuery, Error};
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
         (status = 404, description = "No such sandbox, or it has no address yet", body = ErrorBody),
         (status = 422, description = "A parameter cannot be read", body = ErrorBody),
+        (status = 500, description = "The sandbox cannot be reached on this port", body = ErrorBody),
     ),
 )]
 pub(super) async fn get(

@@ -48,6 +48,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
         (status = 202, description = "The sandbox runs", body = CreateSandboxResponse),
         (status = 400, description = "A field breaks a rule", body = ErrorBody),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 404, description = "There is no such snapshot, or no snapshots at all", body = ErrorBody),
         (status = 409, description = "The sandbox of this key is gone", body = ErrorBody),
         (status = 422, description = "Fields have the wrong type or range, or the key was used for another body", body = ErrorBody),
         (status = 500, description = "The runtime cannot make it", body = ErrorBody),
