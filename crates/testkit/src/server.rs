@@ -15,6 +15,7 @@ use osb_server::{
     sandbox::{RuntimeHealth, Service},
 };
 use osb_service::Supervisor;
+use osb_store::Store;
 use reqwest::RequestBuilder;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -118,12 +119,33 @@ impl TestServer {
         key: &str,
         more: &str,
     ) -> anyhow::Result<Self> {
+        let store = osb_store::open(&store_in(folder).await?).await?;
+        Self::put_together(runtime, store, key, more).await
+    }
+
+    /// Starts a server over a runtime and a store, with further lines of configuration.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn assemble(
+        runtime: Arc<dyn Runtime>,
+        store: Arc<dyn Store>,
+        more: &str,
+    ) -> anyhow::Result<Self> {
+        Self::put_together(runtime, store, API_KEY, more).await
+    }
+
+    async fn put_together(
+        runtime: Arc<dyn Runtime>,
+        store: Arc<dyn Store>,
+        key: &str,
+        more: &str,
+    ) -> anyhow::Result<Self> {
         let text = format!(
             "[server]\nhost = '127.0.0.1'\nport = 1\napi_key = '{key}'\n\
              max_sandbox_timeout_seconds = 86400\n{more}\n[runtime]\ntype = 'sim'\n"
         );
         let config: Config = toml::from_str(&text).context("test configuration")?;
-        let store = osb_store::open(&store_in(folder).await?).await?;
         let tasks = Supervisor::new();
         let app = Arc::new(App::assemble(&config, store, runtime, &tasks).await?);
         let listener = serve::bind("127.0.0.1", 0, 128).await?;

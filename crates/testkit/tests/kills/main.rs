@@ -1,0 +1,351 @@
+//! The server is killed at each of its steps, before and after the step takes effect, and started
+//! again. Whatever the step, nothing is lost and nothing is left behind.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test helper that cannot go on fails the test"
+)]
+
+mod fuse;
+mod runtime;
+mod store;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use osb_runtime::sim::{Options, SimRuntime};
+use osb_testkit::{TestServer, store_in, wait_until};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use self::{
+    fuse::{Fuse, Side},
+    runtime::KilledRuntime,
+    store::KilledStore,
+};
+
+/// Guards against hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More steps than any operation takes.
+const MOST: usize = 60;
+/// Key of repeated creates.
+const KEY: &str = "one-create";
+/// Expiry that renewals ask for.
+const RENEWED: &str = "2100-01-01T00:00:00Z";
+
+/// Operation during which the server is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Create,
+    CreateWithKey,
+    Renew,
+    Patch,
+    Pause,
+    Resume,
+    Delete,
+}
+
+impl Operation {
+    /// Sends the request; returns the status and the body.
+    async fn send(self, server: &TestServer, id: &str) -> (u16, Value) {
+        let of = |rest: &str| format!("/v1/sandboxes/{id}{rest}");
+        let request = match self {
+            Self::Create => server
+                .request(Method::POST, "/v1/sandboxes")
+                .json(&TestServer::good_create()),
+            Self::CreateWithKey => server
+                .request(Method::POST, "/v1/sandboxes")
+                .header("Idempotency-Key", KEY)
+                .json(&TestServer::good_create()),
+            Self::Renew => server
+                .request(Method::POST, &of("/renew-expiration"))
+                .json(&json!({ "expiresAt": RENEWED })),
+            Self::Patch => server
+                .request(Method::PATCH, &of("/metadata"))
+                .json(&json!({ "patched": "yes" })),
+            Self::Pause => server.request(Method::POST, &of("/pause")),
+            Self::Resume => server.request(Method::POST, &of("/resume")),
+            Self::Delete => server.request(Method::DELETE, &of("")),
+        };
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.json().await.unwrap_or_default())
+    }
+
+    fn creates(self) -> bool {
+        matches!(self, Self::Create | Self::CreateWithKey)
+    }
+}
+
+/// Runs a server in a process of its own, as far as tasks are concerned, and kills it.
+fn killed<T>(work: impl Future<Output = T>) -> T {
+    let process = tokio::runtime::Runtime::new().unwrap();
+    let result = process.block_on(async { tokio::time::timeout(PATIENCE, work).await.unwrap() });
+    process.shutdown_timeout(PATIENCE);
+    result
+}
+
+async fn ready(server: &TestServer) {
+    let ready = async || {
+        let ready = server.request(Method::GET, "/ready").send().await;
+        ready.unwrap().status().as_u16()
+    };
+    wait_until("readiness", ready, |status| *status == 200).await;
+}
+
+async fn listed(server: &TestServer) -> Vec<Value> {
+    let list = server.request(Method::GET, "/v1/sandboxes").send().await;
+    let list: Value = list.unwrap().json().await.unwrap();
+    list["items"].as_array().cloned().unwrap()
+}
+
+/// World that outlives the server.
+struct World {
+    sim: Arc<SimRuntime>,
+    folder: tempfile::TempDir,
+    answering: Arc<AtomicBool>,
+}
+
+/// What a client knows of an operation when the server was killed.
+struct Known {
+    /// The sandbox that the operation is about, if it existed before.
+    id: Option<String>,
+    /// Status and body of the answer, unless the kill came first.
+    answer: Option<(u16, Value)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let options = Options {
+            powers: true,
+            sidecar: true,
+            ..Options::default()
+        };
+        Self {
+            sim: Arc::new(SimRuntime::with_options(options)),
+            folder: tempfile::tempdir().unwrap(),
+            answering: Arc::default(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Starts a server that no one kills.
+    async fn server(&self) -> TestServer {
+        let server = TestServer::over(Arc::clone(&self.sim) as _, self.path(), "");
+        let server = server.await.unwrap();
+        ready(&server).await;
+        server
+    }
+
+    /// Starts a server that is killed by the fuse.
+    async fn mortal(&self, fuse: &Arc<Fuse>) -> TestServer {
+        let location = store_in(self.path()).await.unwrap();
+        let inner = osb_store::open(&location).await.unwrap();
+        let store = KilledStore {
+            inner,
+            fuse: Arc::clone(fuse),
+            answering: Arc::clone(&self.answering),
+        };
+        let runtime = KilledRuntime {
+            inner: Arc::clone(&self.sim),
+            fuse: Arc::clone(fuse),
+        };
+        let server = TestServer::assemble(Arc::new(runtime), Arc::new(store), "");
+        let server = server.await.unwrap();
+        ready(&server).await;
+        server
+    }
+
+    /// Sends the operation to a server that is killed at a step.
+    fn kill_at(&self, operation: Operation, step: usize, side: Side) -> Known {
+        let fuse = Arc::new(Fuse::new(step, side));
+        killed(async {
+            let server = self.mortal(&fuse).await;
+            let mut id = None;
+            if !operation.creates() {
+                let (status, body) = Operation::Create.send(&server, "").await;
+                assert_eq!(status, 202, "{body}");
+                id = body["id"].as_str().map(str::to_owned);
+            }
+            let about = id.clone().unwrap_or_default();
+            if operation == Operation::Resume {
+                let (status, body) = Operation::Pause.send(&server, &about).await;
+                assert_eq!(status, 202, "{body}");
+            }
+            fuse.arm();
+            let answer = tokio::select! {
+                biased;
+                () = fuse.burn() => None,
+                answer = operation.send(&server, &about) => Some(answer),
+            };
+            Known { id, answer }
+        })
+    }
+
+    /// Starts the server again and kills it at a step of its recovery. Returns whether it had so many
+    /// steps.
+    fn kill_recovery_at(&self, step: usize, side: Side) -> bool {
+        let fuse = Arc::new(Fuse::new(step, side));
+        fuse.arm();
+        killed(async {
+            let recovered = async {
+                let server = self.mortal(&fuse).await;
+                server.service.reconcile().await;
+            };
+            tokio::select! {
+                biased;
+                () = fuse.burn() => true,
+                () = recovered => false,
+            }
+        })
+    }
+
+    /// Starts a server again, and checks what it finds against what the client knows.
+    fn check(&self, operation: Operation, known: &Known) {
+        let answer = known.answer.as_ref();
+        killed(async {
+            let server = self.server().await;
+            server.service.reconcile().await;
+            let agreed = async || {
+                let listed = listed(&server).await;
+                let ids: Vec<_> = listed.iter().map(|one| one["id"].clone()).collect();
+                let existing = self.sim.sandboxes();
+                (
+                    ids == existing.iter().map(|id| json!(id)).collect::<Vec<_>>(),
+                    listed,
+                )
+            };
+            let (_, seen) = wait_until("list and runtime agree", agreed, |(agreed, seen)| {
+                *agreed && seen.iter().all(|one| one["status"]["state"] != "Stopping")
+            })
+            .await;
+            let answered = answer.map(|(status, _)| *status);
+            assert!(answered.is_none_or(|status| status < 300), "{answer:?}");
+            match operation {
+                Operation::Create => {
+                    let found = seen.first().map(|one| &one["id"]);
+                    let told = answer.map(|(_, body)| &body["id"]);
+                    // Whether the client has an answer cannot be known once it is being written.
+                    let unsure = answer.is_none() && self.answering.load(SeqCst);
+                    assert!(
+                        found == told || unsure,
+                        "{found:?}, the client knows {told:?}"
+                    );
+                }
+                Operation::CreateWithKey => {
+                    // The client asks again, and gets the first one if there is one.
+                    let (status, again) = operation.send(&server, "").await;
+                    assert_eq!(status, 202, "{again}");
+                    if let Some((_, body)) = answer {
+                        assert_eq!(body["id"], again["id"]);
+                    }
+                    assert_eq!(self.sim.sandboxes().len(), 1);
+                }
+                Operation::Delete => {
+                    let gone = seen.is_empty();
+                    assert!(gone || answered.is_none(), "a removed sandbox is back");
+                }
+                _ => {
+                    let id = known.id.as_deref().unwrap();
+                    self.check_kept(operation, &seen, id, answered.is_some());
+                }
+            }
+            for one in &seen {
+                let state = &one["status"]["state"];
+                assert!(state == "Running" || state == "Paused", "{one}");
+            }
+        });
+    }
+
+    fn check_kept(&self, operation: Operation, seen: &[Value], id: &str, answered: bool) {
+        let [sandbox] = seen else {
+            panic!("one sandbox, not {seen:?}");
+        };
+        assert_eq!(sandbox["id"], id);
+        let is_new = match operation {
+            Operation::Renew => sandbox["expiresAt"] == RENEWED,
+            Operation::Patch => sandbox["metadata"]["patched"] == "yes",
+            Operation::Pause => sandbox["status"]["state"] == "Paused",
+            _ => sandbox["status"]["state"] == "Running",
+        };
+        assert!(is_new || !answered, "{operation:?} was undone: {sandbox}");
+        // All containers are frozen, or none.
+        let paused = sandbox["status"]["state"] == "Paused";
+        let frozen = self.sim.frozen(&id.into()).len();
+        assert_eq!(frozen, if paused { 2 } else { 0 }, "{sandbox}");
+    }
+}
+
+/// Kills the server at each step of an operation. Returns the number of steps.
+fn kill_everywhere(operation: Operation, side: Side) -> usize {
+    for step in 0..MOST {
+        eprintln!("{operation:?}, killed {side:?} step {step}");
+        let world = World::new();
+        let known = world.kill_at(operation, step, side);
+        world.check(operation, &known);
+        if known.answer.is_some() {
+            return step;
+        }
+    }
+    panic!("{operation:?} takes more than {MOST} steps");
+}
+
+/// Kills the server at each step of an operation, and again at each step of the recovery.
+fn kill_twice_everywhere(operation: Operation) {
+    for step in 0..MOST {
+        for again in 0..MOST {
+            eprintln!("{operation:?}, killed after step {step}, then before step {again}");
+            let world = World::new();
+            let known = world.kill_at(operation, step, Side::After);
+            let more = world.kill_recovery_at(again, Side::Before);
+            world.check(operation, &known);
+            if known.answer.is_some() {
+                return;
+            }
+            if !more {
+                break;
+            }
+        }
+    }
+    panic!("{operation:?} takes more than {MOST} steps");
+}
+
+#[test]
+fn a_create_is_complete_or_leaves_nothing_even_if_the_recovery_is_killed() {
+    kill_twice_everywhere(Operation::Create);
+}
+
+#[test]
+fn a_deleted_sandbox_does_not_return_even_if_the_recovery_is_killed() {
+    kill_twice_everywhere(Operation::Delete);
+}
+
+macro_rules! kills {
+    ($($name:ident: $operation:ident, at least $steps:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            for side in [Side::Before, Side::After] {
+                let steps = kill_everywhere(Operation::$operation, side);
+                assert!(steps >= $steps, "only {steps} steps were seen");
+            }
+        })*
+    };
+}
+
+kills! {
+    a_create_is_complete_or_leaves_nothing: Create, at least 6;
+    a_create_with_a_key_makes_one_sandbox: CreateWithKey, at least 5;
+    a_renewal_is_kept_or_was_not_answered: Renew, at least 2;
+    a_change_of_metadata_is_kept_or_was_not_answered: Patch, at least 2;
+    a_pause_is_complete_or_did_not_happen: Pause, at least 1;
+    a_resume_is_complete_or_did_not_happen: Resume, at least 1;
+    a_deleted_sandbox_does_not_return: Delete, at least 1;
+}

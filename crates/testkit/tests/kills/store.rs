@@ -1,0 +1,115 @@
+//! A store whose caller is killed at a step.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use async_trait::async_trait;
+use osb_protocol::{SandboxId, WireTime};
+use osb_store::{
+    Changes, ConsoleSessions, CreateKey, CreateRequests, HistoryEntry, SandboxChanges,
+    SandboxHistory, SessionRow, Store, StoreError, UnansweredCreate,
+};
+
+use super::fuse::Fuse;
+
+#[derive(Debug)]
+pub(crate) struct KilledStore {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) fuse: Arc<Fuse>,
+    /// Whether the answer of a create was about to be written.
+    pub(crate) answering: Arc<AtomicBool>,
+}
+
+/// Makes each call a step.
+macro_rules! steps {
+    ($trait:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $out:ty;)* }) => {
+        #[async_trait]
+        impl $trait for KilledStore {
+            $(async fn $name(&self, $($argument: $type),*) -> Result<$out, StoreError> {
+                self.fuse.step(self.inner.$name($($argument),*)).await
+            })*
+        }
+    };
+}
+
+#[async_trait]
+impl Store for KilledStore {
+    async fn instance_id(&self) -> Result<String, StoreError> {
+        self.fuse.step(self.inner.instance_id()).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.check()).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+steps!(SandboxChanges {
+    fn all_changes() -> HashMap<SandboxId, Changes>;
+    fn set_expiry(id: &SandboxId, at: WireTime) -> ();
+    fn set_metadata(id: &SandboxId, metadata: &BTreeMap<String, String>) -> ();
+    fn set_deleted(id: &SandboxId, at: WireTime) -> ();
+});
+
+steps!(SandboxHistory {
+    fn finish(entry: &HistoryEntry) -> ();
+    fn history(id: &SandboxId) -> Option<HistoryEntry>;
+    fn recent_history(limit: u32) -> Vec<HistoryEntry>;
+    fn prune_history(before: WireTime) -> u64;
+});
+
+#[async_trait]
+impl CreateRequests for KilledStore {
+    async fn set_unanswered(&self, create: &UnansweredCreate) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.set_unanswered(create)).await
+    }
+
+    async fn set_answered(&self, id: &SandboxId) -> Result<(), StoreError> {
+        let marked = async {
+            let marked = self.inner.set_answered(id).await;
+            self.answering.store(marked.is_ok(), SeqCst);
+            marked
+        };
+        self.fuse.step(marked).await
+    }
+
+    async fn set_all_answered(&self) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.set_all_answered()).await
+    }
+
+    async fn all_unanswered(&self) -> Result<Vec<UnansweredCreate>, StoreError> {
+        self.fuse.step(self.inner.all_unanswered()).await
+    }
+
+    async fn claim_key(
+        &self,
+        claim: &CreateKey,
+        expired: WireTime,
+    ) -> Result<Option<CreateKey>, StoreError> {
+        self.fuse.step(self.inner.claim_key(claim, expired)).await
+    }
+
+    async fn free_key(&self, key: &[u8; 32], id: &SandboxId) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.free_key(key, id)).await
+    }
+
+    async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError> {
+        self.fuse.step(self.inner.prune_keys(before)).await
+    }
+}
+
+steps!(ConsoleSessions {
+    fn session_create(session: &SessionRow) -> bool;
+    fn session_save(session: &SessionRow) -> ();
+    fn session_load(id: &str) -> Option<SessionRow>;
+    fn session_delete(id: &str) -> ();
+    fn session_prune(before: i64) -> u64;
+});
