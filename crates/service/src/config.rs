@@ -4,7 +4,10 @@
 //! be a secret. An unknown key is only a warning, with the nearest known one: users who come from
 //! the reference have files with keys we do not read.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::de::DeserializeOwned;
 
@@ -102,16 +105,11 @@ pub fn parse<T: DeserializeOwned>(
     known: &[&str],
 ) -> Result<Loaded<T>, ConfigError> {
     let table: toml::Table = toml::from_str(text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = 1 + text.as_bytes()[..start]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        let rule = rule_of(error.message());
+        let start = error.span().map_or(0, |span| span.start);
         ConfigError::Syntax {
             file: file.to_owned(),
-            line,
-            rule,
+            line: line_of(text, start),
+            rule: rule_of(error.message()),
         }
     })?;
     let mut unknown = Vec::new();
@@ -131,6 +129,41 @@ pub fn parse<T: DeserializeOwned>(
             rule: rule_of(error.message()),
         }),
     }
+}
+
+/// The lines, from 1, on which the values of a TOML text stand, by dotted key. A text that is not TOML
+/// has none.
+#[must_use]
+pub fn value_lines(text: &str) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    if let Ok(table) = toml::de::DeTable::parse(text) {
+        collect_lines(text, "", table.get_ref(), &mut lines);
+    }
+    lines
+}
+
+fn collect_lines(
+    text: &str,
+    prefix: &str,
+    table: &toml::de::DeTable<'_>,
+    lines: &mut BTreeMap<String, usize>,
+) {
+    for (name, value) in table {
+        let key = match prefix {
+            "" => name.get_ref().to_string(),
+            prefix => format!("{prefix}.{}", name.get_ref()),
+        };
+        lines.insert(key.clone(), line_of(text, name.span().start));
+        if let toml::de::DeValue::Table(table) = value.get_ref() {
+            collect_lines(text, &key, table, lines);
+        }
+    }
+}
+
+/// The line of a byte, from 1.
+fn line_of(text: &str, byte: usize) -> usize {
+    let before = &text.as_bytes()[..byte.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// Serde writes `invalid type: string "…", expected u16`: the rule without the value.
@@ -218,6 +251,19 @@ mod tests {
             (loaded.config.server.port, loaded.config.server.api_key),
             (1, None)
         );
+    }
+
+    #[test]
+    fn lines_of_values_are_found_in_tables_and_dotted_keys() {
+        let text =
+            "a = 1\n[server]\n# port\nport = 1\ntls.key = 'k'\n\n[server.tls.more]\nx = [\n1,\n]\n";
+        let lines = value_lines(text);
+        let line = |key: &str| lines.get(key).copied();
+        assert_eq!((line("a"), line("server.port")), (Some(1), Some(4)));
+        assert_eq!(line("server.tls.key"), Some(5));
+        assert_eq!(line("server.tls.more.x"), Some(8));
+        assert_eq!(line("server.host"), None);
+        assert_eq!(value_lines("a = ").len(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! * [`supervise`]: named tasks with one owner, drained within a bound.
 //! * [`config`]: TOML files with errors that name the key and the rule, and never the value.
-//! * [`telemetry`]: the log.
+//! * [`telemetry`]: the log. [`log_file`]: a file of bounded size for it.
 //! * [`signal`]: when to stop.
 //! * [`request_body`] and [`linger`]: answers that come before the request was read.
 //! * [`build_info`]: which build this is.
@@ -14,6 +14,7 @@ pub mod build_info;
 pub mod config;
 mod error_chain;
 pub mod linger;
+pub mod log_file;
 pub mod request_body;
 pub mod signal;
 pub mod supervise;

@@ -61,6 +61,15 @@ impl<H: Send + 'static> LingeringStream<H> {
         self
     }
 
+    /// Waits for data, and leaves it there.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (stream, _) = self.open.as_ref().expect("it is taken by drop only");
+        stream.peek(buffer).await
+    }
+
     fn stream(&mut self) -> Pin<&mut TcpStream> {
         let (stream, _) = self.open.as_mut().expect("it is taken by drop only");
         Pin::new(stream)

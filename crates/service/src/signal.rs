@@ -1,6 +1,6 @@
-//! Signals that stop the process.
+//! Signals that stop the process, or ask it to read files again.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Waits for SIGINT or SIGTERM and returns its name.
 ///
@@ -13,4 +13,12 @@ pub async fn shutdown() -> std::io::Result<&'static str> {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     })
+}
+
+/// Receives SIGHUP, which then no longer ends the process.
+///
+/// # Errors
+/// When the handler cannot be installed.
+pub fn hangup() -> std::io::Result<Signal> {
+    signal(SignalKind::hangup())
 }
