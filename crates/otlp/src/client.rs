@@ -16,7 +16,7 @@ use osb_service::Supervisor;
 use tokio::{net::TcpStream, runtime::Handle, time::timeout};
 use tracing::{info, warn};
 
-use crate::limits;
+use crate::{destination::Signal, limits};
 
 /// HTTP client without TLS. It opens a connection for each export, once a minute.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct Client {
     timeout: Duration,
     tasks: Supervisor,
     runtime: Handle,
+    signal: Signal,
     trouble: Mutex<FailureLog>,
 }
 
@@ -45,13 +46,14 @@ enum SendError {
 impl Client {
     /// Creates a client with a time limit for each attempt. Must be called within the runtime that
     /// it uses.
-    pub(crate) fn new(timeout: Duration, tasks: Supervisor) -> Self {
+    pub(crate) fn new(signal: Signal, timeout: Duration, tasks: Supervisor) -> Self {
         #[cfg(target_env = "gnu")]
         names::resolve_without_plugins();
         Self {
             timeout,
             tasks,
             runtime: Handle::current(),
+            signal,
             trouble: Mutex::default(),
         }
     }
@@ -64,7 +66,7 @@ impl HttpClient for Client {
         let sent = {
             let _within = self.runtime.enter();
             let sent = timeout(self.timeout, send(request));
-            self.tasks.spawn("metrics export", sent)
+            self.tasks.spawn("telemetry export", sent)
         };
         let result = match sent.await {
             Ok(Ok(result)) => result,
@@ -73,7 +75,7 @@ impl HttpClient for Client {
             Err(broken) => return Err(broken.into()),
         };
         let mut trouble = self.trouble.lock().expect("no holder of this lock panics");
-        trouble.note(&result, Instant::now());
+        trouble.note(self.signal, &result, Instant::now());
         Ok(result?)
     }
 }
@@ -143,16 +145,24 @@ struct FailureLog {
 }
 
 impl FailureLog {
-    fn note(&mut self, result: &Result<Response<Bytes>, SendError>, now: Instant) {
+    fn note(&mut self, signal: Signal, result: &Result<Response<Bytes>, SendError>, now: Instant) {
         let refused = |response: &Response<Bytes>| !response.status().is_success();
         match result {
-            Ok(response) if refused(response) => self.failed(None, Some(response.status()), now),
-            Ok(_) => self.succeeded(),
-            Err(error) => self.failed(Some(error), None, now),
+            Ok(response) if refused(response) => {
+                self.failed(signal, None, Some(response.status()), now);
+            }
+            Ok(_) => self.succeeded(signal),
+            Err(error) => self.failed(signal, Some(error), None, now),
         }
     }
 
-    fn failed(&mut self, error: Option<&SendError>, status: Option<StatusCode>, now: Instant) {
+    fn failed(
+        &mut self,
+        signal: Signal,
+        error: Option<&SendError>,
+        status: Option<StatusCode>,
+        now: Instant,
+    ) {
         self.failures += 1;
         let recent = |reported: Instant| now.duration_since(reported) < limits::TROUBLE;
         if self.reported.is_some_and(recent) {
@@ -162,16 +172,17 @@ impl FailureLog {
             error = error.map(|error| error as &dyn std::error::Error),
             status = status.map(|status| status.as_u16()),
             failures = self.failures,
-            "metrics cannot be sent"
+            "{} cannot be sent",
+            signal.name()
         );
         self.reported = Some(now);
         self.lasting = true;
         self.failures = 0;
     }
 
-    fn succeeded(&mut self) {
+    fn succeeded(&mut self, signal: Signal) {
         if std::mem::take(&mut self.lasting) {
-            info!("metrics are sent again");
+            info!("{} are sent again", signal.name());
         }
     }
 }
@@ -188,22 +199,22 @@ mod tests {
             let response = Response::builder().status(503).body(Bytes::new());
             Ok(response.unwrap())
         };
-        trouble.note(&refused(), begin);
+        trouble.note(Signal::Metrics, &refused(), begin);
         assert!(
             trouble.lasting && trouble.failures == 0,
             "it is reported at once"
         );
-        trouble.note(&Err(SendError::Late), begin);
-        trouble.note(&refused(), begin + limits::TROUBLE / 2);
+        trouble.note(Signal::Metrics, &Err(SendError::Late), begin);
+        trouble.note(Signal::Metrics, &refused(), begin + limits::TROUBLE / 2);
         assert_eq!(trouble.failures, 2, "they are counted meanwhile");
-        trouble.note(&Ok(Response::default()), begin);
+        trouble.note(Signal::Metrics, &Ok(Response::default()), begin);
         assert!(!trouble.lasting);
-        trouble.note(&refused(), begin);
+        trouble.note(Signal::Metrics, &refused(), begin);
         assert!(
             !trouble.lasting,
             "coming and going is not reported each time"
         );
-        trouble.note(&refused(), begin + limits::TROUBLE);
+        trouble.note(Signal::Metrics, &refused(), begin + limits::TROUBLE);
         assert!(
             trouble.lasting && trouble.failures == 0,
             "it is reported again"

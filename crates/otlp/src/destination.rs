@@ -8,6 +8,8 @@ use crate::limits;
 
 /// Variable with the address for metrics, used unchanged.
 const ENV_METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+/// Variable with the address for traces, used unchanged.
+const ENV_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /// Variable with the address for all signals. The path for metrics is appended.
 const ENV_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Variable with the address of the host, on which a collector may listen.
@@ -73,6 +75,68 @@ impl Destination {
             address,
             timeout: timeout.map_or(limits::EXPORT, Duration::from_millis),
         }))
+    }
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    Metrics,
+    Traces,
+}
+
+impl Signal {
+    /// Variable with the address for this signal alone, used unchanged.
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Metrics => ENV_METRICS_ENDPOINT,
+            Self::Traces => ENV_TRACES_ENDPOINT,
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Metrics => PATH,
+            Self::Traces => "v1/traces",
+        }
+    }
+
+    /// Name for the log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::Traces => "traces",
+        }
+    }
+}
+
+impl Destination {
+    /// Finds the destination of a program whose operator has turned the signal on: the address under
+    /// a key of its configuration, used unchanged, else the variables of OpenTelemetry, else a
+    /// collector on the same machine.
+    pub(crate) fn configured(
+        signal: Signal,
+        key: &'static str,
+        endpoint: Option<&str>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, DestinationError> {
+        let set = |name| variable(name).filter(|value| !value.trim().is_empty());
+        let address = if let Some(text) = endpoint.filter(|text| !text.trim().is_empty()) {
+            address(key, text.trim())?
+        } else if let Some(text) = set(signal.variable()) {
+            address(signal.variable(), text.trim())?
+        } else {
+            let base = set(ENV_ENDPOINT).unwrap_or_else(|| format!("http://localhost:{PORT}"));
+            let base = base.trim().trim_end_matches('/');
+            address(ENV_ENDPOINT, &format!("{base}/{}", signal.path()))?
+        };
+        let timeout = ENV_TIMEOUTS
+            .iter()
+            .find_map(|name| set(name)?.trim().parse().ok());
+        Ok(Self {
+            address,
+            timeout: timeout.map_or(limits::EXPORT, Duration::from_millis),
+        })
     }
 }
 
@@ -172,6 +236,36 @@ mod tests {
         }
         let nowhere = Destination::find(|_| None, Path::new("/nonexistent"));
         assert_eq!(nowhere, Ok(None));
+    }
+
+    #[test]
+    fn a_configured_address_takes_precedence_over_variables() {
+        let find = |signal, endpoint, set: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = set.iter().find(|(given, _)| *given == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let found = Destination::configured(signal, "otel.endpoint", endpoint, variable);
+            found.map(|found| found.address.to_string())
+        };
+        let all = (ENV_ENDPOINT, "http://all:1/base/");
+        let metrics = (ENV_METRICS_ENDPOINT, "http://metrics:2/x");
+        let set = [all, metrics];
+        for (signal, endpoint, set, want) in [
+            (
+                Signal::Metrics,
+                Some("http://own:3/y"),
+                &set[..],
+                "http://own:3/y",
+            ),
+            (Signal::Metrics, Some(" "), &set, "http://metrics:2/x"),
+            (Signal::Traces, None, &set, "http://all:1/base/v1/traces"),
+            (Signal::Traces, None, &[], "http://localhost:4318/v1/traces"),
+        ] {
+            assert_eq!(find(signal, endpoint, set).as_deref(), Ok(want));
+        }
+        let refused = find(Signal::Metrics, Some("https://c"), &[]);
+        assert_eq!(refused, Err(DestinationError::Tls("otel.endpoint")));
     }
 
     #[test]

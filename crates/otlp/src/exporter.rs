@@ -11,6 +11,7 @@ use opentelemetry_otlp::{
 };
 use opentelemetry_sdk::{
     Resource,
+    error::OTelSdkResult,
     metrics::{PeriodicReader, SdkMeterProvider},
     resource::{EnvResourceDetector, TelemetryResourceDetector},
 };
@@ -21,7 +22,7 @@ use tracing::{info, warn};
 use crate::{
     DestinationError,
     client::Client,
-    destination::{self, Destination},
+    destination::{self, Destination, Signal},
     limits,
 };
 
@@ -55,27 +56,48 @@ impl Exporter {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, OtlpError> {
         let found = Destination::find(&variable, Path::new(destination::HOST_INFO))?;
-        let Some(Destination { address, timeout }) = found else {
-            return Ok(None);
-        };
+        let interval = interval(variable(ENV_INTERVAL).as_deref());
+        let begin = |found| Self::to(found, interval, resource(service, own));
+        found.map(begin).transpose()
+    }
+
+    /// Starts the exporter of a program whose operator has turned metrics on. `endpoint` is the
+    /// address under a `key` of its configuration; without one, the variables of OpenTelemetry or a
+    /// collector on the same machine are used. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// See [`OtlpError`].
+    pub fn start_configured(
+        service: String,
+        key: &'static str,
+        endpoint: Option<&str>,
+        interval: Duration,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, OtlpError> {
+        let found = Destination::configured(Signal::Metrics, key, endpoint, variable)?;
+        Self::to(found, interval, resource(service, []))
+    }
+
+    fn to(to: Destination, interval: Duration, resource: Resource) -> Result<Self, OtlpError> {
+        let Destination { address, timeout } = to;
         // The path may contain a token.
         info!(host = address.host(), "metrics are sent");
         let exporter = MetricExporter::builder()
             .with_http()
-            .with_http_client(Client::new(timeout, Supervisor::new()))
+            .with_http_client(Client::new(Signal::Metrics, timeout, Supervisor::new()))
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(address.to_string())
             .with_timeout(timeout)
             .build()
             .map_err(OtlpError::Exporter)?;
         let reader = PeriodicReader::builder(exporter)
-            .with_interval(interval(variable(ENV_INTERVAL).as_deref()))
+            .with_interval(interval)
             .build();
         let provider = SdkMeterProvider::builder()
             .with_reader(reader)
-            .with_resource(resource(service, own))
+            .with_resource(resource)
             .build();
-        Ok(Some(Self(provider)))
+        Ok(Self(provider))
     }
 
     /// Provider of instruments.
@@ -88,13 +110,25 @@ impl Exporter {
     pub async fn finish(self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         // The shutdown waits for the exporting thread.
-        let finish = move || self.0.shutdown_with_timeout(left);
-        let finished = tokio::task::spawn_blocking(finish);
-        match timeout_at(deadline, finished).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => warn!(%error, "the last metrics were not sent"),
-            Ok(Err(_)) | Err(_) => warn!("the last metrics were not sent in time"),
-        }
+        shut_down(Signal::Metrics, deadline, move || {
+            self.0.shutdown_with_timeout(left)
+        })
+        .await;
+    }
+}
+
+/// Ends an exporter in a thread of its own, which may wait.
+pub(crate) async fn shut_down(
+    signal: Signal,
+    deadline: Instant,
+    finish: impl FnOnce() -> OTelSdkResult + Send + 'static,
+) {
+    let signal = signal.name();
+    let finished = tokio::task::spawn_blocking(finish);
+    match timeout_at(deadline, finished).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => warn!(%error, "the last {signal} were not sent"),
+        Ok(Err(_)) | Err(_) => warn!("the last {signal} were not sent in time"),
     }
 }
 
@@ -107,7 +141,7 @@ fn interval(text: Option<&str>) -> Duration {
 
 /// Resource that identifies the daemon. `OTEL_RESOURCE_ATTRIBUTES` adds attributes, but does not
 /// replace the daemon's own.
-fn resource(service: String, own: impl IntoIterator<Item = KeyValue>) -> Resource {
+pub(crate) fn resource(service: String, own: impl IntoIterator<Item = KeyValue>) -> Resource {
     Resource::builder_empty()
         .with_detector(Box::new(TelemetryResourceDetector))
         .with_detector(Box::new(EnvResourceDetector::new()))

@@ -1,5 +1,5 @@
-//! Export of a daemon's metrics from a sandbox to a collector, if one is configured (contract:
-//! execd §1.2, §13).
+//! Export of metrics to a collector, if one is configured (contract: execd §1.2, §13), and of traces
+//! with the feature `traces`, which only the server has.
 //!
 //! ```text
 //!   instruments of the daemon ─▶ Exporter ─ every minute, and at the end ─▶ Client ─▶ collector
@@ -15,7 +15,11 @@ mod client;
 mod destination;
 mod exporter;
 mod limits;
+#[cfg(feature = "traces")]
+mod traces;
 
 pub use attributes::{Attributes, pairs};
 pub use destination::DestinationError;
 pub use exporter::{Exporter, OtlpError};
+#[cfg(feature = "traces")]
+pub use traces::TraceExporter;
