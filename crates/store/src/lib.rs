@@ -6,12 +6,16 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod inspection;
 mod model;
 mod postgres;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod tool_error;
+pub mod tools;
 
+pub use inspection::Inspection;
 pub use model::{
     Changes, CreateKey, HistoryEntry, Outcome, SessionRow, StageTime, UnansweredCreate,
 };

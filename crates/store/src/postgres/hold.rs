@@ -254,7 +254,7 @@ async fn release(mut connection: PgConnection) -> Result<(), sqlx::Error> {
 
 /// The steps of the schema, each in a file that never changes once it was released. The lock of the
 /// store, which the caller holds, keeps other servers from running them at the same time.
-fn schema() -> Migrator {
+pub(super) fn schema() -> Migrator {
     let start = Migration::new(
         1,
         "start".into(),

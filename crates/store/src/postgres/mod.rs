@@ -8,6 +8,7 @@ mod history;
 mod hold;
 mod problem;
 mod sessions;
+pub(crate) mod tools;
 mod values;
 
 use std::{fmt, sync::Arc, time::Duration};

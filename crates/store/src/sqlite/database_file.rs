@@ -9,12 +9,17 @@ use std::{
     ffi::OsString,
     fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use tracing::warn;
+
+/// Files of a database beside it.
+pub(super) const BESIDE: [&str; 2] = ["-wal", "-shm"];
+/// Access of other users.
+const OTHERS: u32 = 0o077;
 
 /// The database file, as it was opened.
 #[derive(Debug)]
@@ -70,6 +75,9 @@ impl DatabaseFile {
         lock(&beside)?;
         lock(&file)?;
         let found = file.metadata()?;
+        if let Some(wide) = wide_permissions(&canonical) {
+            warn!("{wide}");
+        }
         if found.nlink() > 1 {
             warn!(
                 path = %path.display(),
@@ -117,10 +125,27 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
+}
+
+/// Says which files of a database other users can read: sessions and keys lie in them.
+pub(super) fn wide_permissions(store: &Path) -> Option<String> {
+    let files = [store.to_owned()]
+        .into_iter()
+        .chain(BESIDE.map(|suffix| with_suffix(store, suffix)));
+    let wide: Vec<String> = files
+        .filter_map(|file| {
+            let mode = file.metadata().ok()?.permissions().mode() & 0o777;
+            (mode & OTHERS != 0).then(|| format!("{} ({mode:o})", file.display()))
+        })
+        .collect();
+    (!wide.is_empty()).then(|| {
+        let files = wide.join(", ");
+        format!("other users have access to {files}; remove it (chmod 600): sessions are in there")
+    })
 }
 
 fn private_file(path: &Path) -> io::Result<File> {
@@ -134,7 +159,7 @@ fn private_file(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 

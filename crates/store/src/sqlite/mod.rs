@@ -6,6 +6,7 @@ mod creates;
 mod database_file;
 mod history;
 mod sessions;
+pub(crate) mod tools;
 
 use std::{
     path::Path,

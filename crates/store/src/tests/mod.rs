@@ -9,6 +9,7 @@ mod history;
 mod postgres_faults;
 mod sessions;
 mod start;
+mod tools;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ const DATABASE: &str = "OPENSANDBOX_TEST_POSTGRESQL";
 /// A place for one store.
 struct Stage {
     location: Location,
+    database: Option<Database>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -32,6 +34,7 @@ impl Stage {
         let folder = tempfile::tempdir().unwrap();
         Self {
             location: Location::Sqlite(folder.path().join("deep/er/store.db")),
+            database: None,
             _folder: Some(folder),
         }
     }
@@ -41,6 +44,7 @@ impl Stage {
         let database = Database::find().await?;
         Some(Self {
             location: database.location(),
+            database: Some(database),
             _folder: None,
         })
     }
@@ -141,5 +145,7 @@ on_every_database! {
     history::finishing_moves_a_sandbox_from_changes_to_history_once,
     history::any_text_can_be_stored_and_looked_up,
     sessions::sessions_are_created_once_and_pruned_by_expiry,
+    tools::a_store_in_use_is_inspected,
+    tools::unreadable_rows_are_named,
     start::a_second_server_is_rejected_until_the_first_has_closed,
 }

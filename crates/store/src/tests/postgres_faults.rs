@@ -262,6 +262,7 @@ async fn an_unreachable_database_is_an_error_without_the_password() {
     });
     let error = Stage {
         location,
+        database: None,
         _folder: None,
     }
     .try_open()

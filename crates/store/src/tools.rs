@@ -1,0 +1,41 @@
+//! Tools for operators: save a store, put a saved one back, look for damage.
+
+use std::path::Path;
+
+pub use crate::tool_error::{ToolError, Written};
+use crate::{Location, inspection::Inspection, postgres, sqlite};
+
+/// Saves a store, which a server may be using, in a new file with mode 0600. The file is there only
+/// once it is complete and was found sound.
+///
+/// # Errors
+/// See [`ToolError`].
+pub async fn backup(location: &Location, file: &Path) -> Result<Written, ToolError> {
+    match location {
+        Location::Sqlite(store) => sqlite::tools::backup(store, file).await,
+        Location::Postgres(_) => Err(ToolError::HasOwnTools),
+    }
+}
+
+/// Puts a saved store in the place of the one that is there, which is kept under another name. No
+/// server may be using it.
+///
+/// # Errors
+/// See [`ToolError`].
+pub async fn restore(location: &Location, file: &Path) -> Result<Written, ToolError> {
+    match location {
+        Location::Sqlite(store) => sqlite::tools::restore(store, file).await,
+        Location::Postgres(_) => Err(ToolError::HasOwnTools),
+    }
+}
+
+/// Looks for damage in a store, which a server may be using. Changes nothing.
+///
+/// # Errors
+/// When there is no store or it cannot be read at all.
+pub async fn inspect(location: &Location) -> Result<Inspection, ToolError> {
+    match location {
+        Location::Sqlite(store) => sqlite::tools::inspect(store).await,
+        Location::Postgres(options) => postgres::tools::inspect(options).await,
+    }
+}
