@@ -25,6 +25,10 @@ pub(super) const EXECD_PORT: &str = "opensandbox.io/embedding-proxy-port";
 pub(super) const HTTP_PORT: &str = "opensandbox.io/http-port";
 pub(super) const RENEW_EXTEND: &str = "opensandbox.io/access-renew-extend-seconds";
 pub(super) const EXTENSION_PREFIX: &str = "opensandbox.io/extensions.";
+/// On sidecars of the reference, which have no other label of theirs: the sandbox.
+pub(super) const SIDECAR_FOR: &str = "opensandbox.io/egress-sidecar-for";
+/// On containers of the reference: names of volumes that are removed with the sandbox, as a JSON list.
+pub(super) const VOLUMES: &str = "opensandbox.io/volume-managed-by";
 /// Addition: installation that created the container.
 pub(super) const SERVER: &str = "opensandbox.io/server";
 /// Addition: when the request was accepted. Docker's own time is later.
@@ -190,12 +194,26 @@ impl Read<'_> {
     }
 
     pub(super) fn id(&self) -> Option<SandboxId> {
-        self.get(ID).map(SandboxId::new)
+        let id = self.get(ID).or_else(|| self.get(SIDECAR_FOR));
+        id.map(SandboxId::new)
+    }
+
+    /// Whether the container is a sidecar that the reference made.
+    fn is_foreign_sidecar(&self) -> bool {
+        self.get(ID).is_none() && self.get(SIDECAR_FOR).is_some()
+    }
+
+    /// Reads which volumes are removed with a sandbox of the reference. Ours have none.
+    pub(super) fn volumes(&self) -> Vec<String> {
+        let list = self.get(VOLUMES).filter(|_| self.server().is_none());
+        list.and_then(|list| serde_json::from_str(list).ok())
+            .unwrap_or_default()
     }
 
     /// Reads the container's role. `None` for a role of a later release.
     pub(super) fn role(&self) -> Option<Role> {
         match self.get(ROLE) {
+            None if self.is_foreign_sidecar() => Some(Role::Egress),
             None => Some(Role::Main),
             Some(name) => Role::ALL.into_iter().find(|role| role.as_str() == name),
         }
@@ -369,6 +387,31 @@ pub(super) mod tests {
             panic!("expiry not read")
         };
         assert_eq!(at.to_string(), "2031-05-01T10:00:00.123456Z");
+    }
+
+    #[test]
+    fn a_sidecar_of_the_reference_has_a_sandbox_and_a_role() {
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let mut labels = HashMap::from([label(SIDECAR_FOR, "b")]);
+        let read = Read(&labels);
+        assert_eq!(
+            (read.id(), read.role()),
+            (Some("b".into()), Some(Role::Egress))
+        );
+        // A container of ours whose image was committed from one.
+        labels.extend([
+            label(ID, "c"),
+            label(SERVER, "us"),
+            label(VOLUMES, "[\"v\"]"),
+        ]);
+        let read = Read(&labels);
+        assert_eq!(
+            (read.id(), read.role()),
+            (Some("c".into()), Some(Role::Main))
+        );
+        assert_eq!(read.volumes(), [""; 0]);
+        labels.remove(SERVER);
+        assert_eq!(Read(&labels).volumes(), ["v"]);
     }
 
     #[test]

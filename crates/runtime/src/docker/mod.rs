@@ -14,6 +14,7 @@ mod config;
 mod container;
 mod conversion;
 mod create;
+mod description;
 mod engine;
 mod error;
 mod event_windows;
@@ -35,6 +36,7 @@ mod remove;
 mod watch;
 
 pub use config::{DockerConfig, LogLimit, NetworkMode, SidecarConfig};
+pub use description::describe_engine;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

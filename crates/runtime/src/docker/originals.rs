@@ -70,6 +70,8 @@ struct State {
     created: HashSet<String>,
     /// Containers whose names contain the sandbox's id.
     revealing: Vec<(SandboxId, String)>,
+    /// Volumes that are removed with sandboxes of the reference.
+    volumes: HashMap<SandboxId, Vec<String>>,
 }
 
 impl Originals {
@@ -141,6 +143,11 @@ impl Originals {
         state.revealing.split_off(rest)
     }
 
+    /// Returns the volumes that are removed with a sandbox of the reference.
+    pub(super) fn volumes(&self, id: &SandboxId) -> Vec<String> {
+        self.locked().volumes.get(id).cloned().unwrap_or_default()
+    }
+
     /// Forgets containers and images that are not in a full list. Containers that were recorded while
     /// the list was read stay.
     fn keep_listed(&self, before: &HashMap<Place, String>, list: &[ContainerSummary]) {
@@ -176,7 +183,9 @@ impl DockerRuntime {
     /// Lists the containers of every sandbox of this installation.
     pub(super) async fn list_originals(&self) -> Result<Vec<ContainerSummary>, RuntimeError> {
         let before = self.originals.locked().known.clone();
-        let list = self.list_labelled(labels::ID, "list the sandboxes").await?;
+        let mut list = self.list_labelled(labels::ID, "list the sandboxes").await?;
+        let sidecars = self.list_labelled(labels::SIDECAR_FOR, "list sidecars");
+        add_absent(&mut list, sidecars.await?);
         self.originals.keep_listed(&before, &list);
         let originals = self.select_originals(list, Undecided::Listed).await?;
         let revealing = originals.iter().filter_map(|container| {
@@ -184,14 +193,33 @@ impl DockerRuntime {
             let reveals = names::reveals(container, &id);
             Some((id, container.id.clone()?)).filter(|_| reveals)
         });
-        self.originals.locked().revealing = revealing.collect();
+        let revealing = revealing.collect();
+        let volumes = originals.iter().filter_map(|container| {
+            let read = labels::Read(container.labels.as_ref()?);
+            Some((read.id()?, read.volumes())).filter(|(_, volumes)| !volumes.is_empty())
+        });
+        let volumes = volumes.collect();
+        let mut state = self.originals.locked();
+        state.revealing = revealing;
+        state.volumes = volumes;
+        drop(state);
         Ok(originals)
     }
 
     /// Finds the containers of one sandbox, and records them as known.
     pub(super) async fn find_group(&self, id: &SandboxId) -> Result<Vec<String>, RuntimeError> {
         let label = format!("{}={id}", labels::ID);
-        let list = self.list_labelled(&label, "find the sandbox").await?;
+        let mut list = self.list_labelled(&label, "find the sandbox").await?;
+        // A container with our label has no sidecar of the reference.
+        let is_ours = |container: &ContainerSummary| {
+            let labels = container.labels.as_ref();
+            labels.is_some_and(|labels| labels::Read(labels).server().is_some())
+        };
+        if !list.iter().any(is_ours) {
+            let label = format!("{}={id}", labels::SIDECAR_FOR);
+            let sidecars = self.list_labelled(&label, "find the sandbox's sidecar");
+            add_absent(&mut list, sidecars.await?);
+        }
         let found = self.select_originals(list, Undecided::Refused).await?;
         Ok(found
             .into_iter()
@@ -347,6 +375,12 @@ impl DockerRuntime {
         state.images.insert(image.to_owned(), id.clone());
         Ok(id)
     }
+}
+
+/// Adds the containers of a second list that the first does not have.
+fn add_absent(list: &mut Vec<ContainerSummary>, more: Vec<ContainerSummary>) {
+    let known: HashSet<Option<String>> = list.iter().map(|it| it.id.clone()).collect();
+    list.extend(more.into_iter().filter(|it| !known.contains(&it.id)));
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use bollard::{
     models::ContainerStateStatusEnum,
     query_parameters::{
         InspectContainerOptions, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
-        WaitContainerOptionsBuilder,
+        RemoveVolumeOptions, WaitContainerOptionsBuilder,
     },
 };
 use futures::StreamExt;
@@ -18,6 +18,8 @@ use tracing::{info, warn};
 use super::{DockerRuntime, engine::bounded, error, labels};
 use crate::{Role, RuntimeError};
 
+/// Longest create of another server, in seconds; until then its sidecar has no sandbox.
+const FOREIGN_CREATE_SECONDS: i64 = 900;
 /// Longest wait for a removal that another client began.
 const CONCURRENT_REMOVAL: Duration = Duration::from_secs(30);
 
@@ -37,7 +39,9 @@ impl DockerRuntime {
             let removed = remove_container(docker, &container, Force::Yes).await;
             was_known |= removed.map_err(failed)?;
         }
+        let volumes = self.originals.volumes(id);
         if knew_main && was_known {
+            self.remove_volumes(id, volumes).await;
             return Ok(());
         }
         // An earlier process created it, or the engine's response to its create was lost.
@@ -46,7 +50,27 @@ impl DockerRuntime {
                 .await
                 .map_err(failed)?;
         }
+        self.remove_volumes(id, volumes).await;
         Ok(())
+    }
+
+    /// Removes the volumes of a sandbox that the reference made. One that stays is no reason to keep
+    /// the sandbox.
+    async fn remove_volumes(&self, id: &SandboxId, volumes: Vec<String>) {
+        let Ok(docker) = self.docker() else {
+            return;
+        };
+        for volume in volumes {
+            let removed = docker.remove_volume(&volume, None::<RemoveVolumeOptions>);
+            match bounded(docker, removed).await {
+                Ok(()) => info!(sandbox = %id, volume, "removed a volume of the sandbox"),
+                Err(error) if error::is_missing(&error) => {}
+                Err(error) => {
+                    let reason = error::reason(&error);
+                    warn!(sandbox = %id, volume, reason, "cannot remove a volume of the sandbox");
+                }
+            }
+        }
     }
 
     /// Removes this installation's containers that were never started, helpers of a server that
@@ -116,9 +140,16 @@ impl DockerRuntime {
     async fn sweep_sidecars(&self) -> Result<(), RuntimeError> {
         let docker = self.docker()?;
         let mut kept = Vec::new();
-        for role in Role::ALL.into_iter().filter(|role| *role != Role::Main) {
-            let label = format!("{}={role}", labels::ROLE);
+        let roles = Role::ALL.into_iter().filter(|role| *role != Role::Main);
+        let ours = roles.map(|role| (role, format!("{}={role}", labels::ROLE)));
+        let reference = (Role::Egress, labels::SIDECAR_FOR.to_owned());
+        for (role, label) in ours.chain([reference]) {
             for container in self.list_labelled(&label, "list sidecars").await? {
+                // Another server may be creating its sandbox.
+                let age = self.engine_time().unix_ms() / 1000 - container.created.unwrap_or(0);
+                if label == labels::SIDECAR_FOR && age < FOREIGN_CREATE_SECONDS {
+                    continue;
+                }
                 let place = container
                     .labels
                     .as_ref()
@@ -302,6 +333,88 @@ mod tests {
         }
     }
 
+    /// Containers of the reference: a sandbox behind its sidecar, which has no id of its own.
+    async fn engine_of_the_reference(has_main: bool, created: i64) -> FakeEngine {
+        let main = json!({
+            "Id": "main", "Names": ["/sandbox-box-a"], "Created": created, "State": "running",
+            "Image": "debian:12", "HostConfig": {"NetworkMode": "container:side"},
+            "Labels": {labels::ID: "box-a", labels::VOLUMES: "[\"opensandbox-runtime-box-a\"]"},
+        });
+        let side = json!({
+            "Id": "side", "Names": ["/sandbox-egress-box-a"], "Created": created,
+            "State": "running", "Image": "egress", "HostConfig": {"NetworkMode": "bridge"},
+            "Labels": {labels::SIDECAR_FOR: "box-a"},
+            "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.9"}}},
+        });
+        FakeEngine::start(move |request| {
+            let of_sidecars = request.contains("egress-sidecar-for");
+            let of_sandboxes = request.contains("opensandbox.io%2Fid");
+            match request {
+                _ if !request.starts_with("GET") => (204, String::new()),
+                _ if request.starts_with("GET /containers/json") && of_sidecars => ok(json!([side])),
+                _ if request.starts_with("GET /containers/json") && of_sandboxes && has_main => {
+                    ok(json!([main]))
+                }
+                _ if request.starts_with("GET /containers/json") => ok(json!([])),
+                _ if request.starts_with("GET /volumes") => ok(json!({"Volumes": []})),
+                "GET /containers/side/json" => ok(json!({
+                    "Created": "2031-05-01T10:00:00Z", "Config": {"Labels": {labels::SIDECAR_FOR: "box-a"}},
+                    "State": {"Running": true}, "HostConfig": {"NetworkMode": "bridge"},
+                    "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.9"}}},
+                })),
+                "GET /containers/main/json" => ok(json!({
+                    "Created": "2031-05-01T10:00:00Z", "State": {"Running": true},
+                    "Config": {"Labels": {labels::ID: "box-a"}, "Cmd": ["x"], "Image": "debian:12"},
+                    "HostConfig": {"NetworkMode": "container:side"},
+                })),
+                _ => missing(),
+            }
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_of_the_reference_is_taken_over_with_its_sidecar() {
+        let engine = engine_of_the_reference(true, 1_000_000_000).await;
+        let runtime = engine.runtime();
+        let all = runtime.observe_all().await.unwrap();
+        let [sandbox] = all.as_slice() else {
+            panic!("{all:?}");
+        };
+        assert_eq!(
+            (sandbox.origin.id.as_str(), sandbox.status.lost),
+            ("box-a", None)
+        );
+        let ip = sandbox.status.address.ip.map(|ip| ip.to_string());
+        assert_eq!(ip.as_deref(), Some("172.17.0.9"), "the sidecar's");
+        runtime.sweep().await.unwrap();
+        for name in ["main", "side"] {
+            let renames = format!("POST /containers/{name}/rename?name=osb-");
+            assert_eq!(engine.requests(&renames).len(), 1, "{name}");
+        }
+        assert_eq!(engine.requests("DELETE").len(), 0, "nothing is left over");
+        runtime.remove(&sandbox.origin.id).await.unwrap();
+        let removed = engine.requests("DELETE").join(" ");
+        for path in [
+            "/containers/main?",
+            "/containers/side?",
+            "/volumes/opensandbox-runtime-box-a",
+        ] {
+            assert!(removed.contains(path), "{path}: {removed}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sidecar_of_the_reference_without_a_sandbox_goes_unless_it_is_new() {
+        let now = jiff::Timestamp::now().as_second();
+        for (created, removals) in [(1_000_000_000, 1), (now, 0)] {
+            let engine = engine_of_the_reference(false, created).await;
+            engine.runtime().sweep().await.unwrap();
+            let removed = engine.requests("DELETE /containers/side");
+            assert_eq!(removed.len(), removals, "{created}");
+        }
+    }
+
     #[tokio::test]
     async fn a_main_container_is_found_when_only_its_sidecar_is_known() {
         // The response to the create of the main container was lost.
@@ -334,6 +447,7 @@ mod tests {
                 _ if lists("id%3Dbad-sidecar") => ok(json!([bad_sidecar])),
                 _ if lists("id%3Dgood-sidecar") => ok(json!([good_sidecar])),
                 _ if lists("server%3Dus") => ok(json!([bad, good])),
+                _ if lists("") => ok(json!([])),
                 "GET /images/bad/json" => (500, json!({"message": "damaged"}).to_string()),
                 _ if request.starts_with("GET /containers/") => {
                     ok(json!({"State": {"Status": "created"}}))
