@@ -1,6 +1,11 @@
 //! The parts, put together.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Context;
 use osb_forward::Forwarder;
@@ -8,7 +13,7 @@ use osb_runtime::{Runtime, docker::DockerRuntime, sim::SimRuntime};
 use osb_service::{ErrorChain, Supervisor};
 use osb_store::Store;
 use tokio::net::TcpListener;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     access_queue,
@@ -16,13 +21,18 @@ use crate::{
     descriptors::Room,
     hosts,
     http::{
-        self, AllowedHosts, AppParts, Capacities, EdgeRules, Throttle, TrustedProxies,
+        self, AllowedHosts, AppParts, AppState, Capacities, EdgeRules, Throttle, TrustedProxies,
         auth::ApiKeys,
         console::{self, ConsoleParts},
-        serve::{self, Bounds},
+        measure::{Meter, Observer},
+        serve::{self, Bounds, Serving},
+        tls::{Tls, TlsFiles},
     },
-    sandbox::{Limits, RenewalLimits, Service},
+    sandbox::{ForeignFiles, Limits, RenewalLimits, Service},
 };
+
+/// Connections to the listener for metrics.
+const METRICS_CONNECTIONS: usize = 64;
 
 /// A server that is ready to serve.
 #[derive(Debug)]
@@ -33,6 +43,11 @@ pub struct App {
     pub service: Service,
     tasks: Supervisor,
     bounds: Bounds,
+    tls: Option<Tls>,
+    meter: Meter,
+    /// The listener for metrics alone, until it is served.
+    metrics: Mutex<Option<(TcpListener, axum::Router)>>,
+    metrics_address: Option<SocketAddr>,
     store: Arc<dyn Store>,
 }
 
@@ -58,6 +73,7 @@ impl App {
         tasks: &Supervisor,
     ) -> anyhow::Result<Self> {
         let server = &config.server;
+        let tls = tls(server, tasks).await?;
         let limits = Limits {
             max_timeout_seconds: server.max_sandbox_timeout_seconds,
             execd_auth: config.runtime.execd_auth,
@@ -74,6 +90,7 @@ impl App {
             tasks.clone(),
             limits,
             hosts::find(config),
+            foreign_files(config).await?,
         )
         .await?;
         if let Some(queue) = config.renew_intent.queue() {
@@ -81,6 +98,7 @@ impl App {
         }
         let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));
         let descriptors = Room::of_process();
+        let meter = Meter::default();
         let limits = http::Limits {
             concurrency: server.limit_concurrency,
             keyless_per_client: server.limit_keyless_per_client,
@@ -108,14 +126,24 @@ impl App {
             eip: eip.filter(|eip| !eip.is_empty()),
             keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,
             room,
+            meter: meter.clone(),
+            metrics_are_open: !config.metrics.authentication,
             tasks: tasks.clone(),
             throttle,
+        };
+        let state = AppState::from(state);
+        let metrics = match &config.metrics.address {
+            Some(address) => Some((
+                bind_metrics(address).await?,
+                http::metrics_router(state.clone()),
+            )),
+            None => None,
         };
         let edge = EdgeRules {
             proxies: TrustedProxies::new(server.trusted_networks()),
             hosts: hosts_of(server),
         };
-        let router = http::router(state.into(), console, edge);
+        let router = http::router(state, console, edge);
         let bounds = Bounds {
             keep_alive: Duration::from_secs(server.timeout_keep_alive),
             graceful: Duration::from_secs(server.timeout_graceful_shutdown),
@@ -126,19 +154,53 @@ impl App {
             service,
             tasks: tasks.clone(),
             bounds,
+            tls,
+            meter,
+            metrics_address: metrics
+                .as_ref()
+                .and_then(|(listener, _)| listener.local_addr().ok()),
+            metrics: metrics.into(),
             store,
         })
     }
 
     /// Serves until the supervisor stops.
     pub async fn serve(&self, listener: TcpListener) {
-        serve::serve(
-            listener,
-            self.router.clone(),
-            self.bounds,
-            self.tasks.clone(),
-        )
-        .await;
+        let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = { metrics }.take();
+        let tasks = &self.tasks;
+        if let Some((listener, router)) = metrics {
+            let bounds = Bounds {
+                connections: METRICS_CONNECTIONS.min(self.bounds.connections),
+                ..self.bounds
+            };
+            let serving = Serving {
+                router,
+                bounds,
+                tls: None,
+                meter: Meter::default(),
+            };
+            let served = serve::serve(listener, serving, tasks.clone());
+            tasks.spawn("metrics listener", served);
+        }
+        let serving = Serving {
+            router: self.router.clone(),
+            bounds: self.bounds,
+            tls: self.tls.clone(),
+            meter: self.meter.clone(),
+        };
+        serve::serve(listener, serving, tasks.clone()).await;
+    }
+
+    /// Passes on every measurement, too.
+    pub fn observe_with(&self, observer: Box<dyn Observer>) {
+        self.meter.observe_with(observer);
+    }
+
+    /// Where metrics alone are served, if they are.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
     }
 
     /// How long requests under way get at shutdown.
@@ -155,6 +217,38 @@ impl App {
         }
         self.store.close().await;
     }
+}
+
+/// Takes the port for metrics.
+async fn bind_metrics(address: &str) -> anyhow::Result<TcpListener> {
+    let failed = || format!("cannot listen on {address} (metrics.address)");
+    let listener = TcpListener::bind(address).await.with_context(failed)?;
+    info!(%address, "metrics are served without a key");
+    Ok(listener)
+}
+
+/// What another server kept in files.
+async fn foreign_files(config: &Config) -> anyhow::Result<ForeignFiles> {
+    let folder = config.store.import_path.clone().unwrap_or_default();
+    if folder.as_os_str().is_empty() {
+        return Ok(ForeignFiles::default());
+    }
+    let read = move || ForeignFiles::read(&folder);
+    Ok(tokio::task::spawn_blocking(read).await?)
+}
+
+/// Certificate and key of the listener, which follow their files.
+async fn tls(server: &ServerSection, tasks: &Supervisor) -> anyhow::Result<Option<Tls>> {
+    let Some((certificate, key)) = server.tls.files() else {
+        return Ok(None);
+    };
+    let files = TlsFiles {
+        certificate: certificate.to_owned(),
+        key: key.to_owned(),
+    };
+    let tls = Tls::load(files).await.context("server.tls")?;
+    tls.follow(tasks).context("cannot handle SIGHUP")?;
+    Ok(Some(tls))
 }
 
 /// Only the API key keeps a page under a foreign name from using the server.

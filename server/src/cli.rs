@@ -10,7 +10,7 @@ use osb_service::build_info::BuildInfo;
 #[command(name = "opensandbox-server", version)]
 pub struct Cli {
     /// Configuration file; `$SANDBOX_CONFIG_PATH` or ~/.sandbox.toml when absent
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     pub config: Option<PathBuf>,
     /// What to do instead of serving.
     #[command(subcommand)]
@@ -41,6 +41,50 @@ pub enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Save the store, put a saved one back, look for damage.
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Collect what a report about a problem needs, without secrets, in a new archive.
+    SupportBundle {
+        /// The archive; named by the time when absent.
+        file: Option<PathBuf>,
+    },
+}
+
+/// What to do with the store.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Save the store in a new file; a server may be running.
+    Backup {
+        /// The file; named by the time when absent.
+        file: Option<PathBuf>,
+    },
+    /// Put a saved store in the place of the present one, which is kept under another name; no
+    /// server may be running.
+    Restore {
+        /// What `store backup` wrote.
+        file: PathBuf,
+    },
+    /// Look for damage; a server may be running. Exit status 1 means that there is some.
+    Check {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print every key with its value, without secrets, and where the value came from.
+    Show {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Configurations to begin with.
@@ -48,4 +92,24 @@ pub enum Command {
 pub enum Example {
     /// One Docker engine.
     Docker,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_can_be_named_before_and_behind_a_command() {
+        Cli::command().debug_assert();
+        for words in [
+            ["opensandbox-server", "--config", "a", "store", "check"],
+            ["opensandbox-server", "store", "check", "--config", "a"],
+        ] {
+            let cli = Cli::try_parse_from(words).unwrap();
+            assert_eq!(cli.config, Some(PathBuf::from("a")));
+            let command = cli.command.unwrap();
+            let is_check = matches!(command, Command::Store(StoreCommand::Check { json: false }));
+            assert!(is_check, "{command:?}");
+        }
+    }
 }

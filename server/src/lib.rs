@@ -1,7 +1,7 @@
 //! The control plane: REST API, domain and console host.
 //!
 //! [`sandbox`] is the domain, [`http`] translates it, [`config`] says how, [`app`] puts the parts
-//! together.
+//! together. [`maintenance`] is what operators do beside the running server.
 #![forbid(unsafe_code)]
 
 mod access_queue;
@@ -9,7 +9,11 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod descriptors;
+mod durations;
 pub mod guard;
 mod hosts;
 pub mod http;
+pub mod maintenance;
+pub mod otel;
 pub mod sandbox;
+mod trace;

@@ -6,12 +6,20 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Context;
 use osb_server::{
     app::App,
-    cli::{Cli, Command},
-    config::{self, LoadedConfig},
+    cli::{Cli, Command, ConfigCommand, StoreCommand},
+    config::{self, LoadedConfig, LogSection},
     descriptors, guard,
     http::serve,
+    maintenance,
+    otel::Otel,
 };
-use osb_service::{Drained, Supervisor, build_info::BuildInfo, signal, telemetry};
+use osb_service::{
+    Drained, Supervisor,
+    build_info::BuildInfo,
+    log_file::LogFile,
+    signal,
+    telemetry::{self, Receivers},
+};
 use tracing::{debug, info, warn};
 
 /// Which build this is.
@@ -27,6 +35,9 @@ fn main() -> ExitCode {
             example: _,
             force,
         }) => init_config(path, force),
+        Some(Command::Config(ConfigCommand::Show { json })) => show_config(cli.config, json),
+        Some(Command::SupportBundle { file }) => support_bundle(cli.config, file),
+        Some(Command::Store(command)) => maintain_store(cli.config, command),
         None => run(cli.config),
     };
     match done {
@@ -51,28 +62,84 @@ fn init_config(path: PathBuf, force: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn show_config(flag: Option<PathBuf>, json: bool) -> anyhow::Result<()> {
+    let env = |name: &str| std::env::var(name).ok();
+    let shown = config::load(flag.as_deref(), &env)?.show(&env);
+    match json {
+        true => println!("{}", serde_json::to_string_pretty(&shown)?),
+        false => print!("{shown}"),
+    }
+    Ok(())
+}
+
+fn maintain_store(flag: Option<PathBuf>, command: StoreCommand) -> anyhow::Result<()> {
+    let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
+    telemetry::init("warn", telemetry::LogFormat::Auto)?;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = &loaded.config;
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        match command {
+            StoreCommand::Backup { file } => maintenance::backup(config, file).await,
+            StoreCommand::Restore { file } => maintenance::restore(config, &file).await,
+            StoreCommand::Check { json } => match maintenance::check(config, json).await? {
+                true => Ok(()),
+                false => anyhow::bail!("the store is damaged"),
+            },
+        }
+    })
+}
+
+fn support_bundle(flag: Option<PathBuf>, file: Option<PathBuf>) -> anyhow::Result<()> {
+    let env = |name: &str| std::env::var(name).ok();
+    let loaded = config::load(flag.as_deref(), &env)?;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let build = BUILD.to_string();
+    runtime.block_on(maintenance::support_bundle(&loaded, file, &build, &env))
+}
+
 fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {
     let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
     // The library that serves static files logs each of them at start.
     let filter = format!("{},memory_serve=warn", loaded.config.log.filter());
-    telemetry::init(&filter, telemetry::LogFormat::Auto)?;
     // One TLS provider for the whole process, before anything can ask for one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let done = runtime.block_on(serve(loaded));
+    let otel = {
+        let _within = runtime.enter();
+        Otel::start(&loaded.config.otel, |name| std::env::var(name).ok())?
+    };
+    let receivers = Receivers {
+        spans: otel.spans(),
+        file: log_file(&loaded.config.log)?,
+    };
+    telemetry::init_with(&filter, telemetry::LogFormat::Auto, receivers)?;
+    let done = runtime.block_on(serve(loaded, otel));
     // An unanswered prompt still reads the terminal; it must not hold the process.
     runtime.shutdown_background();
     done
 }
 
-async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
+fn log_file(log: &LogSection) -> anyhow::Result<Option<LogFile>> {
+    let Some(options) = log.file() else {
+        return Ok(None);
+    };
+    let path = options.path.display().to_string();
+    let opened = LogFile::open(options);
+    let opened = opened.with_context(|| format!("cannot write the log to {path}"))?;
+    Ok(Some(opened))
+}
+
+async fn serve(loaded: LoadedConfig, otel: Otel) -> anyhow::Result<()> {
     let LoadedConfig {
         config,
         path,
         unknown,
         exposes_secret,
+        ..
     } = loaded;
     info!(build = %BUILD, config = %path.display(), "opensandbox-server");
     for key in unknown {
@@ -95,6 +162,9 @@ async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
     }
     let tasks = Supervisor::new();
     let app = App::build(&config, &tasks).await?;
+    if let Some(observer) = otel.observer() {
+        app.observe_with(observer);
+    }
     info!(address = %listener.local_addr()?, "listening");
     tokio::select! {
         () = app.serve(listener) => {}
@@ -105,5 +175,6 @@ async fn serve(loaded: LoadedConfig) -> anyhow::Result<()> {
         Drained::TimedOut(left) => warn!(left, "stopped with tasks still running"),
     }
     app.close().await;
+    otel.finish().await;
     Ok(())
 }

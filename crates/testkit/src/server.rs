@@ -11,7 +11,7 @@ use osb_runtime::{
 use osb_server::{
     app::App,
     config::Config,
-    http::serve,
+    http::{measure::Observer, serve},
     sandbox::{RuntimeHealth, Service},
 };
 use osb_service::Supervisor;
@@ -164,6 +164,17 @@ impl TestServer {
             http,
             _folder: None,
         })
+    }
+
+    /// Passes on every measurement of the server.
+    pub fn observe_with(&self, observer: Box<dyn Observer>) {
+        self.app.observe_with(observer);
+    }
+
+    /// Returns the address of the listener for metrics, if there is one.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.app.metrics_address()
     }
 
     /// Creates a typed client with the key.

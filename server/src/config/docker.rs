@@ -9,9 +9,9 @@ use std::{
 
 use osb_runtime::docker::{DockerConfig, LogLimit, NetworkMode};
 use osb_service::config::ConfigError;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::SecureRuntimeSection;
+use super::{SecureRuntimeSection, show};
 
 /// Capabilities that a sandbox has no use for.
 const DROPPED: [&str; 9] = [
@@ -27,7 +27,7 @@ const DROPPED: [&str; 9] = [
 ];
 
 /// `[docker]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct DockerSection {
     /// `host`, `bridge` (a network of ours) or the name of a network.
@@ -58,6 +58,7 @@ pub struct DockerSection {
     /// IPv4 address to publish on.
     pub publish_host: String,
     /// Environment of every sandbox.
+    #[serde(serialize_with = "show::mask_values")]
     pub sandbox_env: BTreeMap<String, String>,
     /// Binds of every sandbox.
     pub sandbox_binds: Vec<String>,

@@ -15,6 +15,8 @@ pub(super) const KEYS: &[&str] = &[
     "server.limit_keyless_per_client",
     "server.timeout_graceful_shutdown",
     "server.backlog",
+    "server.tls.certificate",
+    "server.tls.key",
     "server.thread_pool_size",
     "server.loop",
     "server.http",
@@ -54,8 +56,17 @@ pub(super) const KEYS: &[&str] = &[
     "renew_intent.redis.dsn",
     "renew_intent.redis.queue_key",
     "renew_intent.redis.consumer_concurrency",
+    "metrics.authentication",
+    "metrics.address",
+    "otel.enabled",
+    "otel.endpoint",
+    "otel.service_name",
+    "otel.export_interval_millis",
+    "otel.traces",
+    "otel.traces_endpoint",
     "store.type",
     "store.path",
+    "store.import_path",
     "store.postgresql.dsn",
     "store.postgresql.min_pool_size",
     "store.postgresql.max_pool_size",
@@ -68,13 +79,12 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// Sections of the contract that other runtimes or later releases read.
-const OTHER_SECTIONS: [&str; 7] = [
+const OTHER_SECTIONS: [&str; 6] = [
     "kubernetes",
     "agent_sandbox",
     "ingress",
     "egress",
     "storage",
-    "otel",
     "tenants",
 ];
 

@@ -9,16 +9,20 @@ mod known;
 mod renewal;
 mod rules;
 mod sections;
+mod show;
 
 pub use docker::DockerSection;
 pub use init::{InitError, write_example};
 pub use renewal::{RenewIntentSection, RenewRedisSection};
 pub use sections::{
-    LogSection, PostgresqlSection, ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection,
-    ServerSection, StoreSection, StoreType,
+    LogSection, MetricsSection, OtelSection, PostgresqlSection, ProxySection, RuntimeSection,
+    RuntimeType, SecureRuntimeSection, ServerSection, StoreSection, StoreType, TlsSection,
 };
 
+pub use show::{Setting, ShownConfig, ValueOrigin};
+
 use std::{
+    collections::BTreeMap,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -31,6 +35,10 @@ use serde::Deserialize;
 pub const ENV_API_KEY: &str = "OPENSANDBOX_SERVER_API_KEY";
 /// Overrides `store.postgresql.dsn`, also when it is set to nothing.
 pub const ENV_POSTGRESQL_DSN: &str = "OPENSANDBOX_STORE_POSTGRESQL_DSN";
+/// Signing keys of the gateway, which replace those of `ingress.secure_access`.
+pub const ENV_SECURE_ACCESS_KEYS: &str = "OPENSANDBOX_SECURE_ACCESS_KEYS";
+/// Which of [`ENV_SECURE_ACCESS_KEYS`] signs.
+pub const ENV_SECURE_ACCESS_ACTIVE_KEY: &str = "OPENSANDBOX_SECURE_ACCESS_ACTIVE_KEY";
 /// Path of the configuration when no `--config` is given.
 pub const ENV_CONFIG: &str = "SANDBOX_CONFIG_PATH";
 /// `YES` lets the server start without an API key.
@@ -58,6 +66,12 @@ pub struct Config {
     /// Accesses that renew sandboxes.
     #[serde(default)]
     pub renew_intent: RenewIntentSection,
+    /// Metrics for Prometheus.
+    #[serde(default)]
+    pub metrics: MetricsSection,
+    /// Metrics and traces for a collector.
+    #[serde(default)]
+    pub otel: OtelSection,
     /// Where state is kept.
     #[serde(default)]
     pub store: StoreSection,
@@ -77,8 +91,8 @@ impl Config {
         if self.runtime.execd_image.is_some() {
             notes.push("runtime.execd_image is set; this release provides its own execd instead");
         }
-        if self.log.file_enabled {
-            notes.push("log.file_enabled is set; this release logs to stderr only");
+        if self.log.file_enabled && self.log.access_file_path.is_some() {
+            notes.push("log.access_file_path is set; this release has no log of accesses");
         }
         let has_ports = self.runtime.kind == RuntimeType::Docker && self.docker.opens_ports();
         if has_ports && !self.server.is_https() {
@@ -86,10 +100,11 @@ impl Config {
                 "sandbox ports are open to other machines (docker.publish_host, or \
                  docker.network_mode = \"host\") and the console has no HTTPS: cookies know no \
                  ports, so a page of a sandbox can get the console's; publish on 127.0.0.1, or \
-                 serve HTTPS and say so with server.eip = \"https://...\"",
+                 serve HTTPS (server.tls, or a proxy and server.eip = \"https://...\")",
             );
         }
-        if self.server.is_https() && self.server.trusted_proxies.is_empty() {
+        let is_behind_proxy = self.server.is_behind_https() && self.server.tls.files().is_none();
+        if is_behind_proxy && self.server.trusted_proxies.is_empty() {
             notes.push(
                 "server.eip begins with https://, so there is a proxy in front of this server, but \
                  server.trusted_proxies does not name it: all clients count as one, in limits and \
@@ -106,19 +121,8 @@ impl Config {
                  proxy cannot reach them; name a host that has both with server.eip",
             );
         }
-        for (section, note) in [
-            (
-                "egress",
-                "[egress] is not read: network policies are refused in this release",
-            ),
-            (
-                "otel",
-                "[otel] is not read: this release exports no telemetry",
-            ),
-        ] {
-            if self.others.contains_key(section) {
-                notes.push(note);
-            }
+        if self.others.contains_key("egress") {
+            notes.push("[egress] is not read: network policies are refused in this release");
         }
         notes
     }
@@ -135,6 +139,10 @@ pub struct LoadedConfig {
     pub unknown: Vec<UnknownKey>,
     /// Whether the file has the API key or an address with a password in it and every user of the machine may read it.
     pub exposes_secret: bool,
+    /// Lines of the values in the file, by dotted key.
+    lines: BTreeMap<String, usize>,
+    /// Keys whose value came from the environment, with the variable.
+    overridden: BTreeMap<&'static str, &'static str>,
 }
 
 /// Environment variables, as a function so that tests need not touch the process's.
@@ -175,19 +183,41 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
     let exposes_secret = config.server.usable_key().is_some()
         || config.store.postgresql.has_dsn()
         || config.renew_intent.redis.dsn.is_some();
+    let mut overridden = BTreeMap::new();
     if let Some(key) = env(ENV_API_KEY) {
         config.server.api_key = Some(SecretString::from(key));
+        overridden.insert("server.api_key", ENV_API_KEY);
     }
     if let Some(dsn) = env(ENV_POSTGRESQL_DSN) {
         config.store.postgresql.dsn = SecretString::from(dsn);
+        overridden.insert("store.postgresql.dsn", ENV_POSTGRESQL_DSN);
     }
     config.store.path = expand_home(&config.store.path, env);
+    if config.store.import_path.is_none() && config.runtime.kind == RuntimeType::Docker {
+        config.store.import_path = Some(PathBuf::from("~/.opensandbox/metadata"));
+    }
+    if let Some(folder) = &mut config.store.import_path {
+        *folder = expand_home(folder, env);
+    }
+    let log = &mut config.log;
+    if log.file_enabled {
+        let default = || PathBuf::from("~/logs/opensandbox/server.log");
+        let path = log.file_path.take().unwrap_or_else(default);
+        log.file_path = Some(expand_home(&path, env));
+    }
+    let tls = &mut config.server.tls;
+    for file in [&mut tls.certificate, &mut tls.key].into_iter().flatten() {
+        *file = expand_home(file, env);
+    }
     rules::check(&config, &path)?;
+    rules::check_environment(env)?;
     Ok(LoadedConfig {
         config,
         path,
         unknown,
         exposes_secret,
+        lines: osb_service::config::value_lines(text),
+        overridden,
     })
 }
 
@@ -289,6 +319,42 @@ mod tests {
                 "a.toml: ingress.mode: ",
             ),
             ("[tenants]\n[runtime]\ntype='docker'", "a.toml: tenants: "),
+            (
+                "[ingress.secure_access]\n[runtime]\ntype='docker'",
+                "a.toml: ingress.secure_access: ",
+            ),
+            (
+                "[server]\ntls.key='k'\n[runtime]\ntype='docker'",
+                "a.toml: server.tls.certificate: ",
+            ),
+            (
+                "[server.tls]\ncertificate='c'\n[runtime]\ntype='docker'",
+                "a.toml: server.tls.key: ",
+            ),
+            (
+                "[otel]\nexport_interval_millis=999\n[runtime]\ntype='docker'",
+                "a.toml: otel.export_interval_millis: ",
+            ),
+            (
+                "[metrics]\naddress='9464'\n[runtime]\ntype='docker'",
+                "a.toml: metrics.address: ",
+            ),
+            (
+                "[server]\nthread_pool_size=0\n[runtime]\ntype='docker'",
+                "a.toml: server.thread_pool_size: ",
+            ),
+            (
+                "[server]\nloop='fast'\n[runtime]\ntype='docker'",
+                "a.toml: server.loop: ",
+            ),
+            (
+                "[server]\nhttp='h2'\n[runtime]\ntype='docker'",
+                "a.toml: server.http: ",
+            ),
+            (
+                "[log]\nfile_max_bytes=0\n[runtime]\ntype='docker'",
+                "a.toml: log.file_max_bytes: ",
+            ),
             (
                 "[log]\nlevel='loud'\n[runtime]\ntype='docker'",
                 "a.toml: log.level: ",
@@ -439,6 +505,7 @@ mod tests {
         };
         assert_eq!(notes(""), 1);
         assert_eq!(notes("trusted_proxies = ['127.0.0.1', 'fd00::/8']"), 0);
+        assert_eq!(notes("tls = { certificate = 'c', key = 'k' }"), 0);
     }
 
     #[test]
@@ -457,6 +524,41 @@ mod tests {
         assert!(!exposes("[runtime]\ntype = 'sim'", 0o644));
         let with_dsn = "[store.postgresql]\ndsn = 'd'\n[runtime]\ntype = 'sim'";
         assert!(exposes(with_dsn, 0o644) && !exposes(with_dsn, 0o600));
+    }
+
+    #[test]
+    fn the_log_file_has_the_contracts_default_and_is_off_by_default() {
+        let file = |log: &str| {
+            let text = format!("[log]\n{log}\n[runtime]\ntype = 'sim'");
+            read(&text).unwrap().config.log.file()
+        };
+        assert_eq!(file("file_path = '/x'"), None);
+        let on = file("file_enabled = true\nfile_backup_count = 0").unwrap();
+        assert_eq!(on.path, Path::new("/home/a/logs/opensandbox/server.log"));
+        assert_eq!((on.max_bytes, on.backups), (104_857_600, 0));
+        let named = file("file_enabled = true\nfile_path = '~/x'").unwrap();
+        assert_eq!(named.path, Path::new("/home/a/x"));
+    }
+
+    #[test]
+    fn signing_keys_in_the_environment_need_a_gateway() {
+        let text = "[runtime]\ntype = 'docker'";
+        for (keys, active, want) in [
+            (Some("k=aGVsbG8="), None, "must be set together"),
+            (None, Some("k"), "must be set together"),
+            (Some(" "), Some("k"), "must be set together"),
+            (Some("k=aGVsbG8="), Some("k"), "gateway"),
+        ] {
+            let env = |name: &str| match name {
+                ENV_SECURE_ACCESS_KEYS => keys.map(str::to_owned),
+                ENV_SECURE_ACCESS_ACTIVE_KEY => active.map(str::to_owned),
+                _ => None,
+            };
+            let error = parse(PathBuf::from("a.toml"), text, &env).map(|_| ());
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(want), "{error}");
+            assert!(!error.contains("aGVsbG8="), "{error}");
+        }
     }
 
     #[test]

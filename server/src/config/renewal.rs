@@ -4,13 +4,15 @@ use std::path::Path;
 
 use osb_service::config::ConfigError;
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use super::show;
 
 /// Schemes of addresses of Redis.
 const SCHEMES: [&str; 4] = ["redis://", "rediss://", "redis+unix://", "unix://"];
 
 /// `[renew_intent]`: accesses that renew sandboxes.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RenewIntentSection {
     /// Whether accesses renew sandboxes that ask for it.
@@ -22,12 +24,13 @@ pub struct RenewIntentSection {
 }
 
 /// `[renew_intent.redis]`: a list in which gateways report accesses.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RenewRedisSection {
     /// Whether to read it.
     pub enabled: bool,
     /// Address of Redis, which may contain a password.
+    #[serde(serialize_with = "show::mask_key")]
     pub dsn: Option<SecretString>,
     /// Key of the list.
     pub queue_key: String,

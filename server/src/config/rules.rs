@@ -1,10 +1,12 @@
 //! Rules that types do not express (contract: lifecycle §14.9).
 
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use osb_service::config::ConfigError;
 
-use super::{Config, RuntimeType, StoreType};
+use super::{
+    Config, ENV_SECURE_ACCESS_ACTIVE_KEY, ENV_SECURE_ACCESS_KEYS, Env, RuntimeType, StoreType,
+};
 
 const LEVELS: [&str; 8] = [
     "trace", "debug", "info", "warn", "warning", "error", "critical", "off",
@@ -47,6 +49,27 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     if server.backlog == 0 {
         return rule("server.backlog", "must be at least 1");
     }
+    match (&server.tls.certificate, &server.tls.key) {
+        (Some(_), None) => {
+            return rule("server.tls.key", "must be set with server.tls.certificate");
+        }
+        (None, Some(_)) => {
+            return rule("server.tls.certificate", "must be set with server.tls.key");
+        }
+        _ => {}
+    }
+    if server.thread_pool_size == 0 {
+        return rule("server.thread_pool_size", "must be at least 1");
+    }
+    if !["auto", "uvloop", "asyncio"].contains(&server.event_loop.as_str()) {
+        return rule("server.loop", "must be one of auto, uvloop, asyncio");
+    }
+    if !["auto", "httptools", "h11"].contains(&server.http.as_str()) {
+        return rule("server.http", "must be one of auto, httptools, h11");
+    }
+    if config.log.file_max_bytes == 0 {
+        return rule("log.file_max_bytes", "must be at least 1");
+    }
     if !LEVELS.contains(&config.log.level.to_ascii_lowercase().as_str()) {
         return rule(
             "log.level",
@@ -62,6 +85,16 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
         return rule(
             "runtime.execd_image",
             "must not be empty; leave it out for the built-in execd",
+        );
+    }
+    if config.otel.export_interval_millis < 1000 {
+        return rule("otel.export_interval_millis", "must be at least 1000");
+    }
+    let metrics = config.metrics.address.as_deref();
+    if metrics.is_some_and(|address| address.parse::<SocketAddr>().is_err()) {
+        return rule(
+            "metrics.address",
+            "must be an address with a port such as 127.0.0.1:9464",
         );
     }
     store(config, file)?;
@@ -95,8 +128,31 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
                     "must be \"direct\" with runtime.type = \"docker\"",
                 );
             }
+            let ingress = config.others.get("ingress");
+            if ingress.is_some_and(|ingress| ingress.get("secure_access").is_some()) {
+                return rule("ingress.secure_access", "needs ingress.mode = \"gateway\"");
+            }
             Ok(())
         }
+    }
+}
+
+/// Variables that would replace keys of the gateway, which no runtime of this release has.
+pub(super) fn check_environment(env: Env<'_>) -> Result<(), ConfigError> {
+    let rule = |rule: &str| {
+        let (file, key) = (Path::new("environment"), ENV_SECURE_ACCESS_KEYS);
+        Err(ConfigError::rule(file, key, rule))
+    };
+    let is_set = |name| env(name).map(|value| !value.trim().is_empty());
+    match (
+        is_set(ENV_SECURE_ACCESS_KEYS),
+        is_set(ENV_SECURE_ACCESS_ACTIVE_KEY),
+    ) {
+        (None, None) => Ok(()),
+        (Some(true), Some(true)) => rule("needs ingress.mode = \"gateway\""),
+        _ => rule(&format!(
+            "must be set together with {ENV_SECURE_ACCESS_ACTIVE_KEY}, and neither may be empty"
+        )),
     }
 }
 

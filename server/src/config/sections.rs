@@ -2,17 +2,20 @@
 
 use std::{
     net::{IpAddr, Ipv6Addr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use ipnet::IpNet;
+use osb_service::log_file::LogFileOptions;
 use osb_store::{Location, PostgresOptions};
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use super::show;
 
 /// `[server]` (contract: lifecycle §14.1).
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ServerSection {
     /// Address to listen on.
@@ -20,6 +23,7 @@ pub struct ServerSection {
     /// Port to listen on.
     pub port: u16,
     /// The API key; empty means none.
+    #[serde(serialize_with = "show::mask_key")]
     pub api_key: Option<SecretString>,
     /// Public host of endpoints, possibly with port and path.
     pub eip: Option<String>,
@@ -37,6 +41,8 @@ pub struct ServerSection {
     pub timeout_graceful_shutdown: u64,
     /// Connections waiting to be accepted.
     pub backlog: u32,
+    /// TLS of the listener.
+    pub tls: TlsSection,
     /// Read for compatibility; this server needs no thread pool setting.
     pub thread_pool_size: usize,
     /// Read for compatibility: event loop of the reference.
@@ -60,6 +66,7 @@ impl Default for ServerSection {
             limit_keyless_per_client: 128,
             timeout_graceful_shutdown: 5,
             backlog: 2048,
+            tls: TlsSection::default(),
             thread_pool_size: 200,
             event_loop: "auto".to_owned(),
             http: "auto".to_owned(),
@@ -92,9 +99,15 @@ impl ServerSection {
         self.proxy_networks().unwrap_or_default()
     }
 
-    /// Whether clients and browsers reach this server over HTTPS: its public address says so.
+    /// Whether clients and browsers reach this server over HTTPS: it has TLS itself, or its public
+    /// address says so.
     #[must_use]
     pub fn is_https(&self) -> bool {
+        self.tls.files().is_some() || self.is_behind_https()
+    }
+
+    /// Whether the public address says that clients use HTTPS.
+    pub(super) fn is_behind_https(&self) -> bool {
         let eip = self.eip.as_deref().unwrap_or_default();
         eip.trim().starts_with("https://")
     }
@@ -110,21 +123,39 @@ impl ServerSection {
     }
 }
 
-/// `[log]` (contract: lifecycle §14.2). The log goes to stderr; files are the supervisor's work.
-#[derive(Debug, Deserialize)]
+/// `[server.tls]`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct TlsSection {
+    /// File of the certificate with those of its authorities, in PEM.
+    pub certificate: Option<PathBuf>,
+    /// File of the certificate's private key, in PEM.
+    pub key: Option<PathBuf>,
+}
+
+impl TlsSection {
+    /// Both files; `None` unless both are named.
+    #[must_use]
+    pub fn files(&self) -> Option<(&Path, &Path)> {
+        Some((self.certificate.as_deref()?, self.key.as_deref()?))
+    }
+}
+
+/// `[log]` (contract: lifecycle §14.2). The log goes to stderr, and into a file if wanted.
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct LogSection {
     /// Level name.
     pub level: String,
-    /// Read for compatibility: log files.
+    /// Whether the log goes into a file as well.
     pub file_enabled: bool,
-    /// Read for compatibility.
+    /// The file.
     pub file_path: Option<PathBuf>,
-    /// Read for compatibility.
+    /// Read for compatibility: this server has no log of accesses.
     pub access_file_path: Option<PathBuf>,
-    /// Read for compatibility.
+    /// Size at which the file is set aside, in bytes.
     pub file_max_bytes: u64,
-    /// Read for compatibility.
+    /// Most files that are set aside.
     pub file_backup_count: u32,
 }
 
@@ -142,6 +173,17 @@ impl Default for LogSection {
 }
 
 impl LogSection {
+    /// The file of the log, if there is one.
+    #[must_use]
+    pub fn file(&self) -> Option<LogFileOptions> {
+        let path = self.file_path.clone().filter(|_| self.file_enabled)?;
+        Some(LogFileOptions {
+            path,
+            max_bytes: self.file_max_bytes,
+            backups: self.file_backup_count,
+        })
+    }
+
     /// The level as the log wants it; names of the reference's logging library are understood.
     #[must_use]
     pub fn filter(&self) -> String {
@@ -154,7 +196,7 @@ impl LogSection {
 }
 
 /// Which back end runs sandboxes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuntimeType {
     /// One Docker engine.
@@ -166,7 +208,7 @@ pub enum RuntimeType {
 }
 
 /// `[runtime]` (contract: lifecycle §14.3).
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct RuntimeSection {
     /// Which back end.
     #[serde(rename = "type")]
@@ -186,7 +228,7 @@ pub struct RuntimeSection {
 }
 
 /// `[proxy]` (contract: lifecycle §6.3).
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ProxySection {
     /// Whether sandboxes are reached at their own addresses rather than at published ports.
@@ -219,8 +261,58 @@ impl Default for ProxySection {
     }
 }
 
+/// `[otel]` (contract: lifecycle §14.8).
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(default)]
+pub struct OtelSection {
+    /// Whether anything is sent.
+    pub enabled: bool,
+    /// Address for metrics, used unchanged.
+    pub endpoint: Option<String>,
+    /// Name of this server among others.
+    pub service_name: String,
+    /// Milliseconds between two exports of metrics.
+    pub export_interval_millis: u64,
+    /// Whether traces are sent, too.
+    pub traces: bool,
+    /// Address for traces, used unchanged.
+    pub traces_endpoint: Option<String>,
+}
+
+impl Default for OtelSection {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            endpoint: None,
+            service_name: "opensandbox-server".to_owned(),
+            export_interval_millis: 60_000,
+            traces: false,
+            traces_endpoint: None,
+        }
+    }
+}
+
+/// `[metrics]`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(default)]
+pub struct MetricsSection {
+    /// Whether `/metrics` needs a key.
+    pub authentication: bool,
+    /// Address and port on which metrics alone are served, without a key.
+    pub address: Option<String>,
+}
+
+impl Default for MetricsSection {
+    fn default() -> Self {
+        Self {
+            authentication: true,
+            address: None,
+        }
+    }
+}
+
 /// Kind of database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreType {
     /// A file.
@@ -231,7 +323,7 @@ pub enum StoreType {
 }
 
 /// `[store]` (contract: lifecycle §14.8).
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct StoreSection {
     /// Kind of database.
@@ -239,15 +331,18 @@ pub struct StoreSection {
     pub kind: StoreType,
     /// File of the SQLite database.
     pub path: PathBuf,
+    /// Folder in which another server kept renewals and metadata; empty for none.
+    pub import_path: Option<PathBuf>,
     /// Settings of PostgreSQL.
     pub postgresql: PostgresqlSection,
 }
 
 /// `[store.postgresql]` (contract: lifecycle A13).
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
 pub struct PostgresqlSection {
     /// Connection string, as a URL.
+    #[serde(serialize_with = "show::mask")]
     pub dsn: SecretString,
     /// Connections that are kept open without work.
     pub min_pool_size: u32,
@@ -311,13 +406,14 @@ impl Default for StoreSection {
         Self {
             kind: StoreType::Sqlite,
             path: PathBuf::from("~/.opensandbox/opensandbox.db"),
+            import_path: None,
             postgresql: PostgresqlSection::default(),
         }
     }
 }
 
 /// `[secure_runtime]` (contract: lifecycle §18).
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SecureRuntimeSection {
     /// Empty, `gvisor`, `kata` or `firecracker`.

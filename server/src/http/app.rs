@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use osb_forward::Forwarder;
 use osb_service::Supervisor;
 
-use super::{auth::ApiKeys, overload::Capacities, throttle::Throttle};
+use super::{auth::ApiKeys, measure::Meter, overload::Capacities, throttle::Throttle};
 use crate::sandbox::Service;
 
 /// What handlers share.
@@ -23,6 +23,10 @@ pub struct AppParts {
     pub keyless_from_sandboxes: bool,
     /// Room for requests of each kind.
     pub room: Capacities,
+    /// Counts requests.
+    pub meter: Meter,
+    /// Whether `/metrics` needs no key.
+    pub metrics_are_open: bool,
     /// Owns tasks of requests.
     pub tasks: Supervisor,
     /// Wrong keys, those sent to the console included.

@@ -32,6 +32,10 @@ impl TrustedProxies {
     }
 }
 
+/// Extension of requests on connections with TLS.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OverTls;
+
 /// Who sent a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client {
@@ -57,8 +61,11 @@ impl Client {
         }
     }
 
-    fn of(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> Self {
-        let mut direct = Self::direct(peer);
+    fn of(peer: IpAddr, scheme: Scheme, headers: &HeaderMap, proxies: &TrustedProxies) -> Self {
+        let mut direct = Self {
+            scheme,
+            ..Self::direct(peer)
+        };
         if !proxies.contain(direct.address) {
             return direct;
         }
@@ -70,15 +77,19 @@ impl Client {
             true => listed,
             false => forwarded,
         };
-        let secure = headers
+        let reported = headers
             .get_all(X_FORWARDED_PROTO)
             .iter()
             .next_back()
             .and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next())
-            .is_some_and(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"));
+            .map(|scheme| scheme.trim_ascii().eq_ignore_ascii_case(b"https"));
         Self {
             address,
-            scheme: if secure { Scheme::HTTPS } else { Scheme::HTTP },
+            scheme: match reported {
+                Some(true) => Scheme::HTTPS,
+                Some(false) => Scheme::HTTP,
+                None => direct.scheme,
+            },
             peer: direct.peer,
             reported: direct.reported,
         }
@@ -110,7 +121,11 @@ pub(super) async fn identify(
 ) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.0.ip());
-    let client = Client::of(peer, request.headers(), &proxies);
+    let scheme = match request.extensions().get::<OverTls>() {
+        Some(OverTls) => Scheme::HTTPS,
+        None => Scheme::HTTP,
+    };
+    let client = Client::of(peer, scheme, request.headers(), &proxies);
     request.extensions_mut().insert(client);
     next.run(request).await
 }
@@ -199,7 +214,8 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        Client::of(peer.parse().unwrap(), &map, &TrustedProxies::new(networks))
+        let proxies = TrustedProxies::new(networks);
+        Client::of(peer.parse().unwrap(), Scheme::HTTP, &map, &proxies)
     }
 
     fn address(peer: &str, trusted: &[&str], headers: &[(&'static str, &'static str)]) -> String {

@@ -25,6 +25,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::measure::Measured;
+
 /// Part of all connections that is closed at once when there is no room.
 const EVICTED_PART: usize = 64;
 /// Longest time that a client may take nothing of what is sent to it.
@@ -222,13 +224,15 @@ impl Drop for Busy {
 pub(super) struct Sent<B> {
     body: B,
     _exchange: Exchange,
+    _measured: Measured,
 }
 
 impl<B> Sent<B> {
-    pub(super) fn new(body: B, exchange: Exchange) -> Self {
+    pub(super) fn new(body: B, exchange: Exchange, measured: Measured) -> Self {
         Self {
             body,
             _exchange: exchange,
+            _measured: measured,
         }
     }
 }

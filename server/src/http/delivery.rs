@@ -267,6 +267,15 @@ impl Stream {
         }
     }
 
+    /// Waits for the first byte of the client, and leaves it there.
+    pub(super) async fn first_byte(&self) -> io::Result<u8> {
+        let mut byte = [0];
+        match self.tcp.peek(&mut byte).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(byte[0]),
+        }
+    }
+
     /// Whether the client has ended its side, which may be all of it.
     fn may_be_gone(&self) -> bool {
         if self.shared.locked().has_ended {

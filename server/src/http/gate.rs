@@ -47,6 +47,7 @@ struct Inner {
     bounds: Bounds,
     inside: Mutex<Inside>,
     shed: AtomicU64,
+    shed_in_all: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +92,7 @@ impl Gate {
             bounds,
             inside: Mutex::default(),
             shed: AtomicU64::new(0),
+            shed_in_all: AtomicU64::new(0),
         }))
     }
 
@@ -100,6 +102,7 @@ impl Gate {
         let mut inside = self.inside();
         let held = |full| {
             self.0.shed.fetch_add(1, Ordering::Relaxed);
+            self.0.shed_in_all.fetch_add(1, Ordering::Relaxed);
             Err(full)
         };
         if count(&inside.clients, visitor.client.as_ref()) >= bounds.per_client {
@@ -140,6 +143,12 @@ impl Gate {
     /// How many were shed since the last call.
     pub(super) fn take_shed(&self) -> u64 {
         self.0.shed.swap(0, Ordering::Relaxed)
+    }
+
+    /// How many are inside, and how many were ever shed.
+    pub(super) fn counts(&self) -> (usize, u64) {
+        let shed = self.0.shed_in_all.load(Ordering::Relaxed);
+        (self.inside().total, shed)
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {

@@ -125,6 +125,21 @@ impl Capacities {
         }
     }
 
+    /// Exchanges of each kind that are under way, and those that were ever shed.
+    pub(super) fn counts(&self) -> [(&'static str, usize, u64); 4] {
+        let kinds = &self.0;
+        let gates = [
+            &kinds.api,
+            &kinds.console,
+            &kinds.proxy_keyed,
+            &kinds.proxy_keyless,
+        ];
+        gates.map(|gate| {
+            let (active, shed) = gate.counts();
+            (gate.name(), active, shed)
+        })
+    }
+
     /// How many exchanges of each kind were shed since the last summary, if any were.
     fn summary(&self) -> Option<String> {
         let kinds = &self.0;

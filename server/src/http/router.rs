@@ -21,7 +21,7 @@ use super::{
     cors,
     error::{self, ApiError},
     host::{self, AllowedHosts},
-    lifecycle, openapi, overload, proxy, request_id,
+    lifecycle, metrics, openapi, overload, proxy, request_id,
 };
 
 /// What every request passes before its route is looked for.
@@ -35,6 +35,7 @@ pub struct EdgeRules {
 
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
 pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
+    app.meter.set_routes(templates());
     let codes = &app.service.vocabulary().codes;
     let runtime = app.service.runtime_kind();
     let features = app.service.features();
@@ -42,6 +43,11 @@ pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
         .split_for_parts()
         .0
         .merge(lifecycle::plain(features))
+        .merge(if app.metrics_are_open {
+            Router::new()
+        } else {
+            metrics::routes()
+        })
         .merge(lifecycle::absent(runtime, features))
         .fallback(not_found)
         .layer(from_fn_with_state(app.clone(), with_key));
@@ -59,6 +65,11 @@ pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
     let api = keyed
         .merge(openapi::open().split_for_parts().0)
         .merge(root)
+        .merge(if app.metrics_are_open {
+            metrics::routes()
+        } else {
+            Router::new()
+        })
         .method_not_allowed_fallback(method_not_allowed)
         .with_state(app.clone())
         .merge(docs);
@@ -82,6 +93,30 @@ pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(codes, error::use_codes));
     Router::new().fallback_service(edge.service(routes))
+}
+
+/// Templates of every route.
+fn templates() -> impl Iterator<Item = String> {
+    const OTHERS: [&str; 10] = [
+        "/",
+        "/metrics",
+        "/docs",
+        "/docs/{*path}",
+        "/openapi.json",
+        "/console",
+        "/console/{*path}",
+        "/sandboxes/{id}/proxy/{port}",
+        "/sandboxes/{id}/proxy/{port}/",
+        "/sandboxes/{id}/proxy/{port}/{*path}",
+    ];
+    let documented = openapi::document().paths.paths.into_keys();
+    let others = OTHERS.into_iter().chain(lifecycle::optional_paths());
+    documented.chain(others.map(str::to_owned))
+}
+
+/// Routes of the listener for metrics alone. Its clients need no key.
+pub fn metrics_router(app: AppState) -> Router {
+    metrics::routes().fallback(not_found).with_state(app)
 }
 
 /// Serves requests that have the API key, if there is room.

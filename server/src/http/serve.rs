@@ -11,17 +11,23 @@ use hyper_util::{
 use osb_service::{Supervisor, linger::LingeringStream, request_body::read_or_close};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
+    io::AsyncWriteExt,
     net::{TcpListener, TcpSocket, TcpStream},
     time::timeout,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_rustls::server::TlsStream;
+use tokio_util::{either::Either, sync::CancellationToken};
 use tower::ServiceExt;
-use tracing::{debug, warn};
+use tracing::{Instrument, debug, warn};
 
 use super::{
+    client::OverTls,
     connections::{Connections, Exchange, Sent, Slot, WriteTimeout},
-    delivery::Delivery,
+    delivery::{Delivery, Stream},
+    measure::Meter,
+    tls::Tls,
 };
+use crate::trace;
 
 /// SDKs keep idle connections for 30 s. Closing them first would cost a client its next request, so
 /// the server waits that much longer than configured (contract: clients §3.13).
@@ -38,6 +44,12 @@ const PROBE_WAIT: Duration = Duration::from_secs(20);
 const FIRST_REQUEST: Duration = Duration::from_secs(60);
 /// Silence after which the kernel, or HTTP/2, asks whether the client is still there.
 const PROBE_AFTER: Duration = Duration::from_secs(60);
+/// First byte of a TLS handshake.
+const HANDSHAKE: u8 = 22;
+/// Answer to a client that does not begin with TLS where it has to.
+const NEEDS_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n\
+    content-length: 81\r\nconnection: close\r\n\r\n\
+    {\"code\":\"GENERAL::TLS_REQUIRED\",\"message\":\"this port speaks HTTPS: use https://\"}";
 /// Pause after the process ran out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
@@ -50,6 +62,19 @@ pub struct Bounds {
     pub graceful: Duration,
     /// Connections held at once, streams and WebSockets included.
     pub connections: usize,
+}
+
+/// What every connection to a listener needs.
+#[derive(Clone, Debug)]
+pub struct Serving {
+    /// Answers requests.
+    pub router: Router,
+    /// How connections are treated.
+    pub bounds: Bounds,
+    /// TLS, if the listener has it.
+    pub tls: Option<Tls>,
+    /// Counts requests.
+    pub meter: Meter,
 }
 
 /// Takes the port. A second server on it gets a clear error.
@@ -74,9 +99,9 @@ pub async fn bind(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener
 }
 
 /// Serves until the supervisor stops; then requests under way get their time.
-pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, tasks: Supervisor) {
+pub async fn serve(listener: TcpListener, serving: Serving, tasks: Supervisor) {
     let stop = tasks.stopping().clone();
-    let connections = Connections::new(bounds.connections);
+    let connections = Connections::new(serving.bounds.connections);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -88,9 +113,9 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, tasks:
                     () = stop.cancelled() => return,
                     slot = connections.room() => slot,
                 };
-                let (router, tasks_of_connection) = (router.clone(), tasks.clone());
+                let (serving, tasks_of_connection) = (serving.clone(), tasks.clone());
                 tasks.spawn("connection", async move {
-                    connection(stream, peer, slot, router, bounds, &tasks_of_connection).await;
+                    connection(stream, peer, slot, serving, &tasks_of_connection).await;
                 });
             }
             Err(error) => {
@@ -107,10 +132,16 @@ async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     slot: Slot,
-    router: Router,
-    bounds: Bounds,
+    serving: Serving,
     tasks: &Supervisor,
 ) {
+    let Serving {
+        router,
+        bounds,
+        tls,
+        meter,
+    } = serving;
+    let _counted = meter.connection();
     // Both are refinements; a connection works without them.
     let _ = stream.set_nodelay(true);
     let probes = TcpKeepalive::new()
@@ -123,23 +154,43 @@ async fn connection(
     // It has its place until it is closed, also after an upgrade.
     let stream = LingeringStream::new(stream, slot, tasks).cut_by(own.eviction());
     let (delivery, stream) = Delivery::over(stream, tasks);
+    let is_tls = tls.is_some();
+    let stream = tokio::select! {
+        biased;
+        stream = secure(tls, stream) => stream,
+        () = own.evicted() => return debug!(%peer, "connection closed to make room"),
+        () = tasks.stopping().cancelled() => return,
+    };
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => return debug!(%peer, %error, "no TLS on the connection"),
+    };
     let of_requests = Arc::clone(&own);
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
         begun.cancel();
         let exchange = Exchange::begin(&of_requests);
+        let mut measured = meter.begin(&request);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(Arc::clone(&of_requests));
         request.extensions_mut().insert(delivery.clone());
+        if is_tls {
+            request.extensions_mut().insert(OverTls);
+        }
         let router = router.clone();
-        async move {
+        let span = trace::request(&request, measured.route());
+        let of_answer = span.clone();
+        let served = async move {
             let answer = async |request| {
                 let Ok(response) = router.oneshot(request).await;
                 response
             };
             // No request stands behind a body that nothing read.
             let response = read_or_close(request.map(Body::new), Body::new, answer).await;
-            Ok::<_, Infallible>(response.map(|body| Sent::new(body, exchange)))
-        }
+            measured.answered(response.status());
+            trace::answered(&of_answer, response.status());
+            Ok::<_, Infallible>(response.map(|body| Sent::new(body, exchange, measured)))
+        };
+        served.instrument(span)
     });
     let idle = bounds.keep_alive + GRACE_OVER_CLIENTS;
     let mut server = auto::Builder::new(TokioExecutor::new());
@@ -186,6 +237,22 @@ async fn connection(
     }
 }
 
+/// A connection, with TLS or without.
+type Secured = Either<Stream, Box<TlsStream<Stream>>>;
+
+/// Begins TLS, if the listener has it. A client that speaks plain HTTP gets an answer in HTTP.
+async fn secure(tls: Option<Tls>, mut stream: Stream) -> io::Result<Secured> {
+    let Some(tls) = tls else {
+        return Ok(Either::Left(stream));
+    };
+    if timeout(FIRST_REQUEST, stream.first_byte()).await?? != HANDSHAKE {
+        timeout(FIRST_REQUEST, stream.write_all(NEEDS_TLS)).await??;
+        return Err(io::Error::other("the client did not begin with TLS"));
+    }
+    let stream = tls.accept(stream).await?;
+    Ok(Either::Right(Box::new(stream)))
+}
+
 /// Waits so long, or for ever once that has happened.
 async fn unless(happened: &CancellationToken, time: Duration) {
     if timeout(time, happened.cancelled()).await.is_ok() {
@@ -195,9 +262,12 @@ async fn unless(happened: &CancellationToken, time: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use http_body_util::{BodyExt, Empty};
+    use rustls::pki_types::ServerName;
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
     use super::*;
+    use crate::http::tls::tests::Authority;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -208,6 +278,10 @@ mod tests {
 
     /// A server with room for so many connections.
     async fn served(router: Router, connections: usize) -> SocketAddr {
+        served_with(router, connections, None).await
+    }
+
+    async fn served_with(router: Router, connections: usize, tls: Option<Tls>) -> SocketAddr {
         let listener = bind("127.0.0.1", 0, 16).await.unwrap();
         let address = listener.local_addr().unwrap();
         let bounds = Bounds {
@@ -216,11 +290,17 @@ mod tests {
             connections,
         };
         let tasks = Supervisor::new();
-        tasks.spawn("server", serve(listener, router, bounds, tasks.clone()));
+        let serving = Serving {
+            router,
+            bounds,
+            tls,
+            meter: Meter::default(),
+        };
+        tasks.spawn("server", serve(listener, serving, tasks.clone()));
         address
     }
 
-    async fn answer(client: &mut TcpStream) -> String {
+    async fn answer(client: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
         client.write_all(REQUEST).await.unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"here") {
@@ -334,6 +414,64 @@ mod tests {
         while !text.ends_with(b"here") {
             assert_ne!(other.read_buf(&mut text).await.unwrap(), 0);
         }
+    }
+
+    /// Whether the request came over TLS, in the form that [`answer`] waits for.
+    async fn report(request: axum::extract::Request) -> &'static str {
+        match request.extensions().get::<OverTls>() {
+            Some(OverTls) => "TLS here",
+            None => "here",
+        }
+    }
+
+    #[tokio::test]
+    async fn tls_serves_both_versions_of_http() {
+        let authority = Authority::new();
+        let tls = Tls::load(authority.files()).await.unwrap();
+        let address = served_with(Router::new().fallback(report), 16, Some(tls)).await;
+        let name = || ServerName::try_from("localhost").unwrap();
+        let tcp = async || TcpStream::connect(address).await.unwrap();
+        // A client that offers no version gets HTTP/1.1.
+        let connector = authority.connector();
+        let mut client = connector.connect(name(), tcp().await).await.unwrap();
+        assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        client.shutdown().await.unwrap();
+        let mut bare = authority.connector().config().as_ref().clone();
+        bare.alpn_protocols.clear();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(bare));
+        let mut client = connector.connect(name(), tcp().await).await.unwrap();
+        for _ in 0..2 {
+            assert!(answer(&mut client).await.ends_with("TLS here"));
+        }
+        let client = authority.connector().connect(name(), tcp().await);
+        let client = TokioIo::new(client.await.unwrap());
+        let client = hyper::client::conn::http2::handshake(TokioExecutor::new(), client);
+        let (mut sender, connection) = client.await.unwrap();
+        let driven = Supervisor::new();
+        driven.spawn("client", connection);
+        let request = http::Request::get("https://localhost/").body(Empty::<bytes::Bytes>::new());
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(answer.version(), http::Version::HTTP_2);
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "TLS here");
+    }
+
+    #[tokio::test]
+    async fn plain_http_on_a_port_with_tls_gets_a_reason() {
+        let authority = Authority::new();
+        let tls = Tls::load(authority.files()).await.unwrap();
+        let address = served_with(Router::new().fallback(report), 16, Some(tls)).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len())),
+            "{text}"
+        );
+        assert!(body.contains("https://"), "{body}");
     }
 
     #[tokio::test]

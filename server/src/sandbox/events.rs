@@ -9,7 +9,7 @@ use osb_store::{Changes, HistoryEntry, Outcome, UnansweredCreate};
 use tracing::{error, info, warn};
 
 use super::{
-    Facts, RuntimeHealth, Service,
+    Facts, ForeignFiles, RuntimeHealth, Service,
     lifecycle::{ABANDONED, history},
 };
 
@@ -17,6 +17,8 @@ use super::{
 pub(super) struct StoredAtStart {
     pub(super) changes: HashMap<SandboxId, Changes>,
     pub(super) unanswered: Vec<UnansweredCreate>,
+    /// What another server left in files.
+    pub(super) foreign: ForeignFiles,
 }
 
 /// Follows the runtime. The first synchronisation uses up what an earlier process left in the store;
@@ -28,7 +30,7 @@ pub(super) fn start(service: Service, mut left: StoredAtStart) {
         while let Some(event) = unless_stopped(&tasks, events.recv()).await {
             match event {
                 Some(RuntimeEvent::Synced { all, at }) => {
-                    service.synchronise(all, at, &mut left.changes).await;
+                    service.synchronise(all, at, &mut left).await;
                     service
                         .end_unanswered(std::mem::take(&mut left.unanswered))
                         .await;
@@ -63,12 +65,10 @@ async fn unless_stopped<T>(tasks: &Supervisor, future: impl Future<Output = T>) 
 
 impl Service {
     /// Brings the registry in line with a full list from the runtime.
-    async fn synchronise(
-        &self,
-        all: Vec<Observed>,
-        at: WireTime,
-        changes: &mut HashMap<SandboxId, Changes>,
-    ) {
+    async fn synchronise(&self, all: Vec<Observed>, at: WireTime, left: &mut StoredAtStart) {
+        let StoredAtStart {
+            changes, foreign, ..
+        } = left;
         let registry = &self.inner.registry;
         let mut seen = HashSet::with_capacity(all.len());
         for observed in all {
@@ -81,10 +81,12 @@ impl Service {
                 if observed.origin.expiry == osb_runtime::Expiry::Unknown {
                     warn!(sandbox = %id, "has no readable expiry and is kept until it is deleted");
                 }
-                let known = changes.remove(&id).unwrap_or_default();
+                let mut known = changes.remove(&id).unwrap_or_default();
+                self.import(&id, foreign, &mut known).await;
                 registry.put(Facts::found(observed, known));
             }
         }
+        foreign.finish();
         for record in registry.snapshot().0 {
             let facts = &record.facts;
             // A create in progress has no container yet; a container that started after the list was

@@ -98,6 +98,7 @@ pub(super) fn start(service: Service) {
 impl Service {
     /// Writes the history of a sandbox that is gone, now or when the store can take it.
     pub(super) async fn keep_history(&self, entry: HistoryEntry) {
+        self.inner.tally.ended(entry.outcome);
         // Behind others it would only wait as they do.
         if self.inner.journal.is_empty() {
             match self.inner.store.finish(&entry).await {

@@ -9,13 +9,14 @@ use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome, StageTime, UnansweredCreate};
 use tokio::{sync::SemaphorePermit, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{Instrument, info, warn};
 
 use super::{
     Error, Facts, Record, Registry, Service,
     readiness::{self, Wait},
     registry::Locks,
 };
+use crate::trace;
 
 /// The present moment.
 pub(super) fn now() -> WireTime {
@@ -61,7 +62,9 @@ impl Service {
     ) -> JoinHandle<Result<Arc<Record>, Error>> {
         let locks = self.inner.registry.accept(Facts::accepted(&spec));
         let service = self.clone();
+        let span = trace::work("create a sandbox", spec.id());
         let work = async move { service.provision_owned(spec, id_source, &locks).await };
+        let work = work.instrument(span);
         self.inner.tasks.spawn("create", work)
     }
 
@@ -99,7 +102,9 @@ impl Service {
             })
         };
         let made = tokio::select! {
-            made = self.inner.runtime.create(spec, &progress) => made.map_err(Error::from),
+            made = self.inner.runtime.create(spec, &progress).instrument(trace::step("runtime: create")) => {
+                made.map_err(Error::from)
+            }
             // The sandbox was deleted or expired, so the pull is no longer waited for.
             () = cancelled => ended(match locks.leaving.get() {
                 Some(Outcome::Expired) => "it expired before it was made",
@@ -121,7 +126,11 @@ impl Service {
                 return Err(error);
             }
         };
-        self.wait_for_execd(&record).await;
+        let waiting = trace::step("execd: wait until it answers");
+        self.wait_for_execd(&record).instrument(waiting).await;
+        self.inner
+            .tally
+            .created(record.facts.origin.created_at, now());
         info!(sandbox = %id, source = %record.facts.origin.source, "sandbox created");
         self.known(&id)
     }
@@ -279,8 +288,9 @@ impl Service {
             _ => locks.cancel.cancel(),
         }
         let service = self.clone();
+        let span = trace::work("remove a sandbox", &id);
         let work = async move { service.remove_owned(&id, &locks, outcome).await };
-        self.inner.tasks.spawn("remove", work)
+        self.inner.tasks.spawn("remove", work.instrument(span))
     }
 
     async fn remove_owned(
@@ -300,7 +310,8 @@ impl Service {
         };
         let removed = {
             let _permit = self.removal_permit().await?;
-            self.inner.runtime.remove(id).await
+            let removing = trace::step("runtime: remove");
+            self.inner.runtime.remove(id).instrument(removing).await
         };
         if let Err(error) = removed {
             warn!(sandbox = %id, error = %ErrorChain(&error), "cannot be removed yet, will retry");

@@ -10,6 +10,7 @@
 //! * [`answer`], [`once`]: creates whose client goes away, or asks twice.
 //! * [`renewal`]: accesses that move a deadline.
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
+//! * [`tally`]: counts for operators. [`takeover`]: what another server kept in files.
 //! * [`validate`]: the rules of a request.
 
 mod answer;
@@ -32,6 +33,8 @@ mod renewal;
 mod renewal_throttle;
 pub mod service;
 pub mod state;
+mod takeover;
+mod tally;
 pub mod validate;
 
 use std::{sync::Arc, time::Duration};
@@ -51,6 +54,7 @@ pub use once::IdempotencyKey;
 pub use record::Record;
 pub use registry::{Change, Registry, RuntimeHealth};
 pub use renewal::{AccessSource, RenewalLimits};
+pub use takeover::ForeignFiles;
 
 /// What the operator allows.
 #[derive(Clone, Debug)]
@@ -101,6 +105,8 @@ struct Inner {
     abandoned: mpsc::UnboundedSender<SandboxId>,
     /// Places for removals.
     removals: Semaphore,
+    /// What has happened since the start.
+    tally: tally::Tally,
     /// For readiness.
     seen: ready::Seen,
     /// Accesses that move deadlines.

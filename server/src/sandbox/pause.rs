@@ -4,9 +4,10 @@
 
 use osb_protocol::{Feature, SandboxId};
 use osb_runtime::{Pausing, RuntimeError};
-use tracing::info;
+use tracing::{Instrument, info};
 
 use super::{Error, Facts, Service};
+use crate::trace;
 
 /// The wanted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +43,20 @@ impl Service {
             Wanted::Paused => "pause",
             Wanted::Running => "resume",
         };
-        self.owned(name, async move {
+        let span = trace::work(name, &id);
+        let work = async move {
             let _one_at_a_time = locks.life.lock().await;
             refuse(&service.known(&id)?.facts, wanted)?;
             let pausing = service.pausing()?;
             let at = match wanted {
-                Wanted::Paused => pausing.pause(&id).await?,
-                Wanted::Running => pausing.resume(&id).await?,
+                Wanted::Paused => {
+                    let freezing = trace::step("runtime: pause");
+                    pausing.pause(&id).instrument(freezing).await?
+                }
+                Wanted::Running => {
+                    let thawing = trace::step("runtime: resume");
+                    pausing.resume(&id).instrument(thawing).await?
+                }
             };
             service.change(&id, |facts| {
                 facts.freeze(wanted == Wanted::Paused, at);
@@ -56,8 +64,8 @@ impl Service {
             })?;
             info!(sandbox = %id, ?wanted, "sandbox frozen or thawed");
             Ok(())
-        })
-        .await
+        };
+        self.owned(name, work.instrument(span)).await
     }
 
     fn pausing(&self) -> Result<&dyn Pausing, Error> {

@@ -11,8 +11,8 @@ use tokio::sync::{Notify, Semaphore, broadcast, mpsc};
 use tracing::info;
 
 use super::{
-    Change, EndpointQuery, Error, Execd, Facts, Hosts, Inner, Limits, ListQuery, Page, Record,
-    Registry, RuntimeHealth, Service, Unanswered,
+    Change, EndpointQuery, Error, Execd, Facts, ForeignFiles, Hosts, Inner, Limits, ListQuery,
+    Page, Record, Registry, RuntimeHealth, Service, Unanswered,
     endpoint::{self, Answering, Target},
     lifecycle::{IdSource, REMOVALS},
     validate,
@@ -29,10 +29,12 @@ impl Service {
         tasks: Supervisor,
         limits: Limits,
         hosts: Hosts,
+        foreign: ForeignFiles,
     ) -> Result<Self, Error> {
         let left = super::events::StoredAtStart {
             changes: store.all_changes().await?,
             unanswered: store.all_unanswered().await?,
+            foreign,
         };
         let abandoned = mpsc::unbounded_channel();
         let (renewals, accesses) = super::renewal::Renewals::new(limits.renewal);
@@ -48,6 +50,7 @@ impl Service {
                 under_way: super::once::KeyedCreates::default(),
                 abandoned: abandoned.0,
                 removals: Semaphore::new(REMOVALS),
+                tally: super::tally::Tally::default(),
                 seen: super::ready::Seen::default(),
                 renewals,
                 nudge: Notify::new(),

@@ -16,3 +16,4 @@ mod secrets;
 mod secure_access;
 mod sidecar;
 mod stage;
+mod takeover;

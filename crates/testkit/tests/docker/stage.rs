@@ -63,6 +63,15 @@ impl Stage {
 
     /// Starts a server whose sandboxes have sidecars.
     pub(super) async fn server_with(&self, sidecars: Vec<SidecarConfig>) -> TestServer {
+        self.configured_server(sidecars, "").await
+    }
+
+    /// Starts a server with further lines of configuration.
+    pub(super) async fn configured_server(
+        &self,
+        sidecars: Vec<SidecarConfig>,
+        more: &str,
+    ) -> TestServer {
         let timeout = 120;
         let config = DockerConfig {
             instance: self.instance.clone(),
@@ -90,7 +99,7 @@ impl Stage {
         let address = self.engine.address();
         let connect = move || Docker::connect_with_unix(&address, timeout, API_DEFAULT_VERSION);
         let runtime = DockerRuntime::over(config, connect).unwrap();
-        TestServer::over(Arc::new(runtime), self.folder.path(), "")
+        TestServer::over(Arc::new(runtime), self.folder.path(), more)
             .await
             .unwrap()
     }

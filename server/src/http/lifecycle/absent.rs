@@ -114,6 +114,12 @@ pub(super) fn routes(runtime: &'static str, features: FeatureSet) -> Router<AppS
     router
 }
 
+/// Paths of the routes that not every server serves.
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    let paths = OPTIONAL.into_iter().flat_map(|routes| routes.paths);
+    paths.map(|(path, _)| *path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

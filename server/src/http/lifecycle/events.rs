@@ -1,11 +1,14 @@
 //! `/v1/metrics/events`: what SDKs report about their creates (contract: lifecycle §A5).
 
-use http::StatusCode;
+use std::time::Duration;
+
+use axum::extract::State;
+use http::{HeaderMap, StatusCode, header::USER_AGENT};
 use osb_protocol::{ErrorBody, FieldError, lifecycle::ClientMetricsEvent};
 use serde_json::{Map, Value};
 use tracing::debug;
 
-use super::super::{error::ApiError, extract::JsonBody};
+use super::super::{AppState, error::ApiError, extract::JsonBody, measure::SdkCreate};
 
 /// Record an SDK's measurement of a create.
 #[utoipa::path(
@@ -17,15 +20,27 @@ use super::super::{error::ApiError, extract::JsonBody};
         (status = 422, description = "Not such an event", body = ErrorBody),
     ),
 )]
-pub(super) async fn record(body: JsonBody) -> Result<StatusCode, ApiError> {
+pub(super) async fn record(
+    State(app): State<AppState>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<StatusCode, ApiError> {
     let body = body.into_members()?;
     let wrong = check(&body);
     if !wrong.is_empty() {
         return Err(ApiError::invalid(wrong));
     }
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
-    let milliseconds = body.get("createDurationMs").and_then(Value::as_i64);
+    let milliseconds = body.get("createDurationMs").and_then(Value::as_u64);
     let success = body.get("success").and_then(Value::as_bool);
+    if let (Some(milliseconds), Some(success)) = (milliseconds, success) {
+        let agent = headers
+            .get(USER_AGENT)
+            .and_then(|agent| agent.to_str().ok());
+        let create = SdkCreate::of(agent.unwrap_or_default(), success);
+        app.meter
+            .sdk_create(create, Duration::from_millis(milliseconds));
+    }
     debug!(
         sandbox = text("sandboxId"),
         milliseconds, success, "an SDK created a sandbox"

@@ -38,6 +38,11 @@ pub(super) fn plain(features: FeatureSet) -> Router<AppState> {
     routes(features).split_for_parts().0
 }
 
+/// Paths of the routes that not every server serves.
+pub(super) fn optional_paths() -> impl Iterator<Item = &'static str> {
+    absent::paths()
+}
+
 /// Routes of the contract that answer 501, under both prefixes.
 pub(super) fn absent(runtime: &'static str, features: FeatureSet) -> Router<AppState> {
     let routes = || absent::routes(runtime, features);

@@ -50,7 +50,10 @@ use super::{
     overload::{self, Kind},
     stall::unless_stalled,
 };
-use crate::sandbox::{AccessSource, Record, endpoint::Target};
+use crate::{
+    sandbox::{AccessSource, Record, endpoint::Target},
+    trace,
+};
 
 /// Longest silence in an exchange; event streams of execd say something every 3 s.
 const IDLE: Duration = Duration::from_secs(180);
@@ -274,6 +277,7 @@ fn admit(
     let rules = rules(&target, port, &caller, request.headers(), location);
     let held = Held::new(permit, app.service.clone());
     request.extensions_mut().insert(Lease::with_silence(held));
+    trace::pass_on(request.headers_mut());
     Ok(Destination { to, rules })
 }
 

@@ -33,7 +33,7 @@ use super::{ConsoleState, routes};
 use crate::{
     descriptors::Room,
     http::{Capacities, auth::ApiKeys},
-    sandbox::{Hosts, Limits, Service},
+    sandbox::{ForeignFiles, Hosts, Limits, Service},
 };
 
 const KEY: &str = "right";
@@ -127,6 +127,7 @@ impl Console {
             tasks.clone(),
             limits,
             hosts,
+            ForeignFiles::default(),
         )
         .await
         .unwrap();

@@ -1,0 +1,305 @@
+//! `config show`: every key with its value and where the value came from. Secrets are masked.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde_json::{Value, json};
+
+use super::{
+    ENV_API_KEY, ENV_CONFIG, ENV_EXECD, ENV_INSECURE, ENV_POSTGRESQL_DSN, Env, LoadedConfig, known,
+};
+
+/// What is shown instead of a secret.
+const MASK: &str = "********";
+/// Variables that this server reads; only whether they are set is shown.
+const VARIABLES: [&str; 6] = [
+    ENV_CONFIG,
+    ENV_API_KEY,
+    ENV_POSTGRESQL_DSN,
+    ENV_INSECURE,
+    ENV_EXECD,
+    "DOCKER_HOST",
+];
+
+/// The configuration in force, without its secrets.
+#[derive(Clone, Debug, Serialize)]
+pub struct ShownConfig {
+    /// The file.
+    pub file: PathBuf,
+    /// Every key that this release reads, in the order of the documentation.
+    pub settings: Vec<Setting>,
+    /// Keys of the file without effect.
+    pub unknown: Vec<String>,
+    /// What the server warns about at its start.
+    pub notes: Vec<String>,
+    /// Variables of this server that are set.
+    pub environment: Vec<&'static str>,
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// Dotted key.
+    pub key: &'static str,
+    /// Its value; null where there is none. Secrets are masked.
+    pub value: Value,
+    /// Where the value came from.
+    pub origin: ValueOrigin,
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueOrigin {
+    /// Neither the file nor the environment has the key.
+    Default,
+    /// A line of the file, from 1.
+    Line(usize),
+    /// A variable.
+    Environment(&'static str),
+}
+
+impl LoadedConfig {
+    /// The configuration as an operator may see it, and paste it into a report.
+    #[must_use]
+    pub fn show(&self, env: Env<'_>) -> ShownConfig {
+        let config = &self.config;
+        let sections = json!({
+            "server": config.server,
+            "log": config.log,
+            "runtime": config.runtime,
+            "docker": config.docker,
+            "proxy": config.proxy,
+            "renew_intent": config.renew_intent,
+            "metrics": config.metrics,
+            "otel": config.otel,
+            "store": config.store,
+            "secure_runtime": config.secure_runtime,
+        });
+        let setting = |key: &&'static str| Setting {
+            key,
+            value: value_of(&sections, key),
+            origin: self.origin(key),
+        };
+        let set = |name: &&str| env(name).is_some();
+        ShownConfig {
+            file: self.path.clone(),
+            settings: known::KEYS.iter().map(setting).collect(),
+            unknown: self.unknown.iter().map(ToString::to_string).collect(),
+            notes: config.notes().into_iter().map(str::to_owned).collect(),
+            environment: VARIABLES.into_iter().filter(set).collect(),
+        }
+    }
+
+    fn origin(&self, key: &str) -> ValueOrigin {
+        if let Some(variable) = self.overridden.get(key) {
+            return ValueOrigin::Environment(variable);
+        }
+        let line = self.lines.get(key).copied();
+        line.map_or(ValueOrigin::Default, ValueOrigin::Line)
+    }
+}
+
+fn value_of(sections: &Value, key: &str) -> Value {
+    let mut value = sections;
+    for name in key.split('.') {
+        value = &value[name];
+    }
+    value.clone()
+}
+
+impl fmt::Display for ShownConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Setting { key, value, origin } in &self.settings {
+            let mut line = format!("{key} = ");
+            write_value(&mut line, value);
+            writeln!(f, "{line:<56} # {}", Located(&self.file, *origin))?;
+        }
+        for unknown in &self.unknown {
+            writeln!(f, "# {unknown}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "# warning: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+struct Located<'a>(&'a Path, ValueOrigin);
+
+impl fmt::Display for Located<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            ValueOrigin::Default => f.write_str("default"),
+            ValueOrigin::Line(line) => write!(f, "{}:{line}", self.0.display()),
+            ValueOrigin::Environment(name) => write!(f, "environment: {name}"),
+        }
+    }
+}
+
+/// Writes a value in TOML's notation, which has no null.
+fn write_value(text: &mut String, value: &Value) {
+    match value {
+        Value::Null => text.push_str("none"),
+        Value::Object(members) => {
+            text.push_str("{ ");
+            for (number, (name, value)) in members.iter().enumerate() {
+                let comma = if number > 0 { ", " } else { "" };
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{comma}{} = ", Value::from(name.as_str()));
+                write_value(text, value);
+            }
+            text.push_str(if members.is_empty() { "}" } else { " }" });
+        }
+        other => {
+            let _ = write!(text, "{other}");
+        }
+    }
+}
+
+fn masked(secret: &SecretString) -> &'static str {
+    match secret.expose_secret().trim().is_empty() {
+        true => "",
+        false => MASK,
+    }
+}
+
+/// Serialises a secret as whether there is one.
+pub(super) fn mask<S: Serializer>(secret: &SecretString, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(masked(secret))
+}
+
+/// Serialises a secret that may be absent.
+pub(super) fn mask_key<S: Serializer>(
+    secret: &Option<SecretString>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    secret.as_ref().map(masked).serialize(to)
+}
+
+/// Serialises the names of variables; their values may be secrets.
+pub(super) fn mask_values<S: Serializer>(
+    variables: &BTreeMap<String, String>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(variables.len()))?;
+    for name in variables.keys() {
+        map.serialize_entry(name, MASK)?;
+    }
+    map.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    const FILE: &str = "\
+[server]
+port = 9
+api_key = 'hunter1'
+eip = \"a'b\"
+api_kye = 'hunter2'
+[runtime]
+type = 'docker'
+[docker]
+sandbox_env = { TOKEN = 'hunter3' }
+[store.postgresql]
+dsn = 'hunter4'
+[renew_intent.redis]
+dsn = 'redis://:hunter6@h'
+";
+
+    fn env(name: &str) -> Option<String> {
+        (name == ENV_POSTGRESQL_DSN).then(|| "hunter5".to_owned())
+    }
+
+    fn shown() -> ShownConfig {
+        parse(PathBuf::from("a.toml"), FILE, &env)
+            .unwrap()
+            .show(&env)
+    }
+
+    #[test]
+    fn every_key_has_a_value_and_an_origin() {
+        let shown = shown();
+        let find = |key: &str| {
+            let setting = shown.settings.iter().find(|setting| setting.key == key);
+            let setting = setting.unwrap();
+            (setting.value.clone(), setting.origin)
+        };
+        assert_eq!(find("server.port"), (json!(9), ValueOrigin::Line(2)));
+        let host = (json!("0.0.0.0"), ValueOrigin::Default);
+        assert_eq!(find("server.host"), host);
+        assert_eq!(find("server.api_key"), (json!(MASK), ValueOrigin::Line(3)));
+        let dsn = (json!(MASK), ValueOrigin::Environment(ENV_POSTGRESQL_DSN));
+        assert_eq!(find("store.postgresql.dsn"), dsn);
+        let names = (json!({"TOKEN": MASK}), ValueOrigin::Line(9));
+        assert_eq!(find("docker.sandbox_env"), names);
+        let none = (Value::Null, ValueOrigin::Default);
+        assert_eq!(find("docker.api_timeout"), none);
+        assert_eq!(shown.environment, [ENV_POSTGRESQL_DSN]);
+        assert_eq!(shown.unknown.len(), 1);
+    }
+
+    #[test]
+    fn a_key_that_is_read_is_also_shown() {
+        // Options without a value are null; every other key has one.
+        let empty = "[runtime]\ntype = 'docker'";
+        let loaded = parse(PathBuf::from("a.toml"), empty, &|_| None).unwrap();
+        let shown = loaded.show(&|_| None);
+        let absent = shown
+            .settings
+            .iter()
+            .filter(|setting| setting.value.is_null());
+        let absent: Vec<_> = absent.map(|setting| setting.key).collect();
+        let options = [
+            "server.api_key",
+            "server.eip",
+            "server.max_sandbox_timeout_seconds",
+            "server.tls.certificate",
+            "server.tls.key",
+            "log.file_path",
+            "log.access_file_path",
+            "runtime.execd_image",
+            "docker.api_timeout",
+            "docker.host_ip",
+            "docker.apparmor_profile",
+            "docker.seccomp_profile",
+            "renew_intent.redis.dsn",
+            "metrics.address",
+            "otel.endpoint",
+            "otel.traces_endpoint",
+            "secure_runtime.docker_runtime",
+            "secure_runtime.k8s_runtime_class",
+        ];
+        assert_eq!(absent, options);
+    }
+
+    #[test]
+    fn neither_form_has_a_secret() {
+        let shown = shown();
+        let text = shown.to_string();
+        for form in [&text, &serde_json::to_string(&shown).unwrap()] {
+            assert!(!form.contains("hunter"), "{form}");
+        }
+        let line = |start: &str| {
+            let line = text.lines().find(|line| line.starts_with(start)).unwrap();
+            let words: Vec<_> = line.split_whitespace().collect();
+            words.join(" ")
+        };
+        assert_eq!(line("server.port"), "server.port = 9 # a.toml:2");
+        assert_eq!(line("server.eip"), "server.eip = \"a'b\" # a.toml:4");
+        let variables = "docker.sandbox_env = { \"TOKEN\" = \"********\" } # a.toml:9";
+        assert_eq!(line("docker.sandbox_env"), variables);
+        assert_eq!(
+            line("store.postgresql.dsn"),
+            "store.postgresql.dsn = \"********\" # environment: OPENSANDBOX_STORE_POSTGRESQL_DSN"
+        );
+    }
+}
