@@ -271,6 +271,7 @@ async fn runtime(config: &Config, store: &dyn Store) -> anyhow::Result<Arc<dyn R
         config.proxy.resolve_internal,
         &config.secure_runtime,
     );
+    let settings = settings.context("docker.seccomp_profile")?;
     Ok(Arc::new(DockerRuntime::new(settings)?))
 }
 

@@ -2,7 +2,7 @@
 //! once at start: nothing below looks at the environment or the network again.
 
 use std::{
-    net::{Ipv6Addr, UdpSocket},
+    net::{IpAddr, Ipv6Addr, ToSocketAddrs, UdpSocket},
     path::Path,
 };
 
@@ -12,7 +12,7 @@ use crate::{config::Config, sandbox::Hosts};
 #[must_use]
 pub(crate) fn find(config: &Config) -> Hosts {
     let location = ProcessLocation {
-        in_container: in_container(),
+        in_container: in_container(Path::exists, |name| std::env::var(name).ok()),
         outward_address: &outward_address,
     };
     decide(
@@ -89,8 +89,9 @@ fn host_of(address: &str) -> &str {
     }
 }
 
-/// Whether this process runs in a container.
-fn in_container() -> bool {
+/// Whether a process runs in a container, by the files and variables that engines leave there.
+fn in_container(exists: impl Fn(&Path) -> bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+    const FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
     const KINDS: [&str; 6] = [
         "podman",
         "docker",
@@ -99,25 +100,28 @@ fn in_container() -> bool {
         "lxc-libvirt",
         "systemd-nspawn",
     ];
-    Path::new("/.dockerenv").exists()
-        || Path::new("/run/.containerenv").exists()
+    FILES.iter().any(|file| exists(Path::new(file)))
         || ["container", "CONTAINER"]
             .iter()
-            .filter_map(|name| std::env::var(name).ok())
+            .filter_map(|name| variable(name))
             .any(|kind| KINDS.contains(&kind.as_str()))
 }
 
 /// The address that packets to the outside leave from. A datagram socket is connected for this;
-/// nothing is sent.
+/// nothing is sent. Without a route, the address of this machine's name.
 fn outward_address() -> String {
     let address = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("8.8.8.8:80")?;
         socket.local_addr()
     });
-    match address {
-        Ok(address) if !address.ip().is_unspecified() => address.ip().to_string(),
-        _ => "127.0.0.1".to_owned(),
-    }
+    let outward = address.ok().map(|address| address.ip());
+    let outward = outward.filter(|address| !address.is_unspecified());
+    let address = outward.or_else(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+        let addresses = (name.trim(), 0).to_socket_addrs().ok()?;
+        addresses.map(|address| address.ip()).find(IpAddr::is_ipv4)
+    });
+    address.map_or_else(|| "127.0.0.1".to_owned(), |address| address.to_string())
 }
 
 #[cfg(test)]
@@ -179,6 +183,37 @@ mod tests {
         assert_eq!(inside("10.1.2.3"), both("10.1.2.3"));
         let outside = hosts(None, "127.0.0.1", Some("172.17.0.1"), false);
         assert_eq!(outside, both("127.0.0.1"));
+    }
+
+    #[test]
+    fn engines_leave_files_and_variables_in_containers() {
+        let file = |name: &str| in_container(|path| path == Path::new(name), |_| None);
+        assert!(file("/.dockerenv") && file("/run/.containerenv"));
+        assert!(!file("/run/.containerenv.old"));
+        let variable = |name: &str, value: &str| {
+            let read = |asked: &str| (asked == name).then(|| value.to_owned());
+            in_container(|_| false, read)
+        };
+        for kind in [
+            "podman",
+            "docker",
+            "oci",
+            "lxc",
+            "lxc-libvirt",
+            "systemd-nspawn",
+        ] {
+            assert!(
+                variable("container", kind) && variable("CONTAINER", kind),
+                "{kind}"
+            );
+        }
+        for (name, value) in [
+            ("container", ""),
+            ("container", "1"),
+            ("CONTAINERS", "docker"),
+        ] {
+            assert!(!variable(name, value), "{name}={value}");
+        }
     }
 
     #[test]

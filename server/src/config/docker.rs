@@ -11,8 +11,14 @@ use osb_runtime::docker::{DockerConfig, LogLimit, NetworkMode};
 use osb_service::config::ConfigError;
 use serde::{Deserialize, Serialize};
 
-use super::{SecureRuntimeSection, show};
+use super::{
+    SecureRuntimeSection,
+    seccomp::{self, SeccompError},
+    show,
+};
 
+/// Where execd lies in every sandbox.
+const EXECD_MOUNT: &str = "/opt/opensandbox/.dist";
 /// Capabilities that a sandbox has no use for.
 const DROPPED: [&str; 9] = [
     "AUDIT_WRITE",
@@ -42,7 +48,7 @@ pub struct DockerSection {
     pub apparmor_profile: Option<String>,
     /// Whether set-uid programs are without effect.
     pub no_new_privileges: bool,
-    /// Seccomp profile.
+    /// Seccomp profile: its text, a file with it, `unconfined` or `builtin`.
     pub seccomp_profile: Option<String>,
     /// Size at which a log file of a sandbox is rotated, as the engine writes it; empty leaves the
     /// log to the engine.
@@ -113,6 +119,19 @@ impl DockerSection {
             let text = "must be at least 100 above docker.port_range_min";
             return rule("docker.port_range_max", text);
         }
+        if let Some(Err(error)) = self.seccomp() {
+            return rule("docker.seccomp_profile", &error.to_string());
+        }
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+        if !self.sandbox_env.keys().all(is_name) {
+            let text = "names must not be empty or contain '=' or NUL characters";
+            return rule("docker.sandbox_env", text);
+        }
+        if !self.sandbox_binds.iter().all(|bind| is_bind(bind)) {
+            let text = "must be src:dst or src:dst:mode, with an absolute dst outside of \
+                        /opt/opensandbox/.dist";
+            return rule("docker.sandbox_binds", text);
+        }
         if self.publish_address().is_none() {
             return rule("docker.publish_host", "must be an IPv4 address");
         }
@@ -127,7 +146,20 @@ impl DockerSection {
 
     /// Whether ports of sandboxes are published, rather than the machine's own.
     pub(super) fn publishes(&self) -> bool {
-        self.network_mode != "host"
+        self.network() != NetworkMode::Host
+    }
+
+    fn network(&self) -> NetworkMode {
+        match self.network_mode.trim() {
+            mode if mode.eq_ignore_ascii_case("host") => NetworkMode::Host,
+            mode if mode.eq_ignore_ascii_case("bridge") => NetworkMode::Bridge,
+            name => NetworkMode::Named(name.to_owned()),
+        }
+    }
+
+    fn seccomp(&self) -> Option<Result<String, SeccompError>> {
+        let given = self.seccomp_profile.as_deref()?;
+        (!given.trim().is_empty()).then(|| seccomp::profile(given))
     }
 
     fn publish_address(&self) -> Option<Ipv4Addr> {
@@ -138,28 +170,26 @@ impl DockerSection {
     }
 
     /// Settings of the Docker back end.
-    #[must_use]
+    ///
+    /// # Errors
+    /// When the file of the seccomp profile cannot be read any more.
     pub fn runtime_config(
         &self,
         instance: String,
         execd: PathBuf,
         has_route: bool,
         secure: &SecureRuntimeSection,
-    ) -> DockerConfig {
+    ) -> Result<DockerConfig, SeccompError> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        DockerConfig {
+        Ok(DockerConfig {
             instance,
             execd,
-            network: match self.network_mode.as_str() {
-                "host" => NetworkMode::Host,
-                "bridge" => NetworkMode::Bridge,
-                name => NetworkMode::Named(name.to_owned()),
-            },
+            network: self.network(),
             has_route,
             api_timeout: Duration::from_secs(self.api_timeout.unwrap_or(180)),
             drop_capabilities: self.drop_capabilities.clone(),
             apparmor_profile: given(&self.apparmor_profile),
-            seccomp_profile: given(&self.seccomp_profile),
+            seccomp_profile: self.seccomp().transpose()?,
             no_new_privileges: self.no_new_privileges,
             log_limit: Some(self.log_max_size.trim())
                 .filter(|size| !size.is_empty())
@@ -175,8 +205,18 @@ impl DockerSection {
             sandbox_binds: self.sandbox_binds.clone(),
             sidecars: Vec::new(),
             oci_runtime: secure.oci_runtime(),
-        }
+        })
     }
+}
+
+/// Whether the engine takes it for a bind that leaves execd's own mount alone.
+fn is_bind(bind: &str) -> bool {
+    let parts: Vec<&str> = bind.split(':').collect();
+    let ([source, target] | [source, target, _]) = parts.as_slice() else {
+        return false;
+    };
+    let target = Path::new(target);
+    !source.is_empty() && target.is_absolute() && !target.starts_with(EXECD_MOUNT)
 }
 
 /// Whether the engine takes it for a size: digits and a unit.

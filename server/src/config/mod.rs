@@ -8,12 +8,14 @@ mod init;
 mod known;
 mod renewal;
 mod rules;
+mod seccomp;
 mod sections;
 mod show;
 
 pub use docker::DockerSection;
 pub use init::{InitError, write_example};
 pub use renewal::{RenewIntentSection, RenewRedisSection};
+pub use seccomp::SeccompError;
 pub use sections::{
     LogSection, MetricsSection, OtelSection, PostgresqlSection, ProxySection, RuntimeSection,
     RuntimeType, SecureRuntimeSection, ServerSection, StoreSection, StoreType, TlsSection,
@@ -305,6 +307,26 @@ mod tests {
             (
                 "[docker]\nlog_max_files=0\n[runtime]\ntype='docker'",
                 "a.toml: docker.log_max_files: ",
+            ),
+            (
+                "[docker]\nseccomp_profile='/no/such/file'\n[runtime]\ntype='docker'",
+                "a.toml: docker.seccomp_profile: cannot read /no/such/file",
+            ),
+            (
+                "[docker]\nsandbox_env={'A=B'='x'}\n[runtime]\ntype='docker'",
+                "a.toml: docker.sandbox_env: ",
+            ),
+            (
+                "[docker]\nsandbox_binds=['/srv']\n[runtime]\ntype='docker'",
+                "a.toml: docker.sandbox_binds: ",
+            ),
+            (
+                "[docker]\nsandbox_binds=['/srv:srv:ro']\n[runtime]\ntype='docker'",
+                "a.toml: docker.sandbox_binds: ",
+            ),
+            (
+                "[docker]\nsandbox_binds=['/srv:/opt/opensandbox/.dist/execd']\n[runtime]\ntype='docker'",
+                "a.toml: docker.sandbox_binds: ",
             ),
             (
                 "[docker]\npids_limit=0\n[runtime]\ntype='docker'",
