@@ -2,6 +2,8 @@
 
 use osb_protocol::{Feature, SandboxId};
 
+use crate::PullFault;
+
 /// A boxed source.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -18,10 +20,12 @@ pub enum RuntimeError {
         reason: String,
     },
     /// The image cannot be pulled.
-    #[error("image {image} cannot be pulled: {reason}")]
+    #[error("image {image} cannot be pulled: {fault}{reason}")]
     ImagePull {
         /// Requested reference.
         image: String,
+        /// Kind of failure.
+        fault: PullFault,
         /// Message of the registry or the engine.
         reason: String,
     },

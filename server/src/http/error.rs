@@ -342,6 +342,7 @@ mod tests {
             (
                 RuntimeError::ImagePull {
                     image: words(),
+                    fault: osb_runtime::PullFault::Other,
                     reason: words(),
                 }
                 .into(),

@@ -12,20 +12,30 @@ use std::{
 };
 
 use bollard::{
+    Docker,
     models::ContainerCreateBody,
-    query_parameters::{CreateContainerOptionsBuilder, StartContainerOptions},
+    query_parameters::{
+        CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
+    },
 };
 use osb_protocol::SandboxId;
 use tracing::{debug, warn};
 
 use super::{
-    DockerRuntime, KIND, container, engine::bounded, error, group, group::Member, image, names,
-    network, ports, ports::Reserved,
+    DockerRuntime, KIND, container,
+    engine::bounded,
+    error, group,
+    group::Member,
+    image, names, network, ports,
+    ports::Reserved,
+    pull::{self, PullRequest},
 };
-use crate::{CreateSpec, Observed, Ports, Progress, Role, RuntimeError, Stage};
+use crate::{CreateSpec, EXECD_PORT, Observed, Ports, Progress, Role, RuntimeError, Stage};
 
 /// Most attempts to start a sandbox when another process takes its port or removes execd's volume.
 const ATTEMPTS: usize = 3;
+/// Words of an engine without a driver for the requested devices.
+const NO_DEVICE_DRIVER: &str = "could not select device driver";
 
 impl DockerRuntime {
     pub(super) async fn create_sandbox(
@@ -132,16 +142,13 @@ impl DockerRuntime {
     }
 
     async fn pull(&self, spec: &CreateSpec, staged: &Staged<'_>) -> Result<(), RuntimeError> {
-        let (auth, platform) = (spec.auth.as_ref(), spec.origin.platform.as_ref());
-        image::pull(
-            self.docker()?,
-            staged.image,
-            auth,
-            platform,
-            staged.progress,
-            self.config.api_timeout,
-        )
-        .await
+        let platform = spec.origin.platform.as_ref();
+        let request = PullRequest {
+            image: staged.image,
+            platform: platform.map(pull::platform_name),
+            auth: spec.auth.as_ref(),
+        };
+        self.pull_image(request, staged).await
     }
 
     /// Pulls the image of a sidecar, without the request's credentials and platform.
@@ -150,25 +157,50 @@ impl DockerRuntime {
         body: &ContainerCreateBody,
         staged: &Staged<'_>,
     ) -> Result<(), RuntimeError> {
-        let image = body.image.as_deref().unwrap_or_default();
-        let patience = self.config.api_timeout;
-        image::pull(self.docker()?, image, None, None, staged.progress, patience).await
+        let request = PullRequest {
+            image: body.image.as_deref().unwrap_or_default(),
+            platform: None,
+            auth: None,
+        };
+        self.pull_image(request, staged).await
     }
 
-    fn reserve_ports(
+    async fn pull_image(
         &self,
-        spec: &CreateSpec,
-    ) -> Result<(Ports, Option<(Reserved, Reserved)>), RuntimeError> {
+        request: PullRequest<'_>,
+        staged: &Staged<'_>,
+    ) -> Result<(), RuntimeError> {
+        let (docker, patience) = (self.docker()?, self.config.api_timeout);
+        self.pulls
+            .pull(docker, request, staged.progress, patience)
+            .await
+    }
+
+    /// Reserves the ports that a sandbox takes on the host, until its container runs.
+    fn reserve_ports(&self, spec: &CreateSpec) -> Result<(Ports, Vec<Reserved>), RuntimeError> {
+        if self.network.is_host() {
+            // Otherwise execd could not listen, and another program would answer in its place.
+            let Some(claimed) = self.ports.claim(EXECD_PORT) else {
+                return Err(RuntimeError::Start {
+                    id: spec.origin.id.clone(),
+                    reason: format!(
+                        "port {EXECD_PORT} of the host is taken: with docker.network_mode = \"host\" \
+                         only one sandbox can run"
+                    ),
+                });
+            };
+            return Ok((Ports::default(), vec![claimed]));
+        }
         // With secure access, only the server's proxy may lead to a port.
-        if self.network.is_host() || spec.origin.secure_access.is_some() {
-            return Ok((Ports::default(), None));
+        if spec.origin.secure_access.is_some() {
+            return Ok((Ports::default(), Vec::new()));
         }
         let (execd, http) = (self.ports.draw()?, self.ports.draw()?);
         let ports = Ports {
             execd: Some(execd.port()),
             http: Some(http.port()),
         };
-        Ok((ports, Some((execd, http))))
+        Ok((ports, vec![execd, http]))
     }
 
     /// Creates a container and returns its id. Pulls the image if the engine reports that it is
@@ -194,6 +226,10 @@ impl DockerRuntime {
             bounded(docker, made)
         };
         match create().await {
+            Ok(made) if platform.is_none() && is_foreign(&made.warnings) => {
+                remove_made(docker, &made.id).await?;
+                self.pull_for_host(spec, role, &body, staged).await?;
+            }
             Ok(made) => {
                 staged.report_image(role);
                 return Ok(made.id);
@@ -212,6 +248,29 @@ impl DockerRuntime {
         Ok(made.id)
     }
 
+    /// Replaces an image for another platform by the host's (contract: lifecycle §17.3). Does nothing
+    /// if the engine does not report its platform; the image may still run, by emulation.
+    async fn pull_for_host(
+        &self,
+        spec: &CreateSpec,
+        role: Role,
+        body: &ContainerCreateBody,
+        staged: &Staged<'_>,
+    ) -> Result<(), RuntimeError> {
+        let docker = self.docker()?;
+        let version = bounded(docker, docker.version()).await;
+        let version = version.map_err(|error| error::other("read the platform", &error))?;
+        let (Some(os), Some(arch)) = (version.os, version.arch) else {
+            return Ok(());
+        };
+        let request = PullRequest {
+            image: body.image.as_deref().unwrap_or_default(),
+            platform: Some(format!("{os}/{arch}")),
+            auth: spec.auth.as_ref().filter(|_| role == Role::Main),
+        };
+        self.pull_image(request, staged).await
+    }
+
     async fn start_container(&self, container: &str) -> Result<(), Failure> {
         let docker = self.docker()?;
         let start = || {
@@ -227,6 +286,21 @@ impl DockerRuntime {
         }
         Err(Failure::from_start(error))
     }
+}
+
+/// Whether the engine warns that the image is for another platform than its own.
+fn is_foreign(warnings: &[String]) -> bool {
+    let mut warnings = warnings.iter();
+    warnings.any(|text| text.contains("platform") && text.contains("does not match"))
+}
+
+/// Removes a container that was created just now and is not recorded yet.
+async fn remove_made(docker: &Docker, container: &str) -> Result<(), RuntimeError> {
+    let options = RemoveContainerOptionsBuilder::default().v(true).build();
+    let removed = docker.remove_container(container, Some(options));
+    bounded(docker, removed)
+        .await
+        .map_err(|error| error::other("remove a container of another platform", &error))
 }
 
 /// Whether the engine cannot resolve the network: there is none, or several.
@@ -298,6 +372,8 @@ enum Failure {
     PortTaken(String),
     /// The execd volume is empty or gone.
     NoExecd(String),
+    /// The engine has no driver for the devices that the request asks for.
+    NoGpu(String),
     /// The engine cannot start the container.
     Start(String),
     /// The engine refuses the request.
@@ -328,6 +404,7 @@ impl Failure {
             Some(unavailable) => Self::Runtime(unavailable),
             None if ports::is_conflict(&reason) => Self::PortTaken(reason),
             None if reason.contains(super::execd_volume::EXECD) => Self::NoExecd(reason),
+            None if reason.contains(NO_DEVICE_DRIVER) => Self::NoGpu(reason),
             None => Self::Start(reason),
         }
     }
@@ -340,6 +417,10 @@ impl Failure {
                     reason,
                 }
             }
+            Self::NoGpu(reason) => RuntimeError::Start {
+                id: spec.origin.id.clone(),
+                reason: format!("resourceLimits.gpu: the engine has no GPU runtime: {reason}"),
+            },
             Self::Refused(reason) => RuntimeError::Refused {
                 runtime: KIND,
                 reason,

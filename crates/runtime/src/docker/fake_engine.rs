@@ -8,7 +8,7 @@ use std::{
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 use osb_service::Supervisor;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -34,6 +34,8 @@ pub(super) const HALF_OPEN: u16 = 4;
 #[derive(Debug, Default)]
 struct Record {
     requests: Mutex<Vec<String>>,
+    /// Head and body of each request, in lower case up to the body.
+    whole: Mutex<Vec<(String, String, Vec<u8>)>>,
     /// Requests without a complete response, now and at most.
     open: Mutex<(usize, usize)>,
 }
@@ -121,6 +123,22 @@ impl FakeEngine {
         matching.cloned().collect()
     }
 
+    /// Returns the heads of the requests so far that begin with `start`, in lower case.
+    pub(super) fn heads(&self, start: &str) -> Vec<String> {
+        let all = self.record.whole.lock().unwrap();
+        let matching = all.iter().filter(|whole| whole.0.starts_with(start));
+        matching.map(|whole| whole.1.clone()).collect()
+    }
+
+    /// Returns the JSON bodies of the requests so far that begin with `start`.
+    pub(super) fn bodies(&self, start: &str) -> Vec<Value> {
+        let all = self.record.whole.lock().unwrap();
+        let matching = all.iter().filter(|whole| whole.0.starts_with(start));
+        matching
+            .map(|whole| serde_json::from_slice(&whole.2).unwrap())
+            .collect()
+    }
+
     /// Returns how many requests were open at the same time at most.
     pub(super) fn most_open(&self) -> usize {
         self.record.open.lock().unwrap().1
@@ -182,10 +200,13 @@ async fn serve(
     let mut request_line = String::new();
     stream.read_line(&mut request_line).await?;
     let mut length = 0;
+    let mut head = request_line.to_ascii_lowercase();
     loop {
         let mut header = String::new();
         stream.read_line(&mut header).await?;
         let header = header.trim().to_ascii_lowercase();
+        head.push_str(&header);
+        head.push('\n');
         if header.is_empty() {
             break;
         }
@@ -208,6 +229,8 @@ async fn serve(
     let path = versionless.unwrap_or(target);
     let request = format!("{method} {path}");
     let _open = Open::count(record);
+    let whole = (request.clone(), head, body);
+    record.whole.lock().unwrap().push(whole);
     let (status, body) = respond(&request);
     record.requests.lock().unwrap().push(request);
     if status == CUT {

@@ -14,6 +14,8 @@ mod config;
 mod container;
 mod conversion;
 mod create;
+#[cfg(test)]
+mod create_faults;
 mod description;
 mod engine;
 mod error;
@@ -24,6 +26,7 @@ mod fake_engine;
 mod group;
 mod image;
 mod labels;
+mod layers;
 mod log_driver;
 mod log_tail;
 mod names;
@@ -32,6 +35,7 @@ mod observe;
 mod originals;
 mod pause;
 mod ports;
+mod pull;
 mod remove;
 mod watch;
 
@@ -69,6 +73,7 @@ pub struct DockerRuntime {
     timing: event_windows::WindowTiming,
     clock: Mutex<event_windows::EngineClock>,
     turns: pause::Turns,
+    pulls: pull::Pulls,
 }
 
 impl DockerRuntime {
@@ -105,6 +110,7 @@ impl DockerRuntime {
             timing: event_windows::WindowTiming::default(),
             clock: Mutex::default(),
             turns: pause::Turns::default(),
+            pulls: pull::Pulls::default(),
         })
     }
 

@@ -11,6 +11,7 @@ use std::{
 };
 
 use rand::RngExt;
+use tokio::net::TcpSocket;
 
 use crate::RuntimeError;
 
@@ -64,6 +65,30 @@ impl PortPool {
             min: self.min,
             max: self.max,
         })
+    }
+
+    /// Reserves one port of the host itself, on all addresses. `None` if another program or another
+    /// create has it.
+    pub(super) fn claim(&self, port: u16) -> Option<Reserved> {
+        if !locked(&self.taken).insert(port) {
+            return None;
+        }
+        let reserved = Reserved {
+            port,
+            taken: Arc::clone(&self.taken),
+        };
+        // Without listening, so that two probes at the same time do not disturb each other.
+        let is_free = TcpSocket::new_v4().and_then(|socket| {
+            socket.set_reuseaddr(true)?;
+            socket.bind((Ipv4Addr::UNSPECIFIED, port).into())
+        });
+        is_free.is_ok().then_some(reserved)
+    }
+
+    /// Returns how many ports are reserved.
+    #[cfg(test)]
+    pub(super) fn reserved(&self) -> usize {
+        locked(&self.taken).len()
     }
 
     /// Probes a port. With a remote engine, the address is not local and the wildcard address is probed
@@ -125,6 +150,19 @@ mod tests {
         assert!(pool.draw().is_err(), "reserved");
         drop(reserved);
         assert!(pool.draw().is_ok());
+    }
+
+    #[test]
+    fn a_port_of_the_host_is_claimed_once() {
+        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        let pool = PortPool::new(Ipv4Addr::LOCALHOST, port, port);
+        assert!(pool.claim(port).is_none(), "bound by the test");
+        drop(probe);
+        let claimed = pool.claim(port).unwrap();
+        assert!(pool.claim(port).is_none(), "claimed");
+        drop(claimed);
+        assert!(pool.claim(port).is_some());
     }
 
     #[test]

@@ -305,6 +305,7 @@ impl SimRuntime {
         match source {
             Source::Image(image) if faults.no_image => Err(RuntimeError::ImagePull {
                 image: image.clone(),
+                fault: crate::PullFault::Unknown,
                 reason: "repository does not exist".to_owned(),
             }),
             Source::Image(_) => Ok(()),
