@@ -4,6 +4,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from opensandbox.exceptions import SandboxApiException
+from opensandbox.models import sandboxes
 
 from waiting import wait_until
 
@@ -60,6 +61,17 @@ def test_environment_and_entrypoint_reach_the_sandbox(sdk, box):
     own = sdk.create(entrypoint=["sh", "-c", "echo started > /tmp/mark; exec sleep infinity"])
     assert own.get_info().entrypoint[-1] == "echo started > /tmp/mark; exec sleep infinity"
     wait_until("the entrypoint ran", lambda: own.commands.run("cat /tmp/mark").text == "started")
+
+
+def test_hooks_run_before_the_entry_point(sdk):
+    if not hasattr(sandboxes, "SandboxLifecycle"):
+        pytest.skip("the 0.1 SDK has no lifecycle hooks")
+    hook = sandboxes.LifecycleHook(command=["sh", "-c", "echo hook > /tmp/hook"], timeout_seconds=60)
+    own = sdk.create(
+        entrypoint=["sh", "-c", "cp /tmp/hook /tmp/seen; exec sleep infinity"],
+        lifecycle=sandboxes.SandboxLifecycle(pre_start=hook),
+    )
+    wait_until("the entrypoint ran", lambda: own.commands.run("cat /tmp/seen").text == "hook")
 
 
 def test_a_killed_sandbox_is_gone(sdk):

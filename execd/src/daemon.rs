@@ -75,6 +75,12 @@ impl DaemonError {
             _ => 1,
         }
     }
+
+    /// Whether the lifecycle hooks are at fault.
+    #[must_use]
+    pub fn is_of_hooks(&self) -> bool {
+        matches!(self, Self::Hooks(_) | Self::Init(InitError::Hook(_)))
+    }
 }
 
 /// Runs the daemon until it ends and returns the exit status of the process.

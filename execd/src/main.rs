@@ -12,6 +12,7 @@ use osb_execd::{
     process::reset_for_children,
     session,
 };
+use osb_protocol::execd::log_message::HOOKS_FAILED;
 use osb_service::build_info::BuildInfo;
 use tracing::{error, warn};
 
@@ -93,7 +94,11 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     match ended {
         Ok(code) => Ok(ExitCode::from(code)),
         Err(failure) => {
-            error!(error = &failure as &dyn std::error::Error, "execd failed");
+            let error = &failure as &dyn std::error::Error;
+            match failure.is_of_hooks() {
+                true => error!(error, "{HOOKS_FAILED}"),
+                false => error!(error, "execd failed"),
+            }
             let code = ExitCode::from(failure.exit_code());
             // Already logged to stderr; do not print twice.
             if is_seen {

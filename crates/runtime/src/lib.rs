@@ -31,7 +31,7 @@ pub use power::{Pausing, PoolSpec, PoolStatus, Pools, Snapshots};
 pub use pull_fault::PullFault;
 pub use reach::{NoRoute, Reach, Viewpoint};
 pub use role::Role;
-pub use spec::{Amendment, CreateSpec, KeptBy, Progress, Stage};
+pub use spec::{Amendment, CreateSpec, KeptBy, Progress, SERVER_VARIABLES, Stage};
 pub use vocabulary::{Codes, Fault, Reasons, Vocabulary};
 
 use async_trait::async_trait;

@@ -35,6 +35,8 @@ pub struct Origin {
     /// Token that the server's proxy requires for every port; `None` when it requires none. Ports of
     /// such a sandbox are not published.
     pub secure_access: Option<SecretString>,
+    /// Whether lifecycle hooks were given.
+    pub hooks: bool,
 }
 
 /// When a sandbox is to be removed, as far as its back end knows.
@@ -65,6 +67,7 @@ impl Origin {
             renew_extend_seconds: None,
             token: None,
             secure_access: None,
+            hooks: false,
         }
     }
 }

@@ -6,6 +6,11 @@ use osb_protocol::{SandboxId, WireTime, lifecycle::ImageAuth, resources::Resourc
 
 use crate::Origin;
 
+/// Variables that the server sets in every sandbox. A request's own values have no effect: another
+/// token would lock the server out.
+pub const SERVER_VARIABLES: [&str; 3] =
+    ["EXECD_ACCESS_TOKEN", "OPENSANDBOX_ID", "EXECD_RUNTIME_INIT"];
+
 /// A validated create request.
 #[derive(Clone)]
 pub struct CreateSpec {
@@ -17,6 +22,8 @@ pub struct CreateSpec {
     pub env: BTreeMap<String, Option<String>>,
     /// Parsed limits. The origin has them as requested.
     pub limits: ResourceLimits,
+    /// Lifecycle hooks, as execd reads them from its environment.
+    pub lifecycle: Option<String>,
     /// Whether execd may isolate sessions, which weakens the isolation of the sandbox itself
     /// (contract: execd A9.1). It only affects the container's settings and is not reported back.
     pub isolation: bool,
@@ -31,6 +38,7 @@ impl CreateSpec {
             auth: None,
             env: BTreeMap::new(),
             limits: ResourceLimits::default(),
+            lifecycle: None,
             isolation: false,
         }
     }
@@ -42,7 +50,7 @@ impl CreateSpec {
     }
 }
 
-/// Omits the values of the environment, which may be secrets.
+/// Omits the hooks and the values of the environment, which may contain secrets.
 impl fmt::Debug for CreateSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreateSpec")

@@ -5,7 +5,7 @@ pub const ACCESS_TOKEN: &str = "EXECD_ACCESS_TOKEN";
 /// File whose variables are overlaid on every command.
 pub const ENVIRONMENT_FILE: &str = "EXECD_ENVS";
 /// Lifecycle hooks, in JSON or TOML.
-pub const HOOKS: &str = "OPENSANDBOX_LIFECYCLE";
+pub const HOOKS: &str = osb_protocol::execd::HOOKS_ENV;
 /// File that stores the lifecycle hooks.
 pub const HOOKS_FILE: &str = "EXECD_LIFECYCLE_CONFIG";
 /// File that configures isolated sessions and hardening.

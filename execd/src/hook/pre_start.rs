@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use osb_protocol::execd::log_message::{PRE_START_FAILED, PRE_START_TIMEOUT};
 use tokio::time::timeout;
 use tracing::{error, info};
 
@@ -74,12 +75,12 @@ impl Hooks {
             }) => PreStart::Done,
             Ok(Supervised { exit, .. }) => PreStart::Failed(exit),
             Err(_) => {
-                error!(?limit, "preStart hook did not end in time");
+                error!(?limit, "{PRE_START_TIMEOUT}");
                 PreStart::Failed(killed(&process).await)
             }
         };
         match outcome {
-            PreStart::Failed(exit) => error!(%exit, "preStart hook failed"),
+            PreStart::Failed(exit) => error!(%exit, "{PRE_START_FAILED}"),
             PreStart::Done | PreStart::StopRequested(_) => info!(?outcome, "preStart hook ended"),
         }
         Ok(outcome)

@@ -9,7 +9,7 @@ use osb_store::{Changes, HistoryEntry, Outcome, UnansweredCreate};
 use tracing::{error, info, warn};
 
 use super::{
-    Facts, ForeignFiles, RuntimeHealth, Service,
+    Facts, ForeignFiles, RuntimeHealth, Service, failed_hooks,
     lifecycle::{ABANDONED, history},
 };
 
@@ -71,11 +71,14 @@ impl Service {
         } = left;
         let registry = &self.inner.registry;
         let mut seen = HashSet::with_capacity(all.len());
+        let mut ended = Vec::new();
         for observed in all {
             let id = observed.origin.id.clone();
             seen.insert(id.clone());
             if registry.get(&id).is_some() {
-                self.observe(&id, observed.status, at);
+                if self.observe(&id, observed.status, at) {
+                    ended.push(id);
+                }
             } else if observed.status.phase != Phase::Created && !registry.was_removed(&id) {
                 // A container that never started is left over from a crash; the sweep removes it.
                 if observed.origin.expiry == osb_runtime::Expiry::Unknown {
@@ -84,6 +87,7 @@ impl Service {
                 let mut known = changes.remove(&id).unwrap_or_default();
                 self.import(&id, foreign, &mut known).await;
                 registry.put(Facts::found(observed, known));
+                ended.push(id);
             }
         }
         foreign.finish();
@@ -96,6 +100,8 @@ impl Service {
                 self.handle_missing(&facts.origin.id, at).await;
             }
         }
+        ended.retain(|id| self.record_that(id, failed_hooks::may_explain));
+        self.explain_ends(ended);
         // Sandboxes that only the store knows were removed just before the last server ended.
         for (id, known) in changes.drain() {
             if seen.contains(&id) {
@@ -169,6 +175,9 @@ impl Service {
                 if role == Role::Main {
                     info!(sandbox = %id, code, "the entry point ended");
                     self.alter(&id, |facts| facts.end(code, at));
+                    if self.record_that(&id, failed_hooks::may_explain) {
+                        self.explain_ends(vec![id]);
+                    }
                 } else if self.is_wanted(&id) {
                     error!(sandbox = %id, %role, code, "a container that the sandbox needs ended");
                     self.alter(&id, |facts| facts.mark_lost(role, at));
@@ -186,18 +195,25 @@ impl Service {
 
     /// Whether a sandbox exists and is not being removed.
     fn is_wanted(&self, id: &SandboxId) -> bool {
+        self.record_that(id, |facts| !facts.is_deleted())
+    }
+
+    /// Whether there is a sandbox of which this is true.
+    fn record_that(&self, id: &SandboxId, is_true: impl FnOnce(&Facts) -> bool) -> bool {
         let record = self.inner.registry.get(id);
-        record.is_some_and(|record| !record.facts.is_deleted())
+        record.is_some_and(|record| is_true(&record.facts))
     }
 
     /// Takes over what the runtime reports. The full list of each minute has no news of most
-    /// sandboxes; as changes, they would be encoded and sent to every tab of the console.
-    fn observe(&self, id: &SandboxId, status: Status, at: WireTime) {
+    /// sandboxes; as changes, they would be encoded and sent to every tab of the console. Returns
+    /// whether it was news.
+    fn observe(&self, id: &SandboxId, status: Status, at: WireTime) -> bool {
         // An unknown sandbox was removed just now.
-        let _ = self.inner.registry.update(id, |facts| {
+        let updated = self.inner.registry.update(id, |facts| {
             let is_news = facts.observe(status, at);
             is_news.then_some(()).ok_or(())
         });
+        matches!(updated, Some(Ok(_)))
     }
 
     fn alter(&self, id: &SandboxId, change: impl FnOnce(&mut Facts)) {

@@ -17,6 +17,8 @@ pub struct Facts {
     pub phase: Option<(Phase, WireTime)>,
     /// Whether the kernel killed a process because the memory limit was reached since the container started.
     pub out_of_memory: bool,
+    /// Why it ended before its entry point started, as far as its execd wrote it.
+    pub failed_hooks: Option<Arc<str>>,
     /// How to reach it.
     pub address: Address,
     /// What changed since create, as far as our store keeps it.
@@ -73,6 +75,7 @@ impl Facts {
             origin: Arc::new(origin),
             phase: None,
             out_of_memory: false,
+            failed_hooks: None,
             address: Address::default(),
             changes: Changes::default(),
             amendment: Amendment::default(),
@@ -168,6 +171,9 @@ impl Facts {
         self.phase = Some((phase, since));
         if !matches!(phase, Phase::Running | Phase::Paused) {
             self.address.ip = None;
+        }
+        if !matches!(phase, Phase::Exited(_)) {
+            self.failed_hooks = None;
         }
     }
 

@@ -5,7 +5,8 @@
 //! * [`registry`]: every sandbox in memory, fed by the runtime's events; all reads come from it.
 //! * [`facts`], [`record`], [`state`]: how the facts about a sandbox become what clients see.
 //! * [`lifecycle`]: making and removing, one owner per sandbox.
-//! * [`events`]: the runtime's events into the registry.
+//! * [`events`]: the runtime's events into the registry. [`failed_hooks`]: why a sandbox ended before
+//!   its entry point started.
 //! * [`journal`]: history that the store could not take yet. [`ready`]: what an operator asks.
 //! * [`answer`], [`once`]: creates whose client goes away, or asks twice.
 //! * [`renewal`]: accesses that move a deadline.
@@ -19,6 +20,7 @@ pub mod error;
 mod events;
 pub mod expiry;
 pub mod facts;
+mod failed_hooks;
 mod journal;
 pub mod lifecycle;
 pub mod list;

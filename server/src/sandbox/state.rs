@@ -93,6 +93,11 @@ fn describe(facts: &Facts, reasons: &Reasons) -> (SandboxState, &'static str, St
             reasons.starting,
             "The container is starting.".into(),
         ),
+        Phase::Exited(_) if facts.failed_hooks.is_some() => {
+            let why = facts.failed_hooks.as_deref().unwrap_or_default();
+            let message = format!("The sandbox ended before its entry point started: {why}.");
+            (SandboxState::Failed, "LIFECYCLE_HOOK_FAILED", message)
+        }
         Phase::Exited(0) => {
             let message = "The entry point ended with exit code 0.".into();
             (SandboxState::Terminated, reasons.exited, message)
@@ -239,6 +244,27 @@ pub(crate) mod tests {
             seen(&facts),
             ("Terminated".into(), "CONTAINER_EXITED".into())
         );
+    }
+
+    #[test]
+    fn a_failed_hook_is_not_the_entry_points_failure() {
+        let mut facts = facts();
+        facts.set_phase(Phase::Exited(127), at(20));
+        facts.failed_hooks = Some("the preStart hook failed: exit status 127".into());
+        let (state, reason) = seen(&facts);
+        assert_eq!(
+            (state.as_str(), reason.as_str()),
+            ("Failed", "LIFECYCLE_HOOK_FAILED")
+        );
+        let message = status(&facts).message.unwrap();
+        assert!(
+            message.contains("before its entry point started"),
+            "{message}"
+        );
+        facts.set_phase(Phase::Running, at(21));
+        assert_eq!(seen(&facts).0, "Running", "started again");
+        facts.end(1, at(22));
+        assert_eq!(seen(&facts).1, "CONTAINER_EXITED_ERROR", "another run");
     }
 
     #[test]

@@ -23,6 +23,20 @@ pub mod session;
 /// Default port of execd, which every SDK knows.
 pub const DEFAULT_PORT: u16 = 44772;
 
+/// Variable with a sandbox's lifecycle hooks, as JSON (contract: execd A9.3).
+pub const HOOKS_ENV: &str = "OPENSANDBOX_LIFECYCLE";
+
+/// Messages in execd's log about a daemon that ends before the entry point has started. The server
+/// looks for them in the output of a sandbox that has hooks.
+pub mod log_message {
+    /// The preStart hook ended with a failure, in member `exit`.
+    pub const PRE_START_FAILED: &str = "preStart hook failed";
+    /// The preStart hook reached its time limit, in member `limit`. [`PRE_START_FAILED`] follows.
+    pub const PRE_START_TIMEOUT: &str = "preStart hook did not end in time";
+    /// The hooks are invalid or cannot be started, for the reason in member `error`.
+    pub const HOOKS_FAILED: &str = "lifecycle hooks failed";
+}
+
 /// Error codes of execd (contract: execd §2.2, §9).
 pub mod code {
     #![expect(missing_docs, reason = "the names say it; the contract lists them")]

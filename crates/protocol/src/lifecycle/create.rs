@@ -51,7 +51,7 @@ pub struct CreateSandboxRequest {
     /// Storage to mount.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Volume>,
-    /// Hooks (Kubernetes only).
+    /// Hooks: `preStart` runs before the entry point, `periodic` ones on a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub lifecycle: Option<serde_json::Value>,

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use bollard::models::{
     ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig, PortBinding,
 };
-use osb_protocol::resources::GpuCount;
+use osb_protocol::{execd::HOOKS_ENV, resources::GpuCount};
 use secrecy::ExposeSecret;
 
 use super::{DockerConfig, execd_volume, labels, network::SandboxNetwork};
-use crate::{CreateSpec, EXECD_PORT, HTTP_PORT, Ports};
+use crate::{CreateSpec, EXECD_PORT, HTTP_PORT, Ports, SERVER_VARIABLES};
 
 /// Where execd keeps the files that isolated sessions write. The container's own layer is unsuitable:
 /// the kernel accepts no overlay as the upper directory of another one.
@@ -150,6 +150,10 @@ fn command(entrypoint: &[String]) -> Vec<String> {
 const ISOLATION_CONFIG: &str = "EXECD_ISOLATION_CONFIG";
 /// Variable that lets the first client claim an execd.
 const RUNTIME_INIT: &str = "EXECD_RUNTIME_INIT";
+/// Prefix of the variables of the egress sidecar.
+const EGRESS: &str = "OPENSANDBOX_EGRESS_";
+/// Variable of the sidecar that the sandbox gets as well (contract: lifecycle §A9).
+const EGRESS_TRANSPARENT: &str = "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT";
 
 /// Merges configured defaults, the request's variables (a null removes a default), and the server's.
 fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<String> {
@@ -160,9 +164,12 @@ fn environment(spec: &CreateSpec, defaults: &BTreeMap<String, String>) -> Vec<St
             None => env.remove(key),
         };
     }
-    // Requests must not change execd's own settings: another token would lock the server out.
-    for key in ["EXECD_ACCESS_TOKEN", "OPENSANDBOX_ID", RUNTIME_INIT] {
-        env.remove(key);
+    env.retain(|key, _| {
+        let is_sidecars = key.starts_with(EGRESS) && key != EGRESS_TRANSPARENT;
+        !is_sidecars && !SERVER_VARIABLES.contains(&key.as_str())
+    });
+    if let Some(hooks) = &spec.lifecycle {
+        env.insert(HOOKS_ENV.to_owned(), hooks.clone());
     }
     // It may restrict privileges, so the operator's setting wins.
     if let Some(file) = defaults.get(ISOLATION_CONFIG) {
@@ -256,6 +263,80 @@ mod tests {
     }
 
     #[test]
+    fn the_request_has_all_parameters_of_the_contract() {
+        let spec = CreateSpec {
+            env: [("A".to_owned(), Some("1".to_owned()))].into(),
+            limits: osb_protocol::resources::ResourceLimits {
+                nano_cpus: Some(500_000_000),
+                memory_bytes: Some(268_435_456),
+                gpus: Some(GpuCount::Exactly(2)),
+            },
+            lifecycle: Some("{}".to_owned()),
+            ..labels::tests::spec()
+        };
+        let config = DockerConfig {
+            sandbox_env: [("LANG".to_owned(), "C".to_owned())].into(),
+            sandbox_binds: vec!["/srv:/srv:ro".to_owned()],
+            oci_runtime: Some("runsc".to_owned()),
+            ..config()
+        };
+        let network = SandboxNetwork::new(NetworkMode::Named("ours".to_owned()));
+        let ports = Ports {
+            execd: Some(40_001),
+            http: Some(40_002),
+        };
+        let bind = "execd:/opt/opensandbox/.dist:ro".to_owned();
+        let body = body(&spec, "debian:12", &config, &network, bind, None, ports);
+        let mut sent = serde_json::to_value(body).unwrap();
+        let labels = sent.as_object_mut().unwrap().remove("Labels").unwrap();
+        assert_eq!(labels["opensandbox.io/embedding-proxy-port"], "40001");
+        assert_eq!(labels["opensandbox.io/http-port"], "40002");
+        let published = |port: &str| json!([{"HostIp": "127.0.0.1", "HostPort": port}]);
+        let want = json!({
+            "Image": "debian:12",
+            "Entrypoint": ["/opt/opensandbox/.dist/execd", "init", "--log-level", "4", "--"],
+            "Cmd": ["sh", "-c", "echo \"ä b\""],
+            "Env": [
+                "A=1", "LANG=C", "OPENSANDBOX_LIFECYCLE={}", "EXECD_ACCESS_TOKEN=t0ken",
+                "OPENSANDBOX_ID=a", "EXECD_RUNTIME_INIT=false",
+            ],
+            "ExposedPorts": {"44772/tcp": {}, "8080/tcp": {}},
+            "HostConfig": {
+                "NetworkMode": "ours",
+                "PortBindings": {"44772/tcp": published("40001"), "8080/tcp": published("40002")},
+                "Binds": ["/srv:/srv:ro", "execd:/opt/opensandbox/.dist:ro"],
+                "CapDrop": ["NET_ADMIN", "SYS_ADMIN", "cap_sys_admin", "SYS_PTRACE"],
+                "SecurityOpt": [
+                    "no-new-privileges=true", "apparmor=ours", "seccomp=/etc/ours.json",
+                ],
+                "PidsLimit": 256,
+                "Memory": 268_435_456,
+                "NanoCpus": 500_000_000,
+                "DeviceRequests": [{"Count": 2, "Capabilities": [["gpu"]]}],
+                "Runtime": "runsc",
+            },
+        });
+        assert_eq!(sent, want);
+        let bare = super::body(
+            &spec,
+            "debian:12",
+            &config,
+            &SandboxNetwork::new(NetworkMode::Host),
+            String::new(),
+            None,
+            Ports::default(),
+        );
+        let bare = serde_json::to_value(bare).unwrap();
+        assert_eq!(
+            bare["ExposedPorts"],
+            json!({}),
+            "the host's own ports serve"
+        );
+        assert_eq!(bare["HostConfig"]["PortBindings"], json!({}));
+        assert_eq!(bare["HostConfig"]["NetworkMode"], "host");
+    }
+
+    #[test]
     fn isolation_adds_its_requirements_and_keeps_the_rest() {
         let without = sent(&labels::tests::spec(), &config());
         let with = sent(&isolating(), &config());
@@ -335,6 +416,17 @@ mod tests {
             assert_eq!(count(&list, "EXECD_ISOLATION_CONFIG="), 1, "{list:?}");
             assert!(list.contains(&"LANG=de".to_owned()));
         }
+        let mut hooked = labels::tests::spec();
+        hooked.lifecycle = Some("{}".to_owned());
+        let fleet = [
+            (HOOKS_ENV, "fleet"),
+            ("OPENSANDBOX_EGRESS_LOG_LEVEL", "debug"),
+        ];
+        let fleet = fleet.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let list = super::environment(&hooked, &fleet.into());
+        assert!(list.contains(&format!("{HOOKS_ENV}={{}}")), "{list:?}");
+        assert_eq!(count(&list, HOOKS_ENV), 1, "the request's, not the fleet's");
+        assert_eq!(count(&list, "OPENSANDBOX_EGRESS_"), 0, "{list:?}");
         let alone = environment(json!({ "EXECD_ISOLATION_CONFIG": "/theirs" }), &[]);
         assert!(alone.contains(&"EXECD_ISOLATION_CONFIG=/theirs".to_owned()));
     }

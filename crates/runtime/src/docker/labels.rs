@@ -48,6 +48,8 @@ pub(super) const EXTENSIONS: &str = "opensandbox.io/extensions";
 pub(super) const EXECD_TOKEN: &str = "opensandbox.io/execd-access-token";
 /// Token of a sandbox with secure access, named like the annotation of other runtimes.
 pub(super) const SECURE_ACCESS: &str = "opensandbox.io/secure-access-token";
+/// Addition: `true` on a sandbox with lifecycle hooks.
+pub(super) const HOOKS: &str = "opensandbox.io/lifecycle-hooks";
 /// Addition: role of the container within the sandbox. Absent on a main container.
 pub(super) const ROLE: &str = "opensandbox.io/role";
 /// Addition, on helper containers: installation that created it.
@@ -83,6 +85,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         RENEW_EXTEND,
         EXECD_TOKEN,
         SECURE_ACCESS,
+        HOOKS,
         ROLE,
         HELPER,
     ] {
@@ -125,6 +128,9 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     }
     if let Some(token) = &origin.secure_access {
         put(SECURE_ACCESS, token.expose_secret().to_owned());
+    }
+    if origin.hooks {
+        put(HOOKS, "true".to_owned());
     }
     labels
 }
@@ -190,6 +196,7 @@ impl Read<'_> {
             renew_extend_seconds: self.get(RENEW_EXTEND).and_then(|text| text.parse().ok()),
             token: self.get(EXECD_TOKEN).map(SecretString::from),
             secure_access: self.get(SECURE_ACCESS).map(SecretString::from),
+            hooks: self.get(HOOKS).is_some(),
         })
     }
 
@@ -312,6 +319,7 @@ pub(super) mod tests {
             expiry: Expiry::At(at(1_935_396_000_123_456)),
             token: Some(SecretString::from("t0ken")),
             secure_access: Some(SecretString::from("s3cure")),
+            hooks: true,
             ..Origin::new("a", source, at(1_935_390_000_000_001))
         })
     }

@@ -137,12 +137,15 @@ impl Runtime for DockerRuntime {
         KIND
     }
 
-    /// Secure access takes ports that only this server reaches: none of the host's, and none that
-    /// have to be published for this server.
+    /// execd runs lifecycle hooks. Secure access takes ports that only this server reaches: none of the
+    /// host's, and none that have to be published for this server.
     fn create_features(&self) -> FeatureSet {
         let is_exclusive = !self.network.is_host() && self.config.has_route;
-        let features = is_exclusive.then_some(Feature::SecureAccess);
-        features.into_iter().collect()
+        let secure = is_exclusive.then_some(Feature::SecureAccess);
+        secure
+            .into_iter()
+            .chain([Feature::LifecycleHooks])
+            .collect()
     }
 
     fn pausing(&self) -> Option<&dyn Pausing> {

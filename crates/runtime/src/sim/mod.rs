@@ -23,8 +23,8 @@ use tokio::sync::{Notify, mpsc};
 use self::powers::Pool;
 use crate::{
     Address, Amendment, CreateSpec, Foreign, KeptBy, NoRoute, Observed, Pausing, Phase, Pools,
-    Progress, Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status,
-    Viewpoint, Vocabulary,
+    Progress, PullFault, Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source,
+    Stage, Status, Viewpoint, Vocabulary,
 };
 
 const KIND: &str = "sim";
@@ -54,6 +54,8 @@ pub struct Faults {
     pub pause_gate: Option<Arc<Notify>>,
     /// Pauses and resumes take effect, and their answers are lost.
     pub pause_answer_lost: bool,
+    /// Lines that every entry point has printed.
+    pub output: Vec<String>,
 }
 
 /// Abilities of the simulated back end.
@@ -94,6 +96,8 @@ pub struct SimRuntime {
 #[derive(Debug, Default)]
 struct State {
     sandboxes: BTreeMap<SandboxId, Group>,
+    /// What they were created from.
+    specs: BTreeMap<SandboxId, CreateSpec>,
     snapshots: BTreeMap<String, SandboxId>,
     pools: BTreeMap<String, Pool>,
     faults: Faults,
@@ -240,7 +244,11 @@ impl SimRuntime {
 
     /// Removes a sandbox, as another client of the engine would.
     pub async fn vanish(&self, id: &SandboxId) {
-        self.locked().sandboxes.remove(id);
+        {
+            let mut state = self.locked();
+            state.sandboxes.remove(id);
+            state.specs.remove(id);
+        }
         let (id, at) = (id.clone(), now());
         self.emit(RuntimeEvent::Removed { id, at }).await;
     }
@@ -249,6 +257,12 @@ impl SimRuntime {
     #[must_use]
     pub fn sandboxes(&self) -> Vec<SandboxId> {
         self.locked().sandboxes.keys().cloned().collect()
+    }
+
+    /// Returns what a sandbox was created from.
+    #[must_use]
+    pub fn spec(&self, id: &SandboxId) -> Option<CreateSpec> {
+        self.locked().specs.get(id).cloned()
     }
 
     /// Returns the largest number of removals that were under way at once.
@@ -305,7 +319,7 @@ impl SimRuntime {
         match source {
             Source::Image(image) if faults.no_image => Err(RuntimeError::ImagePull {
                 image: image.clone(),
-                fault: crate::PullFault::Unknown,
+                fault: PullFault::Unknown,
                 reason: "repository does not exist".to_owned(),
             }),
             Source::Image(_) => Ok(()),
@@ -366,6 +380,7 @@ impl Runtime for SimRuntime {
         progress: &dyn Progress,
     ) -> Result<Observed, RuntimeError> {
         let faults = self.available()?;
+        let known = spec.clone();
         let pause = || tokio::time::sleep(faults.stage_delay);
         pause().await;
         if let Some(gate) = &faults.image_gate {
@@ -387,6 +402,7 @@ impl Runtime for SimRuntime {
         let group = |observed| Group::new(observed, self.options.sidecar);
         let made = group(observed.clone());
         self.locked().sandboxes.insert(id.clone(), made);
+        self.locked().specs.insert(id.clone(), known);
         progress.reached(Stage::Created);
         pause().await;
         if let Some(gate) = faults.start_gate {
@@ -435,12 +451,13 @@ impl Runtime for SimRuntime {
     }
 
     async fn log_tail(&self, id: &SandboxId, lines: usize) -> Result<Vec<String>, RuntimeError> {
-        self.available()?;
+        let output = self.available()?.output;
         if !self.locked().sandboxes.contains_key(id) {
             return Err(RuntimeError::NotFound(id.clone()));
         }
-        let all = [format!("simulated output of {id}")];
-        Ok(all.into_iter().take(lines).collect())
+        let first = [format!("simulated output of {id}")].into_iter();
+        let all: Vec<String> = first.chain(output).collect();
+        Ok(all[all.len().saturating_sub(lines)..].to_vec())
     }
 
     fn watch(self: Arc<Self>, tasks: &Supervisor) -> mpsc::Receiver<RuntimeEvent> {

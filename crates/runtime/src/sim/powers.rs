@@ -30,6 +30,7 @@ impl State {
 
     /// Removes a sandbox, whose pool then provides another. Returns whether it existed.
     pub(super) fn remove(&mut self, id: &SandboxId) -> bool {
+        self.specs.remove(id);
         let Some(group) = self.sandboxes.remove(id) else {
             return false;
         };

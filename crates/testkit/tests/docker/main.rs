@@ -11,6 +11,7 @@ mod creates;
 mod engine;
 mod isolation;
 mod pause;
+mod requests;
 mod restart;
 mod secrets;
 mod secure_access;

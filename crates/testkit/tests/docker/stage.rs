@@ -72,8 +72,18 @@ impl Stage {
         sidecars: Vec<SidecarConfig>,
         more: &str,
     ) -> TestServer {
+        let tune = |config: &mut DockerConfig| config.sidecars = sidecars;
+        self.server_over(tune, more).await
+    }
+
+    /// Starts a server with other settings of its runtime.
+    pub(super) async fn server_tuned(&self, tune: impl FnOnce(&mut DockerConfig)) -> TestServer {
+        self.server_over(tune, "").await
+    }
+
+    async fn server_over(&self, tune: impl FnOnce(&mut DockerConfig), more: &str) -> TestServer {
         let timeout = 120;
-        let config = DockerConfig {
+        let mut config = DockerConfig {
             instance: self.instance.clone(),
             has_route: true,
             execd: execd().unwrap(),
@@ -93,9 +103,10 @@ impl Stage {
             publish_host: Ipv4Addr::LOCALHOST,
             sandbox_env: [("FLEET".to_owned(), "1".to_owned())].into(),
             sandbox_binds: Vec::new(),
-            sidecars,
+            sidecars: Vec::new(),
             oci_runtime: None,
         };
+        tune(&mut config);
         let address = self.engine.address();
         let connect = move || Docker::connect_with_unix(&address, timeout, API_DEFAULT_VERSION);
         let runtime = DockerRuntime::over(config, connect).unwrap();

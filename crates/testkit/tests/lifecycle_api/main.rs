@@ -5,6 +5,7 @@
 )]
 
 mod calls;
+mod hooks;
 mod life;
 mod requests;
 mod resync;

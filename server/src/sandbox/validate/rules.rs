@@ -79,6 +79,7 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         return Err(Error::rule("resourceLimits.memory", "must be at least 6Mi"));
     }
     environment(&request.env)?;
+    let lifecycle = request.lifecycle.map(|hooks| hooks.to_string());
     rules.require(Feature::Volumes, !request.volumes.is_empty())?;
     let (source, auth) = match (snapshot, pool, request.image) {
         (Some(snapshot), _, _) => (Source::Snapshot(snapshot), None),
@@ -100,10 +101,12 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
             renew_extend_seconds,
             token: rules.execd_auth.then(token),
             secure_access: request.secure_access.then(token),
+            hooks: lifecycle.is_some(),
         },
         auth,
         env: request.env,
         limits,
+        lifecycle,
         isolation,
     })
 }
