@@ -72,6 +72,9 @@ BAD_RULES = [
     ({"extensions": {"access.renew.extend.seconds": "x"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"bootstrap.execd.isolation": "on"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF"),
+    ({"env": {"OPENSANDBOX_EGRESS_RULES": "{}"}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"env": {"A": "x" * 131072}}, "SANDBOX::INVALID_PARAMETER"),
+    ({"platform": {"os": "windows", "arch": "amd64"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"timeout": 2**53}, "SANDBOX::INVALID_PARAMETER"),
 ]
 
@@ -113,6 +116,20 @@ def test_all_bad_fields_are_reported_together(api):
     places = [detail["loc"] for detail in body["detail"]]
     for where in (["body", "timeout"], ["body", "entrypoint"], ["body", "env", "A"]):
         assert where in places
+
+
+def test_broken_rules_are_reported_with_bad_fields(api):
+    body = refused(api, 422, json=api.body(timeout=1, metadata={"a.b ": "1"}, platform={"os": "plan9", "arch": "vax"}))
+    places = [detail["loc"] for detail in body["detail"]]
+    for where in (["timeout"], ["metadata", "a.b "], ["platform", "os"], ["platform", "arch"]):
+        assert ["body", *where] in places, places
+
+
+def test_all_broken_rules_are_reported_together(api):
+    body = refused(api, 400, json=api.body(metadata={"-a": "1", "b-": "1"}, resourceLimits={"cpu": "0"}))
+    assert body["code"] == "SANDBOX::INVALID_METADATA_LABEL"
+    places = [detail["loc"] for detail in body["detail"]]
+    assert places == [["body", "metadata", "-a"], ["body", "metadata", "b-"], ["body", "resourceLimits", "cpu"]]
 
 
 @pytest.mark.parametrize("content", ["", "{", "nonsense", '{"timeout": 600'])

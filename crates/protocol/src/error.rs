@@ -10,7 +10,7 @@ pub struct ErrorBody {
     pub code: String,
     /// Text for people.
     pub message: String,
-    /// Each field that failed; only on 422.
+    /// Each field that failed: on 422, and on 400 for a request to create.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detail: Vec<FieldError>,
 }
@@ -147,6 +147,13 @@ pub mod code {
     pub const INVALID_METADATA_LABEL: &str = "SANDBOX::INVALID_METADATA_LABEL";
     pub const RESERVED_METADATA_LABEL: &str = "INVALID_METADATA_LABEL";
     pub const INVALID_METADATA_FORMAT: &str = "INVALID_METADATA_FORMAT";
+    pub const DUPLICATE_VOLUME_NAME: &str = "VOLUME::DUPLICATE_NAME";
+    pub const INVALID_SUB_PATH: &str = "VOLUME::INVALID_SUB_PATH";
+    pub const INVALID_HOST_PATH: &str = "VOLUME::INVALID_HOST_PATH";
+    pub const INVALID_OSSFS_BUCKET: &str = "VOLUME::INVALID_OSSFS_BUCKET";
+    pub const INVALID_OSSFS_ENDPOINT: &str = "VOLUME::INVALID_OSSFS_ENDPOINT";
+    pub const INVALID_OSSFS_OPTION: &str = "VOLUME::INVALID_OSSFS_OPTION";
+    pub const INVALID_OSSFS_CREDENTIALS: &str = "VOLUME::INVALID_OSSFS_CREDENTIALS";
     pub const UNSUPPORTED_POOL_REF: &str = "SANDBOX::UNSUPPORTED_POOL_REF";
     pub const API_NOT_SUPPORTED: &str = "SANDBOX::API_NOT_SUPPORTED";
     pub const BACKEND_CONNECTION_FAILED: &str = "BACKEND_CONNECTION_FAILED";

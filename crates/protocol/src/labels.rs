@@ -36,6 +36,16 @@ pub enum LabelError {
     },
 }
 
+impl LabelError {
+    /// Key of the entry.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Reserved(key) | Self::Key(key) | Self::Value { key } => key,
+        }
+    }
+}
+
 /// Checks one key.
 ///
 /// # Errors

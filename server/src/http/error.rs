@@ -15,7 +15,7 @@ use osb_runtime::{Codes, Fault, RuntimeError, Vocabulary};
 use osb_service::ErrorChain;
 use osb_store::StoreError;
 
-use crate::sandbox::Error;
+use crate::sandbox::{Error, VolumeFault};
 
 /// Seconds after which a client may try again when the runtime is away.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -115,16 +115,18 @@ impl From<Error> for ApiError {
         if status.is_server_error() {
             answer = answer.because(&error);
         }
-        match error {
-            Error::Invalid(fields) => answer.body.detail = fields,
-            Error::Joined(first) => {
-                if let Error::Invalid(fields) = &*first {
-                    answer.body.detail = fields.clone();
-                }
-            }
-            _ => {}
-        }
+        answer.body.detail = detail(&error);
         answer
+    }
+}
+
+/// The fields at fault, where the answer lists them.
+fn detail(error: &Error) -> Vec<FieldError> {
+    match error {
+        Error::Invalid(fields) => fields.clone(),
+        Error::Broken(_) => error.fields(),
+        Error::Joined(first) => detail(first),
+        _ => Vec::new(),
     }
 }
 
@@ -161,6 +163,10 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
     let (status, code) = match error {
         Error::Runtime(error) => return runtime(error),
         Error::Joined(error) => return status_and_code(error),
+        Error::Broken(errors) => match errors.first() {
+            Some(first) => return status_and_code(first),
+            None => (S::BAD_REQUEST, code::INVALID_PARAMETER),
+        },
         Error::NotFound(_) => return (S::NOT_FOUND, Fault::NotFound.into()),
         Error::WrongState { .. } | Error::Paused(_) => {
             return (S::CONFLICT, Fault::WrongState.into());
@@ -169,7 +175,10 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
             return (S::INTERNAL_SERVER_ERROR, Fault::Endpoint.into());
         }
         Error::Invalid(_) => (S::UNPROCESSABLE_ENTITY, code::INVALID_PARAMETER),
-        Error::Rule { .. } | Error::Resources(_) => (S::BAD_REQUEST, code::INVALID_PARAMETER),
+        Error::Rule { .. } | Error::Entry { .. } | Error::Resources(_) => {
+            (S::BAD_REQUEST, code::INVALID_PARAMETER)
+        }
+        Error::Volume { fault, .. } => (S::BAD_REQUEST, volume(*fault)),
         Error::Label(_) => (S::BAD_REQUEST, code::INVALID_METADATA_LABEL),
         Error::ReservedLabel(_) => (S::BAD_REQUEST, code::RESERVED_METADATA_LABEL),
         Error::Entrypoint(_) => (S::BAD_REQUEST, code::INVALID_ENTRYPOINT),
@@ -189,6 +198,18 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
     (status, code.into())
 }
 
+fn volume(fault: VolumeFault) -> &'static str {
+    match fault {
+        VolumeFault::DuplicateName => code::DUPLICATE_VOLUME_NAME,
+        VolumeFault::SubPath => code::INVALID_SUB_PATH,
+        VolumeFault::HostPath => code::INVALID_HOST_PATH,
+        VolumeFault::OssfsBucket => code::INVALID_OSSFS_BUCKET,
+        VolumeFault::OssfsEndpoint => code::INVALID_OSSFS_ENDPOINT,
+        VolumeFault::OssfsOption => code::INVALID_OSSFS_OPTION,
+        VolumeFault::OssfsCredentials => code::INVALID_OSSFS_CREDENTIALS,
+    }
+}
+
 /// What a request gets that asks for a feature which the runtime lacks. Routes of such a feature
 /// answer 501 ([`super::lifecycle`]).
 fn unsupported(feature: Feature) -> (StatusCode, &'static str) {
@@ -200,8 +221,9 @@ fn unsupported(feature: Feature) -> (StatusCode, &'static str) {
         Feature::Pause | Feature::SignedEndpoints | Feature::Diagnostics => {
             (S::BAD_REQUEST, code::API_NOT_SUPPORTED)
         }
-        Feature::Templates
-        | Feature::NetworkPolicy
+        // Without templates nothing says what to run (contract: lifecycle §5.1).
+        Feature::Templates => (S::BAD_REQUEST, code::INVALID_ENTRYPOINT),
+        Feature::NetworkPolicy
         | Feature::Volumes
         | Feature::LifecycleHooks
         | Feature::SecureAccess
@@ -312,6 +334,32 @@ mod tests {
                 },
                 400,
                 "SANDBOX::UNSUPPORTED_POOL_REF",
+            ),
+            (
+                Error::Broken(vec![
+                    Error::Entrypoint("is required"),
+                    Error::rule("a", "b"),
+                ]),
+                400,
+                "DOCKER::INVALID_ENTRYPOINT",
+            ),
+            (
+                Error::Unsupported {
+                    feature: Feature::Templates,
+                    runtime: docker,
+                },
+                400,
+                "DOCKER::INVALID_ENTRYPOINT",
+            ),
+            (
+                Error::Volume {
+                    index: 0,
+                    member: &["subPath"],
+                    fault: VolumeFault::SubPath,
+                    rule: "b",
+                },
+                400,
+                "VOLUME::INVALID_SUB_PATH",
             ),
             (Error::NotFound(id()), 404, "DOCKER::SANDBOX_NOT_FOUND"),
             (Error::ExpiryPassed, 400, "DOCKER::INVALID_EXPIRATION"),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use osb_protocol::{Feature, FieldError, SandboxId, labels::LabelError, resources::ResourceError};
+use osb_protocol::{
+    Feature, FieldError, SandboxId, error::Loc, labels::LabelError, resources::ResourceError,
+};
 use osb_runtime::RuntimeError;
 use osb_store::StoreError;
 
@@ -12,6 +14,9 @@ pub enum Error {
     /// Fields have the wrong type, range or combination (contract: 422).
     #[error("{}", summary(.0))]
     Invalid(Vec<FieldError>),
+    /// Rules about sandboxes are broken, in the contract's order: the first decides status and code.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Broken(Vec<Self>),
     /// A field breaks a rule about sandboxes (contract: 400).
     #[error("{field}: {rule}")]
     Rule {
@@ -19,6 +24,29 @@ pub enum Error {
         field: String,
         /// The rule in words.
         rule: String,
+    },
+    /// An entry of a map that the client names itself breaks a rule (contract: 400). Its name may
+    /// have dots, which separate members elsewhere.
+    #[error("{map}.{key}: {rule}")]
+    Entry {
+        /// Which map.
+        map: &'static str,
+        /// Which entry of it.
+        key: String,
+        /// The rule in words.
+        rule: String,
+    },
+    /// A volume breaks a rule.
+    #[error("volumes.{index}.{}: {rule}", .member.join("."))]
+    Volume {
+        /// Which volume.
+        index: usize,
+        /// Which member of it.
+        member: &'static [&'static str],
+        /// What kind of rule.
+        fault: VolumeFault,
+        /// The rule in words.
+        rule: &'static str,
     },
     /// A metadata entry does not follow the label grammar.
     #[error(transparent)]
@@ -100,6 +128,25 @@ pub enum Error {
     ShuttingDown,
 }
 
+/// Kind of rule that a volume breaks (contract: lifecycle §4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeFault {
+    /// Two volumes have one name.
+    DuplicateName,
+    /// The directory below the volume's root.
+    SubPath,
+    /// The directory of the host.
+    HostPath,
+    /// The bucket.
+    OssfsBucket,
+    /// The address of the object storage.
+    OssfsEndpoint,
+    /// An option of the mount.
+    OssfsOption,
+    /// The keys of the object storage.
+    OssfsCredentials,
+}
+
 impl Error {
     /// A rule about one field.
     pub fn rule(field: impl Into<String>, rule: impl Into<String>) -> Self {
@@ -115,12 +162,15 @@ impl Error {
         match self {
             Self::Runtime(error) => error.retryable(),
             Self::Joined(error) => error.retryable(),
+            Self::Broken(errors) => errors.iter().all(Self::retryable),
             Self::NoAddressYet(_)
             | Self::RuntimeDown { .. }
             | Self::Store(_)
             | Self::ShuttingDown => true,
             Self::Invalid(_)
             | Self::Rule { .. }
+            | Self::Entry { .. }
+            | Self::Volume { .. }
             | Self::Label(_)
             | Self::ReservedLabel(_)
             | Self::Resources(_)
@@ -142,13 +192,24 @@ impl Error {
         match self {
             Self::Invalid(fields) => fields.clone(),
             Self::Joined(error) => error.fields(),
+            Self::Broken(errors) => errors.iter().flat_map(Self::fields).collect(),
             Self::Rule { field, rule } => vec![FieldError::body("value_error", path(field), rule)],
-            Self::Label(_) | Self::ReservedLabel(_) => {
-                vec![FieldError::body(
-                    "value_error",
-                    ["metadata"],
-                    self.to_string(),
-                )]
+            Self::Entry { map, key, rule } => {
+                vec![FieldError::body("value_error", [*map, key.as_str()], rule)]
+            }
+            Self::Volume {
+                index,
+                member,
+                rule,
+                ..
+            } => {
+                let place = [Loc::from("volumes"), Loc::Index(*index)].into_iter();
+                let path = place.chain(member.iter().map(|name| Loc::from(*name)));
+                vec![FieldError::body("value_error", path, *rule)]
+            }
+            Self::Label(error) | Self::ReservedLabel(error) => {
+                let place = ["metadata", error.key()];
+                vec![FieldError::body("value_error", place, self.to_string())]
             }
             Self::Resources(errors) => errors
                 .iter()
@@ -176,7 +237,7 @@ fn in_field(feature: Feature) -> String {
     path.map_or_else(String::new, |path| format!("{}: ", path.join(".")))
 }
 
-fn path(field: &str) -> Vec<osb_protocol::error::Loc> {
+fn path(field: &str) -> Vec<Loc> {
     field
         .split('.')
         .map(|part| {

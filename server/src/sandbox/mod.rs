@@ -49,7 +49,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 pub use answer::Unanswered;
 pub use endpoint::{EndpointQuery, Execd, Hosts};
-pub use error::Error;
+pub use error::{Error, VolumeFault};
 pub use facts::{Facts, StageAt};
 pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;

@@ -5,7 +5,9 @@
 )]
 
 mod calls;
+mod failures;
 mod hooks;
 mod life;
+mod refusals;
 mod requests;
 mod resync;

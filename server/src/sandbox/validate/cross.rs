@@ -3,11 +3,8 @@
 
 use std::collections::HashSet;
 
-use osb_protocol::{FieldError, error::Loc};
+use osb_protocol::{FieldError, error::Loc, execd::HOOKS_ENV};
 use serde_json::{Map, Value};
-
-/// Environment names that belong to the platform.
-const RESERVED_ENV: &str = "OPENSANDBOX_LIFECYCLE";
 
 /// All cross-field rules that the request breaks.
 pub(super) fn check(body: &Value) -> Vec<FieldError> {
@@ -15,12 +12,8 @@ pub(super) fn check(body: &Value) -> Vec<FieldError> {
         return Vec::new();
     };
     let mut wrong = Vec::new();
-    if body
-        .get("env")
-        .and_then(|env| env.get(RESERVED_ENV))
-        .is_some()
-    {
-        wrong.push(error(["env", RESERVED_ENV], "is reserved"));
+    if body.get("env").and_then(|env| env.get(HOOKS_ENV)).is_some() {
+        wrong.push(error(["env", HOOKS_ENV], "is reserved: use lifecycle"));
     }
     lifecycle(body, &mut wrong);
     volumes(body, &mut wrong);
@@ -156,18 +149,18 @@ fn lifecycle(body: &Map<String, Value>, wrong: &mut Vec<FieldError>) {
             .and_then(Value::as_str)
             .is_some_and(|text| text.trim().is_empty())
     };
-    let first = |hook: &Value| {
-        hook.get("command")
-            .and_then(|command| command.get(0))
-            .cloned()
+    // execd refuses such a command, and its sandbox ends.
+    let command_rule = |hook: &Value| {
+        let words = hook.get("command").and_then(Value::as_array)?;
+        if blank(words.first()) {
+            return Some("must not begin with a blank");
+        }
+        let mut words = words.iter().filter_map(Value::as_str);
+        let has_nul = words.any(|word| word.contains('\0'));
+        has_nul.then_some("must not contain NUL characters")
     };
-    if let Some(hook) = lifecycle.get("preStart")
-        && blank(first(hook).as_ref())
-    {
-        wrong.push(error(
-            ["lifecycle", "preStart", "command"],
-            "must not begin with a blank",
-        ));
+    if let Some(rule) = lifecycle.get("preStart").and_then(command_rule) {
+        wrong.push(error(["lifecycle", "preStart", "command"], rule));
     }
     let mut names = HashSet::new();
     let hooks = lifecycle
@@ -193,8 +186,7 @@ fn lifecycle(body: &Map<String, Value>, wrong: &mut Vec<FieldError>) {
                 ));
             }
         }
-        if blank(first(hook).as_ref()) {
-            let rule = "must not begin with a blank";
+        if let Some(rule) = command_rule(hook) {
             wrong.push(FieldError::body("value_error", at("command"), rule));
         }
         let name = hook.get("name").and_then(Value::as_str).map(str::trim);

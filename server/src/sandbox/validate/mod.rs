@@ -5,17 +5,21 @@
 //!      ─▶ typed ─▶ rules about sandboxes, in the contract's order                           400
 //! ```
 //!
-//! All fields that fail a schema or cross-field rule are reported at once.
+//! All fields at fault are reported at once, whichever rule they break. A 422 therefore also has the
+//! rules about sandboxes that the readable members break.
 
 mod cross;
 mod normalise;
 mod rules;
 mod schema;
 mod unread;
+mod volumes;
 
 use std::collections::BTreeMap;
 
-use osb_protocol::{Feature, FeatureSet, FieldError, labels, lifecycle::CreateSandboxRequest};
+use osb_protocol::{
+    Feature, FeatureSet, FieldError, error::Loc, labels, lifecycle::CreateSandboxRequest,
+};
 use osb_runtime::CreateSpec;
 use serde_json::Value;
 
@@ -63,13 +67,16 @@ pub struct Checked {
 /// Checks a create request and turns it into a spec.
 ///
 /// # Errors
-/// [`Error::Invalid`] with all fields, or the first broken rule about sandboxes.
+/// [`Error::Invalid`] when a field has the wrong type, range or combination, else
+/// [`Error::Broken`]; each with everything that is wrong.
 pub fn request(body: Value, rules: &Rules) -> Result<Checked, Error> {
     let body = normalise::create(body);
     let mut wrong: Vec<FieldError> = schema::check(&body).take(REPORTED).collect();
     wrong.extend(cross::check(&body));
-    wrong.truncate(REPORTED);
     if !wrong.is_empty() {
+        let others = rules_of_readable(&body, &wrong, rules);
+        wrong.extend(others);
+        wrong.truncate(REPORTED);
         return Err(Error::Invalid(wrong));
     }
     let request: CreateSandboxRequest =
@@ -80,9 +87,49 @@ pub fn request(body: Value, rules: &Rules) -> Result<Checked, Error> {
             Error::Invalid(vec![FieldError::body("value_error", path, "is not valid")])
         })?;
     Ok(Checked {
-        spec: rules::spec(request, rules)?,
+        spec: rules::spec(request, rules).map_err(Error::Broken)?,
         unread: unread::members(&body),
     })
+}
+
+/// The one member of `image` without which the rest can be checked.
+const IMAGE_AUTH: (&str, &str) = ("image", "auth");
+/// Maps whose entries are independent of each other.
+const MAPS: [&str; 4] = ["env", "metadata", "resourceLimits", "extensions"];
+
+/// The rules about sandboxes that a request breaks besides what is wrong already: without the members
+/// at fault it is checked like any other.
+fn rules_of_readable(body: &Value, wrong: &[FieldError], rules: &Rules) -> Vec<FieldError> {
+    let Value::Object(members) = body else {
+        return Vec::new();
+    };
+    let mut members = members.clone();
+    for error in wrong {
+        match error.loc.get(1..).unwrap_or_default() {
+            [Loc::Name(map), Loc::Name(entry), ..]
+                if MAPS.contains(&map.as_str()) || (map.as_str(), entry.as_str()) == IMAGE_AUTH =>
+            {
+                let map = members.get_mut(map).and_then(Value::as_object_mut);
+                map.map(|map| map.remove(entry));
+            }
+            [Loc::Name(name), ..] => {
+                members.remove(name);
+            }
+            _ => return Vec::new(),
+        }
+    }
+    let Ok(request) = serde_json::from_value(Value::Object(members)) else {
+        return Vec::new();
+    };
+    let broken = rules::spec(request, rules).err().unwrap_or_default();
+    let fields = broken.iter().flat_map(Error::fields);
+    // A member that was taken out is missing now.
+    let is_known = |field: &FieldError| {
+        let known = wrong.iter().map(|known| &known.loc);
+        let mut same = known.map(|known| known.iter().zip(&field.loc).all(|(a, b)| a == b));
+        same.any(|is_same| is_same)
+    };
+    fields.filter(|field| !is_known(field)).collect()
 }
 
 /// Checks a metadata patch (contract: lifecycle §5.5). Keys to delete only must not be reserved.

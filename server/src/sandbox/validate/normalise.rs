@@ -5,10 +5,10 @@ use std::num::IntErrorKind;
 
 use serde_json::{Map, Value};
 
-/// Integer members, by dotted path.
-const INTEGERS: [&str; 1] = ["timeout"];
+/// Integer members of structured objects.
+const INTEGERS: [&str; 2] = ["timeout", "timeoutSeconds"];
 /// Objects whose members are fields of the API; the members of other objects are the user's.
-const STRUCTURED: [&str; 10] = [
+const STRUCTURED: [&str; 13] = [
     "image",
     "auth",
     "platform",
@@ -19,16 +19,25 @@ const STRUCTURED: [&str; 10] = [
     "host",
     "pvc",
     "ossfs",
+    "lifecycle",
+    "preStart",
+    "periodic",
 ];
+/// Members of hooks whose blanks at both ends mean nothing (contract: lifecycle §A2).
+const TRIMMED: [&str; 2] = ["name", "schedule"];
 
 /// Normalises a create request to the spelling of the schema.
 pub(super) fn create(body: Value) -> Value {
     match body {
         Value::Object(members) => {
             let mut members = fields(members);
-            for name in INTEGERS {
-                if let Some(value) = members.get_mut(name) {
-                    integer(value);
+            let lifecycle = members.get_mut("lifecycle");
+            let hooks = lifecycle.and_then(|hooks| hooks.get_mut("periodic"));
+            for hook in hooks.and_then(Value::as_array_mut).into_iter().flatten() {
+                for name in TRIMMED {
+                    if let Some(Value::String(text)) = hook.get_mut(name) {
+                        *text = text.trim().to_owned();
+                    }
                 }
             }
             Value::Object(members)
@@ -51,6 +60,10 @@ fn fields(members: Map<String, Value>) -> Map<String, Value> {
             }
             Value::Array(items) if STRUCTURED.contains(&name.as_str()) => {
                 Value::Array(items.into_iter().map(item).collect())
+            }
+            mut value if INTEGERS.contains(&name.as_str()) => {
+                integer(&mut value);
+                value
             }
             // Entries of maps keep their names; a null has a meaning or is an error there.
             value => value,

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use osb_protocol::{
-    Feature, SandboxId, labels,
+    Feature, SandboxId, WireTime,
+    execd::HOOKS_ENV,
+    labels,
     lifecycle::{CreateSandboxRequest, Platform},
     resources::ResourceLimits,
 };
-use osb_runtime::{CreateSpec, Expiry, Origin, Source};
+use osb_runtime::{CreateSpec, Expiry, Origin, SERVER_VARIABLES, Source};
 use rand::RngExt;
 use secrecy::SecretString;
+use serde_json::Value;
 
-use super::Rules;
+use super::{Rules, volumes};
 use crate::sandbox::{Error, lifecycle::now};
 
 const RENEW_EXTEND: &str = "access.renew.extend.seconds";
@@ -27,12 +30,58 @@ const CPU_MIN: i64 = 10_000_000;
 const MEMORY_MIN: i64 = 6 << 20;
 /// What a sandbox from a snapshot runs when the request names nothing (contract: lifecycle §9.5).
 const RESTORED_ENTRYPOINT: [&str; 3] = ["tail", "-f", "/dev/null"];
+/// Prefix of the variables of the egress sidecar.
 const EGRESS_ENV: &str = "OPENSANDBOX_EGRESS_";
+/// Variable of the sidecar that the sandbox gets as well.
+const EGRESS_TRANSPARENT: &str = "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT";
+/// The other variables of the sidecar that a request may set (contract: lifecycle §A9).
+const EGRESS_ALLOWED: [&str; 10] = [
+    "OPENSANDBOX_EGRESS_LOG_LEVEL",
+    "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT",
+    "OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE",
+    "OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS",
+    "OPENSANDBOX_EGRESS_DENY_WEBHOOK",
+    "OPENSANDBOX_EGRESS_METRICS_EXTRA_ATTRS",
+    "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_TLS",
+    "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH",
+    "OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS",
+    "OPENSANDBOX_EGRESS_POLICY_FILE",
+];
+/// Longest argument and longest `NAME=value` that Linux passes to a program, in bytes.
+pub(super) const ARGUMENT_MAX: usize = (128 << 10) - 1;
 
-pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Error> {
-    let renew_extend_seconds = renew_extension(&request.extensions)?;
-    let isolation = isolation(&request.extensions, rules)?;
+/// The rules that a request breaks so far, at most [`super::REPORTED`].
+#[derive(Debug, Default)]
+struct Broken(Vec<Error>);
+
+impl Broken {
+    /// Notes the rule that a result says is broken.
+    fn note<T>(&mut self, checked: Result<T, Error>) -> Option<T> {
+        match checked {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.add([error]);
+                None
+            }
+        }
+    }
+
+    fn add(&mut self, errors: impl IntoIterator<Item = Error>) {
+        let room = super::REPORTED.saturating_sub(self.0.len());
+        self.0.extend(errors.into_iter().take(room));
+    }
+}
+
+/// Turns a request into a spec.
+///
+/// # Errors
+/// All rules that it breaks, in the contract's order.
+pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<CreateSpec, Vec<Error>> {
+    let mut broken = Broken::default();
+    let renew_extend_seconds = broken.note(renew_extension(&request.extensions));
+    let isolation = broken.note(isolation(&request.extensions, rules));
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    let template = given(&request.template_id);
     let snapshot = given(&request.snapshot_id);
     let pool = given(&request.extensions.get(POOL_REF).cloned());
     for (feature, is_asked_for) in [
@@ -40,75 +89,132 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         (Feature::LifecycleHooks, request.lifecycle.is_some()),
         (Feature::Pools, pool.is_some()),
     ] {
-        rules.require(feature, is_asked_for)?;
+        broken.note(rules.require(feature, is_asked_for));
+    }
+    if template.is_some() {
+        // No runtime of this release has a source for them.
+        broken.add([Error::Unsupported {
+            feature: Feature::Templates,
+            runtime: rules.runtime,
+        }]);
     }
     let entrypoint = match (request.entrypoint, &snapshot, &pool) {
-        (None, Some(_), _) => RESTORED_ENTRYPOINT.map(str::to_owned).to_vec(),
-        // The pool's template has one.
-        (None, _, Some(_)) => Vec::new(),
-        (given, ..) => entrypoint(given)?,
+        (None, Some(_), _) => Some(RESTORED_ENTRYPOINT.map(str::to_owned).to_vec()),
+        // The pool's or the template's.
+        (None, _, Some(_)) => Some(Vec::new()),
+        (None, ..) if template.is_some() => Some(Vec::new()),
+        (given, ..) => broken.note(entrypoint(given)),
     };
-    if let Some(error) = labels::check_all(&request.metadata).into_iter().next() {
-        return Err(error.into());
-    }
+    broken.add(
+        labels::check_all(&request.metadata)
+            .into_iter()
+            .map(Error::from),
+    );
     let platform = request.platform.as_ref();
-    let platform = platform.map(|given| self::platform(given, rules));
-    let platform = platform.transpose()?;
+    let platform = platform.map(|given| normalise_platform(given, rules, &mut broken));
     let created_at = now();
-    let expires_at = request.timeout.map(|seconds| {
-        if rules.max_timeout_seconds.is_some_and(|most| seconds > most) {
-            let most = rules.max_timeout_seconds.unwrap_or_default();
-            return Err(Error::rule(
-                "timeout",
-                format!("must be at most {most} seconds"),
-            ));
-        }
-        created_at
-            .plus_seconds(seconds)
-            .ok_or_else(|| Error::rule("timeout", "must end before the year 10000"))
-    });
-    let expires_at = expires_at.transpose()?;
-    rules.require(Feature::SecureAccess, request.secure_access)?;
-    rules.require(Feature::NetworkPolicy, request.network_policy.is_some())?;
+    let expiry = broken.note(expiry(request.timeout, created_at, rules));
+    broken.note(rules.require(Feature::SecureAccess, request.secure_access));
+    broken.note(rules.require(Feature::NetworkPolicy, request.network_policy.is_some()));
     let resources = request.resource_limits.unwrap_or_default();
-    let limits = ResourceLimits::parse(&resources).map_err(Error::Resources)?;
+    let limits = limits(&resources, &mut broken);
+    environment(&request.env, &mut broken);
+    let lifecycle = match request.lifecycle {
+        Some(hooks) => broken.note(hooks_text(&hooks)),
+        None => None,
+    };
+    broken.note(rules.require(Feature::Volumes, !request.volumes.is_empty()));
+    broken.add(volumes::check(&request.volumes));
+    let (source, auth) = match (snapshot, pool, request.image) {
+        (Some(snapshot), _, _) => (Some(Source::Snapshot(snapshot)), None),
+        (None, Some(pool), _) => (Some(Source::Pool(pool)), None),
+        // The rule about templates is noted already.
+        (None, None, _) if template.is_some() => (None, None),
+        (None, None, None) => (broken.note(Err(Error::rule("image", "is required"))), None),
+        (None, None, Some(image)) => {
+            let reference = broken.note(reference(&image.uri));
+            (reference.map(Source::Image), image.auth)
+        }
+    };
+    let mut env = request.env;
+    // Without a sidecar they have no effect (contract: lifecycle §A9).
+    env.retain(|name, _| !name.starts_with(EGRESS_ENV) || name == EGRESS_TRANSPARENT);
+    let origin = |source, entrypoint, expiry, renew_extend_seconds| Origin {
+        id: SandboxId::new(uuid::Uuid::new_v4().to_string()),
+        created_at,
+        source,
+        platform,
+        entrypoint,
+        resources,
+        metadata: request.metadata,
+        extensions: echoed(request.extensions),
+        expiry,
+        renew_extend_seconds,
+        token: rules.execd_auth.then(token),
+        secure_access: request.secure_access.then(token),
+        hooks: lifecycle.is_some(),
+    };
+    match (source, entrypoint, expiry, renew_extend_seconds, isolation) {
+        (Some(source), Some(entrypoint), Some(expiry), Some(renew), Some(isolation))
+            if broken.0.is_empty() =>
+        {
+            Ok(CreateSpec {
+                origin: origin(source, entrypoint, expiry, renew),
+                auth,
+                env,
+                limits,
+                lifecycle,
+                isolation,
+            })
+        }
+        _ => Err(broken.0),
+    }
+}
+
+fn expiry(timeout: Option<i64>, created_at: WireTime, rules: &Rules) -> Result<Expiry, Error> {
+    let Some(seconds) = timeout else {
+        return Ok(Expiry::Manual);
+    };
+    if let Some(most) = rules.max_timeout_seconds
+        && seconds > most
+    {
+        let rule = format!("must be at most {most} seconds");
+        return Err(Error::rule("timeout", rule));
+    }
+    let end = created_at.plus_seconds(seconds);
+    end.map(Expiry::At)
+        .ok_or_else(|| Error::rule("timeout", "must end before the year 10000"))
+}
+
+fn limits(resources: &BTreeMap<String, String>, broken: &mut Broken) -> ResourceLimits {
+    let parsed = ResourceLimits::parse(resources).map_err(Error::Resources);
+    let limits = broken.note(parsed).unwrap_or_default();
     if limits.nano_cpus.is_some_and(|nanos| nanos < CPU_MIN) {
-        return Err(Error::rule("resourceLimits.cpu", "must be at least 10m"));
+        broken.add([Error::rule("resourceLimits.cpu", "must be at least 10m")]);
     }
     if limits.memory_bytes.is_some_and(|bytes| bytes < MEMORY_MIN) {
-        return Err(Error::rule("resourceLimits.memory", "must be at least 6Mi"));
+        broken.add([Error::rule("resourceLimits.memory", "must be at least 6Mi")]);
     }
-    environment(&request.env)?;
-    let lifecycle = request.lifecycle.map(|hooks| hooks.to_string());
-    rules.require(Feature::Volumes, !request.volumes.is_empty())?;
-    let (source, auth) = match (snapshot, pool, request.image) {
-        (Some(snapshot), _, _) => (Source::Snapshot(snapshot), None),
-        (None, Some(pool), _) => (Source::Pool(pool), None),
-        (None, None, Some(image)) => (Source::Image(reference(&image.uri)?), image.auth),
-        (None, None, None) => return Err(Error::rule("image", "is required")),
-    };
-    Ok(CreateSpec {
-        origin: Origin {
-            id: SandboxId::new(uuid::Uuid::new_v4().to_string()),
-            created_at,
-            source,
-            platform,
-            entrypoint,
-            resources,
-            metadata: request.metadata,
-            extensions: echoed(request.extensions),
-            expiry: expires_at.map_or(Expiry::Manual, Expiry::At),
-            renew_extend_seconds,
-            token: rules.execd_auth.then(token),
-            secure_access: request.secure_access.then(token),
-            hooks: lifecycle.is_some(),
-        },
-        auth,
-        env: request.env,
-        limits,
-        lifecycle,
-        isolation,
-    })
+    limits
+}
+
+/// The hooks as execd reads them from its environment.
+fn hooks_text(hooks: &Value) -> Result<String, Error> {
+    let text = hooks.to_string();
+    let most = ARGUMENT_MAX - HOOKS_ENV.len() - "=".len();
+    if text.len() > most {
+        let rule = format!("must not be longer than {most} bytes as JSON");
+        return Err(Error::rule("lifecycle", rule));
+    }
+    Ok(text)
+}
+
+fn extension_rule(key: &str, rule: String) -> Error {
+    Error::Entry {
+        map: "extensions",
+        key: key.to_owned(),
+        rule,
+    }
 }
 
 fn renew_extension(extensions: &BTreeMap<String, String>) -> Result<Option<u32>, Error> {
@@ -122,7 +228,7 @@ fn renew_extension(extensions: &BTreeMap<String, String>) -> Result<Option<u32>,
         .filter(|seconds| RENEW_RANGE.contains(seconds));
     let rule = || {
         let rule = "must be a whole number of seconds between 300 and 86400";
-        Error::rule(format!("extensions.{RENEW_EXTEND}"), rule)
+        extension_rule(RENEW_EXTEND, rule.to_owned())
     };
     seconds.ok_or_else(rule).map(Some)
 }
@@ -130,7 +236,7 @@ fn renew_extension(extensions: &BTreeMap<String, String>) -> Result<Option<u32>,
 /// Whether isolated sessions are asked for. Passing over another value would make a sandbox without
 /// what was meant, which shows only when the first session is refused.
 fn isolation(extensions: &BTreeMap<String, String>, rules: &Rules) -> Result<bool, Error> {
-    let wrong = |rule: String| Err(Error::rule(format!("extensions.{ISOLATION}"), rule));
+    let wrong = |rule| Err(extension_rule(ISOLATION, rule));
     match extensions.get(ISOLATION).map(String::as_str) {
         None => Ok(false),
         Some(ISOLATION_ON) if rules.execd_isolation => Ok(true),
@@ -150,51 +256,77 @@ fn entrypoint(given: Option<Vec<String>>) -> Result<Vec<String>, Error> {
     if words.iter().any(|word| word.contains('\0')) {
         return Err(Error::Entrypoint("must not contain NUL characters"));
     }
-    if words.len() == 1 && shell_words::split(first).is_err() {
-        return Err(Error::rule("entrypoint", "has an unbalanced quote"));
+    if let Some(index) = words.iter().position(|word| word.len() > ARGUMENT_MAX) {
+        let rule = format!("must not be longer than {ARGUMENT_MAX} bytes");
+        return Err(Error::rule(format!("entrypoint.{index}"), rule));
+    }
+    // A single word with a space is a command line (contract: lifecycle §17.4).
+    if words.len() == 1 && first.contains(' ') {
+        let line = shell_words::split(first)
+            .map_err(|_| Error::rule("entrypoint", "has an unbalanced quote"))?;
+        if line.first().is_none_or(|command| command.trim().is_empty()) {
+            return Err(Error::Entrypoint("must begin with a command"));
+        }
     }
     Ok(words)
 }
 
-fn platform(platform: &Platform, rules: &Rules) -> Result<Platform, Error> {
-    let os = platform.os.trim().to_lowercase();
-    let arch = platform.arch.trim().to_lowercase();
+/// Reads the platform and notes every rule that it breaks.
+fn normalise_platform(given: &Platform, rules: &Rules, broken: &mut Broken) -> Platform {
+    let os = given.os.trim().to_lowercase();
+    let arch = given.arch.trim().to_lowercase();
     if os == "windows" {
-        rules.require(Feature::Windows, true)?;
-    }
-    if os != "linux" && os != "windows" {
-        return Err(Error::rule("platform.os", "must be linux or windows"));
+        broken.note(rules.require(Feature::Windows, true));
+    } else if os != "linux" {
+        broken.add([Error::rule("platform.os", "must be linux or windows")]);
     }
     if !matches!(arch.as_str(), "amd64" | "arm64") {
-        return Err(Error::rule("platform.arch", "must be amd64 or arm64"));
+        broken.add([Error::rule("platform.arch", "must be amd64 or arm64")]);
     }
-    Ok(Platform { os, arch })
+    Platform { os, arch }
 }
 
-fn environment(env: &BTreeMap<String, Option<String>>) -> Result<(), Error> {
+fn environment(env: &BTreeMap<String, Option<String>>, broken: &mut Broken) {
     for (key, value) in env {
-        if key.starts_with(EGRESS_ENV) {
-            let rule = "names of the egress sidecar need networkPolicy";
-            return Err(Error::rule(format!("env.{key}"), rule));
+        let wrong = |rule: &str| Error::Entry {
+            map: "env",
+            key: key.clone(),
+            rule: rule.to_owned(),
+        };
+        let is_egress = key.starts_with(EGRESS_ENV) && key != EGRESS_TRANSPARENT;
+        if is_egress && !EGRESS_ALLOWED.contains(&key.as_str()) {
+            broken.add([wrong(
+                "is not a setting of the egress sidecar that requests may change",
+            )]);
         }
         if key.is_empty() || key.contains(['=', '\0']) {
-            let rule = "names must not be empty or contain '=' or NUL characters";
-            return Err(Error::rule("env", rule));
+            broken.add([wrong(
+                "names must not be empty or contain '=' or NUL characters",
+            )]);
         }
-        if value.as_deref().is_some_and(|value| value.contains('\0')) {
-            return Err(Error::rule(
-                format!("env.{key}"),
-                "must not contain NUL characters",
-            ));
+        let Some(value) = value else {
+            continue;
+        };
+        if value.contains('\0') {
+            broken.add([wrong("must not contain NUL characters")]);
+        }
+        if key.len() + "=".len() + value.len() > ARGUMENT_MAX {
+            let rule = format!("must not be longer than {ARGUMENT_MAX} bytes with its name");
+            broken.add([wrong(&rule)]);
         }
     }
-    Ok(())
 }
 
 fn reference(image: &str) -> Result<String, Error> {
     let image = image.trim();
     osb_protocol::image::check(image).map_err(|rule| Error::rule("image.uri", rule.to_string()))?;
     Ok(image.to_owned())
+}
+
+/// Whether a variable reaches the sandbox as the request has it.
+pub(super) fn reads_variable(name: &str) -> bool {
+    let is_egress = name.starts_with(EGRESS_ENV) && name != EGRESS_TRANSPARENT;
+    !is_egress && !SERVER_VARIABLES.contains(&name)
 }
 
 /// Whether an extension means something here; any other is accepted and passed over.

@@ -1,7 +1,7 @@
 use osb_runtime::{Expiry, Source};
 use serde_json::json;
 
-use super::*;
+use super::{rules::ARGUMENT_MAX, *};
 
 const RULES: Rules = Rules {
     runtime: "docker",
@@ -201,7 +201,6 @@ fn types_and_ranges_are_reported_at_their_field() {
             "lifecycle.preStart.timeoutSeconds",
             "less_than_equal",
         ),
-        ("/snapshotId", json!("s"), "image", "value_error"),
         ("/templateId", json!(""), "templateId", "string_too_short"),
     ] {
         let found = fields(&with(pointer, value.clone()));
@@ -211,6 +210,10 @@ fn types_and_ranges_are_reported_at_their_field() {
             "{pointer} = {value}"
         );
     }
+    // The runtime of these rules has no snapshots either.
+    let both = fields(&with("/snapshotId", json!("s")));
+    let place = |field: &str| (field.to_owned(), "value_error".to_owned());
+    assert_eq!(both, [place("image"), place("snapshotId")]);
     for (name, kind) in [
         ("image", "missing"),
         ("entrypoint", "missing"),
@@ -232,6 +235,249 @@ fn all_wrong_fields_are_reported_at_once_and_never_their_values() {
     assert_eq!(
         fields(&json!([])),
         [(String::new(), "dict_type".to_owned())]
+    );
+}
+
+/// Places and kinds of everything that an error reports.
+fn places(error: &Error) -> Vec<String> {
+    error.fields().iter().map(FieldError::field).collect()
+}
+
+#[test]
+fn all_layers_are_reported_at_once() {
+    let mut body = good();
+    body["timeout"] = json!(1);
+    body["image"] = json!({"uri": "a b", "auth": {"username": "u"}});
+    body["metadata"] = json!({"a.b/c d": "1", "n": 5, "opensandbox.io/x": "1"});
+    body["platform"] = json!({"os": "mac", "arch": "mips"});
+    body["resourceLimits"] = json!({"cpu": "0", "memory": "1Ki", "gpu": []});
+    body["env"] = json!({"A=B": "1", "C": 1, "OPENSANDBOX_LIFECYCLE": "{}"});
+    body["extensions"] = json!({"access.renew.extend.seconds": "1"});
+    let error = request(&body, &RULES).unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    let mut seen = places(&error);
+    seen.sort_unstable();
+    assert_eq!(
+        seen,
+        [
+            "env.A=B",
+            "env.C",
+            "env.OPENSANDBOX_LIFECYCLE",
+            "extensions.access.renew.extend.seconds",
+            "image.auth.password",
+            "image.uri",
+            "metadata.a.b/c d",
+            "metadata.n",
+            "metadata.opensandbox.io/x",
+            "platform.arch",
+            "platform.os",
+            "resourceLimits.cpu",
+            "resourceLimits.gpu",
+            "timeout",
+        ]
+    );
+}
+
+#[test]
+fn broken_rules_come_in_the_contracts_order() {
+    let mut body = good();
+    body["extensions"] = json!({"poolRef": "p"});
+    body["entrypoint"] = json!([" "]);
+    body["metadata"] = json!({"a b": "1", "c d": "1"});
+    body["timeout"] = json!(3601);
+    body["secureAccess"] = json!(true);
+    body["env"] = json!({"A=B": "1", "dotted.name": "a\u{0}"});
+    body["volumes"] = json!([{"name": "a", "mountPath": "/a", "host": {"path": "/a//b"}}]);
+    let error = request(&body, &RULES).unwrap_err();
+    assert!(matches!(error, Error::Broken(_)), "{error:?}");
+    assert_eq!(
+        places(&error),
+        [
+            "extensions.poolRef",
+            "entrypoint",
+            "metadata.a b",
+            "metadata.c d",
+            "timeout",
+            "secureAccess",
+            "env.A=B",
+            "env.dotted.name",
+            "volumes",
+            "volumes.0.host.path",
+        ]
+    );
+    let dotted = &error.fields()[7];
+    let name = Loc::from("dotted.name");
+    assert_eq!(dotted.loc.last(), Some(&name), "one step, not two");
+}
+
+#[test]
+fn a_member_that_cannot_be_read_breaks_one_rule() {
+    for (body, places) in [
+        (with("/image", json!({})), vec!["image.uri"]),
+        (with("/image", json!("debian:12")), vec!["image"]),
+        (with("/entrypoint", json!("sleep 1")), vec!["entrypoint"]),
+        (
+            with("/platform", json!({"os": "mac"})),
+            vec!["platform.arch"],
+        ),
+        (json!({}), vec!["image", "resourceLimits", "entrypoint"]),
+    ] {
+        let error = request(&body, &RULES).unwrap_err();
+        assert_eq!(self::places(&error), places, "{body}");
+    }
+}
+
+#[test]
+fn reports_of_broken_rules_are_bounded() {
+    let labels: serde_json::Map<_, _> =
+        (0..10_000).map(|n| (format!("{n} "), json!("1"))).collect();
+    let error = request(&with("/metadata", json!(labels)), &RULES).unwrap_err();
+    assert_eq!(error.fields().len(), REPORTED);
+    let mut body = with("/metadata", json!(labels));
+    body["timeout"] = json!(1);
+    assert_eq!(request(&body, &RULES).unwrap_err().fields().len(), REPORTED);
+}
+
+#[test]
+fn hooks_reach_execd_in_its_own_spelling() {
+    let able = Rules {
+        features: FeatureSet::EMPTY.with(Feature::LifecycleHooks),
+        ..RULES
+    };
+    let given = json!({
+        "pre_start": {"command": ["sh", "-c", "true"], "timeout_seconds": "30"},
+        "periodic": [
+            {"name": " a ", "schedule": " @daily ", "command": ["b"], "timeoutSeconds": null},
+        ],
+    });
+    let spec = request(&with("/lifecycle", given), &able).unwrap();
+    let hooks: Value = serde_json::from_str(&spec.lifecycle.unwrap()).unwrap();
+    let want = json!({
+        "preStart": {"command": ["sh", "-c", "true"], "timeoutSeconds": 30},
+        "periodic": [{"name": "a", "schedule": "@daily", "command": ["b"]}],
+    });
+    assert_eq!(hooks, want);
+    assert!(spec.origin.hooks);
+    let empty = request(&with("/lifecycle", json!({})), &able).unwrap();
+    assert_eq!(empty.lifecycle.as_deref(), Some("{}"));
+    let none = request(&good(), &able).unwrap();
+    assert!(none.lifecycle.is_none() && !none.origin.hooks);
+    let huge = json!({"preStart": {"command": ["a".repeat(ARGUMENT_MAX)]}});
+    let error = request(&with("/lifecycle", huge), &able).unwrap_err();
+    assert_eq!(places(&error), ["lifecycle"]);
+}
+
+#[test]
+fn hooks_that_execd_would_refuse_are_reported_at_their_member() {
+    let hook = json!({"name": "a", "schedule": "@daily", "command": ["b"]});
+    for (value, field) in [
+        (
+            json!({"preStart": {"command": []}}),
+            "lifecycle.preStart.command",
+        ),
+        (
+            json!({"preStart": {"command": ["a", "b\u{0}"]}}),
+            "lifecycle.preStart.command",
+        ),
+        (
+            json!({"preStart": {"command": ["a"], "timeoutSeconds": 0}}),
+            "lifecycle.preStart.timeoutSeconds",
+        ),
+        (
+            json!({"preStart": {"command": ["a"], "shell": true}}),
+            "lifecycle.preStart.shell",
+        ),
+        (
+            json!({"periodic": [hook, hook]}),
+            "lifecycle.periodic.1.name",
+        ),
+        (
+            json!({"periodic": [{"name": " ", "schedule": "@daily", "command": ["b"]}]}),
+            "lifecycle.periodic.0.name",
+        ),
+        (
+            json!({"periodic": [{"name": "a", "schedule": "@daily", "command": ["\u{0}"]}]}),
+            "lifecycle.periodic.0.command",
+        ),
+        (
+            json!({"periodic": [{"name": "a", "schedule": "@daily", "command": ["b"], "timeoutSeconds": 301}]}),
+            "lifecycle.periodic.0.timeoutSeconds",
+        ),
+    ] {
+        let found = fields(&with("/lifecycle", value.clone()));
+        assert_eq!(
+            found.first().map(|found| found.0.as_str()),
+            Some(field),
+            "{value}"
+        );
+    }
+}
+
+#[test]
+fn variables_of_the_sidecar_do_not_reach_the_sandbox() {
+    let env = json!({
+        "OPENSANDBOX_EGRESS_LOG_LEVEL": "debug", "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT": "true",
+        "OPENSANDBOX_EGRESS_POLICY_FILE": null, "OPENSANDBOX_EGRES": "1", "EXECD_ACCESS_TOKEN": "mine",
+    });
+    let mut checked = super::request(with("/env", env), &RULES).unwrap();
+    checked.unread.sort_unstable();
+    let kept: Vec<_> = checked.spec.env.into_keys().collect();
+    let transparent = "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT";
+    assert_eq!(
+        kept,
+        ["EXECD_ACCESS_TOKEN", "OPENSANDBOX_EGRES", transparent]
+    );
+    assert_eq!(
+        checked.unread,
+        [
+            "env.EXECD_ACCESS_TOKEN",
+            "env.OPENSANDBOX_EGRESS_LOG_LEVEL",
+            "env.OPENSANDBOX_EGRESS_POLICY_FILE",
+        ]
+    );
+    for (name, value) in [("RULES", json!("x")), ("", json!(null))] {
+        let env = json!({format!("OPENSANDBOX_EGRESS_{name}"): value});
+        assert!(request(&with("/env", env), &RULES).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn words_and_variables_fit_into_a_program_start() {
+    let longest = "x".repeat(ARGUMENT_MAX);
+    let variable = |length: usize| json!({"NAME": "x".repeat(length)});
+    let room = ARGUMENT_MAX - "NAME=".len();
+    assert!(request(&with("/entrypoint", json!(["a", longest])), &RULES).is_ok());
+    assert!(request(&with("/env", variable(room)), &RULES).is_ok());
+    let word = json!(["a", "b", format!("{longest}x")]);
+    let error = request(&with("/entrypoint", word), &RULES).unwrap_err();
+    assert_eq!(places(&error), ["entrypoint.2"]);
+    let error = request(&with("/env", variable(room + 1)), &RULES).unwrap_err();
+    assert_eq!(places(&error), ["env.NAME"]);
+    assert!(error.to_string().len() < 200, "the value is not repeated");
+}
+
+#[test]
+fn only_a_line_of_several_words_is_read_like_a_shells() {
+    for good in ["/bin/o'clock", "sh -c 'x y'", "\"quoted\""] {
+        assert!(
+            request(&with("/entrypoint", json!([good])), &RULES).is_ok(),
+            "{good}"
+        );
+    }
+    for bad in ["sh -c 'x", "'' x", "# comment"] {
+        let error = request(&with("/entrypoint", json!([bad])), &RULES).unwrap_err();
+        assert_eq!(places(&error), ["entrypoint"], "{bad}");
+    }
+}
+
+#[test]
+fn a_template_is_refused_by_its_name() {
+    let template = json!({"templateId": "tpl-1", "timeout": 600});
+    let error = request(&template, &RULES).unwrap_err();
+    assert_eq!(places(&error), ["templateId"]);
+    assert_eq!(
+        error.to_string(),
+        "templateId: templates are not available on the docker runtime"
     );
 }
 

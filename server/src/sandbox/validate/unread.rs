@@ -27,6 +27,7 @@ pub(super) fn members(body: &Value) -> Vec<String> {
         ResourceLimits::KEYS.contains(&name)
     });
     in_map("extensions", rules::reads_extension);
+    in_map("env", rules::reads_variable);
     if body.get("resourceRequests").is_some() {
         names.push("resourceRequests".to_owned());
     }
