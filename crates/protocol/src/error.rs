@@ -132,6 +132,9 @@ pub mod code {
     )]
     pub const MISSING_API_KEY: &str = "MISSING_API_KEY";
     pub const INVALID_API_KEY: &str = "INVALID_API_KEY";
+    pub const TENANT_PROVIDER_UNAVAILABLE: &str = "TENANT_PROVIDER_UNAVAILABLE";
+    pub const FORBIDDEN: &str = "GENERAL::FORBIDDEN";
+    pub const CONFLICT: &str = "GENERAL::CONFLICT";
     pub const UNKNOWN_ERROR: &str = "GENERAL::UNKNOWN_ERROR";
     pub const NOT_FOUND: &str = "GENERAL::NOT_FOUND";
     pub const METHOD_NOT_ALLOWED: &str = "GENERAL::METHOD_NOT_ALLOWED";
@@ -144,6 +147,7 @@ pub mod code {
     pub const STORE_UNAVAILABLE: &str = "GENERAL::STORE_UNAVAILABLE";
     pub const BODY_TOO_LARGE: &str = "GENERAL::BODY_TOO_LARGE";
     pub const INVALID_PARAMETER: &str = "SANDBOX::INVALID_PARAMETER";
+    pub const QUOTA_EXCEEDED: &str = "SANDBOX::QUOTA_EXCEEDED";
     pub const INVALID_METADATA_LABEL: &str = "SANDBOX::INVALID_METADATA_LABEL";
     pub const RESERVED_METADATA_LABEL: &str = "INVALID_METADATA_LABEL";
     pub const INVALID_METADATA_FORMAT: &str = "INVALID_METADATA_FORMAT";

@@ -10,6 +10,7 @@
 //! | [`execd`] | docs/contract.md, execd: commands, stream events, files, metrics, PTY frames |
 //! | [`error`] | error bodies and codes |
 //! | [`feature`] | what not every runtime can do |
+//! | [`identity`] | roles, users, API keys and sessions |
 //! | [`labels`], [`resources`], [`time`] | grammars of metadata, resource amounts and timestamps |
 //! | [`headers`] | header names with a meaning of their own |
 #![warn(missing_docs)]
@@ -20,6 +21,7 @@ pub mod execd;
 pub mod feature;
 pub mod headers;
 pub mod id;
+pub mod identity;
 pub mod image;
 pub mod labels;
 pub mod lifecycle;

@@ -1,11 +1,12 @@
 //! What the server must not forget: SQL store and migrations.
 //!
 //! Container labels hold what was known at create; this store holds what changed since (renewals,
-//! metadata, delete intents), the history of ended sandboxes, console sessions and the id of this
-//! installation. Everything in memory is derived from both.
+//! metadata, delete intents), the history of ended sandboxes, users, API keys, console sessions and
+//! the id of this installation. Everything in memory is derived from both.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod account;
 mod inspection;
 mod model;
 mod postgres;
@@ -15,6 +16,7 @@ mod tests;
 mod tool_error;
 pub mod tools;
 
+pub use account::{AccountRows, ApiKeyRow, PasswordHash, UserChange, UserRow};
 pub use inspection::Inspection;
 pub use model::{
     Changes, CreateKey, HistoryEntry, Outcome, SessionRow, StageTime, UnansweredCreate,
@@ -77,6 +79,25 @@ pub async fn open(location: &Location) -> Result<Arc<dyn Store>, StoreError> {
         Location::Sqlite(path) => Ok(Arc::new(sqlite::SqliteStore::open(path).await?)),
         Location::Postgres(options) => Ok(Arc::new(postgres::PostgresStore::open(options).await?)),
     }
+}
+
+/// Opens a store beside the server that may be using it, for administration: takes no lock and
+/// changes no schema. `None` when there is no store yet, or its schema is not that of this release.
+///
+/// # Errors
+/// [`StoreError::Open`] and [`StoreError::Connect`].
+pub async fn open_shared(location: &Location) -> Result<Option<Arc<dyn Store>>, StoreError> {
+    let store: Option<Arc<dyn Store>> = match location {
+        Location::Sqlite(path) => match sqlite::SqliteStore::open_shared(path).await? {
+            Some(store) => Some(Arc::new(store)),
+            None => None,
+        },
+        Location::Postgres(options) => match postgres::PostgresStore::open_shared(options).await? {
+            Some(store) => Some(Arc::new(store)),
+            None => None,
+        },
+    };
+    Ok(store)
 }
 
 /// Why the store could not do what was asked.
@@ -168,7 +189,7 @@ impl std::fmt::Display for Problem {
 /// A back end implements every concern; the server holds one `Arc<dyn Store>`.
 #[async_trait]
 pub trait Store:
-    std::fmt::Debug + SandboxChanges + SandboxHistory + CreateRequests + ConsoleSessions
+    std::fmt::Debug + SandboxChanges + SandboxHistory + CreateRequests + ConsoleSessions + Accounts
 {
     /// Id of this installation, made on first use.
     async fn instance_id(&self) -> Result<String, StoreError>;
@@ -262,9 +283,40 @@ pub trait ConsoleSessions: Send + Sync + 'static {
     /// Reads a session, also an expired one.
     async fn session_load(&self, id: &str) -> Result<Option<SessionRow>, StoreError>;
 
+    /// Reads all sessions, also expired ones.
+    async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError>;
+
     /// Deletes a session; a missing one is fine.
     async fn session_delete(&self, id: &str) -> Result<(), StoreError>;
 
     /// Deletes sessions that expired before `before`, in Unix seconds; returns their number.
     async fn session_prune(&self, before: i64) -> Result<u64, StoreError>;
+}
+
+/// Users and API keys. Other processes may change them while a server runs; the revision shows it.
+#[async_trait]
+pub trait Accounts: Send + Sync + 'static {
+    /// Number of changes of users and keys so far.
+    async fn accounts_revision(&self) -> Result<i64, StoreError>;
+
+    /// Reads all users and keys.
+    async fn accounts(&self) -> Result<AccountRows, StoreError>;
+
+    /// Adds a user; `false` when the name is taken.
+    async fn add_user(&self, user: &UserRow) -> Result<bool, StoreError>;
+
+    /// Changes a user; `false` when there is none.
+    async fn change_user(&self, id: &str, change: &UserChange) -> Result<bool, StoreError>;
+
+    /// Deletes a user; `false` when there is none.
+    async fn delete_user(&self, id: &str) -> Result<bool, StoreError>;
+
+    /// Adds an API key.
+    async fn add_key(&self, key: &ApiKeyRow) -> Result<(), StoreError>;
+
+    /// Revokes an API key, unless it was revoked before; `false` when there is none.
+    async fn revoke_key(&self, id: &str, at: WireTime) -> Result<bool, StoreError>;
+
+    /// Notes when keys were used last. No change of the revision.
+    async fn touch_keys(&self, used: &[(String, WireTime)]) -> Result<(), StoreError>;
 }

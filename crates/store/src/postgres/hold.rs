@@ -252,17 +252,31 @@ async fn release(mut connection: PgConnection) -> Result<(), sqlx::Error> {
     .await
 }
 
+/// Version of the schema that this release needs.
+pub(super) fn newest_schema() -> Option<i64> {
+    schema().iter().map(|step| step.version).max()
+}
+
 /// The steps of the schema, each in a file that never changes once it was released. The lock of the
 /// store, which the caller holds, keeps other servers from running them at the same time.
 pub(super) fn schema() -> Migrator {
-    let start = Migration::new(
-        1,
-        "start".into(),
-        MigrationType::Simple,
-        include_str!("../../migrations/postgres/0001_start.sql").into_sql_str(),
-        false,
-    );
-    let mut schema = Migrator::with_migrations(vec![start]);
+    let steps = [
+        (
+            1,
+            "start",
+            include_str!("../../migrations/postgres/0001_start.sql"),
+        ),
+        (
+            2,
+            "accounts",
+            include_str!("../../migrations/postgres/0002_accounts.sql"),
+        ),
+    ];
+    let steps = steps.map(|(version, name, sql)| {
+        let sql = sql.into_sql_str();
+        Migration::new(version, name.into(), MigrationType::Simple, sql, false)
+    });
+    let mut schema = Migrator::with_migrations(steps.into());
     schema.set_locking(false);
     schema
 }

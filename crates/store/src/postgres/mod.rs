@@ -1,6 +1,7 @@
 //! PostgreSQL: a pool of connections, and one more that holds the store's lock. Each concern of the
 //! store is implemented in a file of its own, beside its SQL.
 
+mod accounts;
 mod changes;
 mod creates;
 mod dsn;
@@ -17,7 +18,7 @@ use async_trait::async_trait;
 use sqlx::{
     FromRow, PgConnection, PgPool, Postgres,
     pool::PoolConnection,
-    postgres::{PgArguments, PgPoolOptions, PgQueryResult, PgRow},
+    postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow},
     query::{Query, QueryAs},
 };
 use uuid::Uuid;
@@ -46,7 +47,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct PostgresStore {
     pool: PgPool,
-    hold: Arc<Hold>,
+    /// `None` beside the server that uses the store.
+    hold: Option<Arc<Hold>>,
 }
 
 /// Without the pool, whose options include the password.
@@ -71,23 +73,44 @@ impl PostgresStore {
             ("tcp_keepalives_count", "3"),
         ]);
         let hold = Hold::take(dsn.clone(), options.connect_timeout).await?;
-        let pooled = dsn.options([
-            ("lock_timeout", LOCK_TIMEOUT),
-            ("statement_timeout", STATEMENT_TIMEOUT),
-            (
-                "idle_in_transaction_session_timeout",
-                IDLE_TRANSACTION_TIMEOUT,
-            ),
-        ]);
-        let pool = PgPoolOptions::new()
-            .min_connections(options.min_pool_size)
-            .max_connections(options.max_pool_size)
-            .acquire_timeout(options.pool_timeout)
-            .connect_lazy_with(pooled);
         Ok(Self {
-            pool,
-            hold: Arc::new(hold),
+            pool: pool(options, dsn),
+            hold: Some(Arc::new(hold)),
         })
+    }
+
+    /// Connects beside a server that may use the store. `None` with another schema, or without one.
+    pub(crate) async fn open_shared(options: &PostgresOptions) -> Result<Option<Self>, StoreError> {
+        let dsn = options
+            .parse_dsn()
+            .map_err(|error| StoreError::Connect(error.into()))?;
+        let options = PostgresOptions {
+            min_pool_size: 0,
+            max_pool_size: 1,
+            ..options.clone()
+        };
+        let store = Self {
+            pool: pool(&options, dsn),
+            hold: None,
+        };
+        if store.schema_version().await? == hold::newest_schema() {
+            return Ok(Some(store));
+        }
+        store.close().await;
+        Ok(None)
+    }
+
+    /// Version of the stored schema; `None` when there is none.
+    async fn schema_version(&self) -> Result<Option<i64>, StoreError> {
+        const OP: &str = "read the version of the schema";
+        let query = sqlx::query_as("SELECT to_regclass('_sqlx_migrations') IS NOT NULL");
+        let table: Option<(bool,)> = self.read_one(OP, query).await?;
+        if table != Some((true,)) {
+            return Ok(None);
+        }
+        let query = sqlx::query_as("SELECT MAX(version) FROM _sqlx_migrations WHERE success");
+        let row: Option<(Option<i64>,)> = self.read_one(OP, query).await?;
+        Ok(row.and_then(|(version,)| version))
     }
 
     /// Runs one statement that writes.
@@ -139,8 +162,11 @@ impl PostgresStore {
         let mut write = self.borrow(op).await?;
         let begin = sqlx::query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
         self.run(op, begin.execute(write.connection())).await?;
+        let Some(hold) = &self.hold else {
+            return Ok(write);
+        };
         let ours = sqlx::query_scalar("SELECT 1 FROM holder WHERE token = $1 FOR SHARE");
-        let ours = ours.bind(self.hold.token());
+        let ours = ours.bind(hold.token());
         let ours: Option<i32> = self
             .run(op, ours.fetch_optional(write.connection()))
             .await?;
@@ -168,7 +194,7 @@ impl PostgresStore {
     }
 
     async fn borrow(&self, op: &'static str) -> Result<Borrowed, StoreError> {
-        if let Some(problem) = self.hold.problem() {
+        if let Some(problem) = self.hold.as_ref().and_then(|hold| hold.problem()) {
             return Err(unavailable(op, problem));
         }
         let connection = self.pool.acquire().await;
@@ -188,6 +214,23 @@ impl PostgresStore {
             .await
             .map_err(failed(op))
     }
+}
+
+/// Connections that are opened when they are needed.
+fn pool(options: &PostgresOptions, dsn: PgConnectOptions) -> PgPool {
+    let pooled = dsn.options([
+        ("lock_timeout", LOCK_TIMEOUT),
+        ("statement_timeout", STATEMENT_TIMEOUT),
+        (
+            "idle_in_transaction_session_timeout",
+            IDLE_TRANSACTION_TIMEOUT,
+        ),
+    ]);
+    PgPoolOptions::new()
+        .min_connections(options.min_pool_size)
+        .max_connections(options.max_pool_size)
+        .acquire_timeout(options.pool_timeout)
+        .connect_lazy_with(pooled)
 }
 
 /// Names the operation of a failed statement, and what is wrong with the store.
@@ -257,6 +300,8 @@ impl Store for PostgresStore {
     async fn close(&self) {
         // A connection that hangs must not keep the server from ending.
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.pool.close()).await;
-        self.hold.release().await;
+        if let Some(hold) = &self.hold {
+            hold.release().await;
+        }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct DatabaseFile {
     /// Keeps the lock, and the inode's number from being used again.
     _file: File,
     /// Keeps away servers of releases that know only this lock.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 /// Which file it is, whatever it is called.
@@ -91,8 +91,25 @@ impl DatabaseFile {
             database: Node::of(&found),
             wal: OnceLock::new(),
             _file: file,
-            _lock: beside,
+            _lock: Some(beside),
         })
+    }
+
+    /// Opens the file beside a server that may use it, without its locks. `None` without a file.
+    pub(super) fn beside(path: &Path) -> io::Result<Option<Self>> {
+        let file = match OpenOptions::new().write(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Self {
+            path: path.to_owned(),
+            canonical: path.canonicalize()?,
+            database: Node::of(&file.metadata()?),
+            wal: OnceLock::new(),
+            _file: file,
+            _lock: None,
+        }))
     }
 
     /// What SQLite opens: it keeps its write-ahead log beside the name it is given.

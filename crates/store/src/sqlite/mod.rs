@@ -1,6 +1,7 @@
 //! SQLite: one writer connection, a few readers, WAL. Each concern of the store is implemented in a
 //! file of its own, beside its SQL.
 
+mod accounts;
 mod changes;
 mod creates;
 mod database_file;
@@ -57,11 +58,42 @@ pub(crate) struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, making it and its parents when missing, and migrates it.
     pub(crate) async fn open(path: &Path) -> Result<Self, StoreError> {
-        let open_error = |source: Box<dyn std::error::Error + Send + Sync>| StoreError::Open {
-            path: path.display().to_string(),
-            source,
-        };
+        let open_error = open_error(path);
         let file = DatabaseFile::take(path).map_err(|error| open_error(error.into()))?;
+        Self::connect(path, file, true).await
+    }
+
+    /// Opens the file beside a server that may use it. `None` without one, or with another schema.
+    pub(crate) async fn open_shared(path: &Path) -> Result<Option<Self>, StoreError> {
+        let open_error = open_error(path);
+        let file = DatabaseFile::beside(path).map_err(|error| open_error(error.into()))?;
+        let Some(file) = file else {
+            return Ok(None);
+        };
+        let store = Self::connect(path, file, false).await?;
+        let newest = schema().iter().map(|step| step.version).max();
+        if store.schema_version().await? == newest {
+            return Ok(Some(store));
+        }
+        store.close().await;
+        Ok(None)
+    }
+
+    /// Version of the stored schema; `None` when there is none.
+    async fn schema_version(&self) -> Result<Option<i64>, StoreError> {
+        const OP: &str = "read the version of the schema";
+        let query = sqlx::query_as("SELECT 1 FROM sqlite_schema WHERE name = '_sqlx_migrations'");
+        let table: Option<(i64,)> = self.read_one(OP, query).await?;
+        if table.is_none() {
+            return Ok(None);
+        }
+        let query = sqlx::query_as("SELECT MAX(version) FROM _sqlx_migrations WHERE success");
+        let row: Option<(Option<i64>,)> = self.read_one(OP, query).await?;
+        Ok(row.and_then(|(version,)| version))
+    }
+
+    async fn connect(path: &Path, file: DatabaseFile, migrate: bool) -> Result<Self, StoreError> {
+        let open_error = open_error(path);
         let file = Arc::new(file);
         let options = SqliteConnectOptions::new()
             .filename(file.canonical())
@@ -88,7 +120,9 @@ impl SqliteStore {
         let writer = connect(1, options.clone())
             .await
             .map_err(|error| open_error(error.into()))?;
-        schema().run(&writer).await.map_err(StoreError::Migrate)?;
+        if migrate {
+            schema().run(&writer).await.map_err(StoreError::Migrate)?;
+        }
         let reader = connect(READERS, options.read_only(true))
             .await
             .map_err(|error| open_error(error.into()))?;
@@ -206,6 +240,13 @@ impl SqliteStore {
     }
 }
 
+fn open_error(path: &Path) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> StoreError {
+    move |source| StoreError::Open {
+        path: path.display().to_string(),
+        source,
+    }
+}
+
 /// A write of several statements. The library's own transactions count how deep they are, and count
 /// wrong once SQLite has rolled one back by itself, as it does on a full disk.
 #[derive(Debug)]
@@ -273,6 +314,11 @@ fn schema() -> Migrator {
             2,
             "creates",
             include_str!("../../migrations/sqlite/0002_creates.sql"),
+        ),
+        (
+            3,
+            "accounts",
+            include_str!("../../migrations/sqlite/0003_accounts.sql"),
         ),
     ];
     let steps = steps.map(|(version, name, sql)| {

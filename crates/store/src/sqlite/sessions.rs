@@ -39,6 +39,19 @@ impl ConsoleSessions for SqliteStore {
         }))
     }
 
+    async fn sessions(&self) -> Result<Vec<SessionRow>, StoreError> {
+        type Row = (String, Vec<u8>, i64);
+        let query = sqlx::query_as("SELECT id, data, expires_at FROM sessions");
+        let rows: Vec<Row> = self.read_all("list the sessions", query).await?;
+        let rows = rows.into_iter();
+        let rows = rows.map(|(id, data, expires_at)| SessionRow {
+            id,
+            data,
+            expires_at,
+        });
+        Ok(rows.collect())
+    }
+
     async fn session_delete(&self, id: &str) -> Result<(), StoreError> {
         let statement = sqlx::query("DELETE FROM sessions WHERE id = $1").bind(id);
         self.write("delete a session", statement).await.map(drop)

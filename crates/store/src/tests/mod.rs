@@ -3,6 +3,7 @@
 //! SQLite always runs. PostgreSQL runs where `OPENSANDBOX_TEST_POSTGRESQL` is the URL of a database
 //! for tests, which `cargo xtask test` starts; its role creates schemas and ends connections.
 
+mod accounts;
 mod changes;
 mod creates;
 mod history;
@@ -51,6 +52,10 @@ impl Stage {
 
     async fn open(&self) -> Arc<dyn Store> {
         self.try_open().await.unwrap()
+    }
+
+    async fn open_shared(&self) -> Option<Arc<dyn Store>> {
+        crate::open_shared(&self.location).await.unwrap()
     }
 
     async fn try_open(&self) -> Result<Arc<dyn Store>, StoreError> {
@@ -137,6 +142,10 @@ macro_rules! on_every_database {
 }
 
 on_every_database! {
+    accounts::users_have_unique_names_and_change_in_parts,
+    accounts::keys_are_kept_until_they_are_revoked,
+    accounts::every_change_counts_and_the_use_of_a_key_does_not,
+    accounts::a_store_is_administered_beside_its_server,
     changes::changes_survive_a_restart_and_do_not_touch_each_other,
     changes::many_writers_queue_instead_of_failing,
     creates::a_create_is_unanswered_until_it_is_answered_or_over,
