@@ -9,15 +9,12 @@ use osb_protocol::{FieldError, SandboxId, WireTime};
 
 use crate::{
     error::ConsoleError,
-    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo},
+    view::{PortAddress, SandboxDetail, SandboxRow},
 };
 
 /// What pages, server functions and live topics ask the domain for.
 #[async_trait]
 pub trait ConsoleBackend: Send + Sync {
-    /// What the frame says about the server.
-    fn info(&self) -> ServerInfo;
-
     /// Every sandbox, newest first. Served from memory.
     fn sandboxes(&self) -> Vec<SandboxRow>;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use leptos::prelude::use_context;
 use osb_protocol::{
     FeatureSet, FieldError, SandboxId, WireTime,
+    identity::{Identity, Role},
     lifecycle::{Sandbox, SandboxState},
 };
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,12 @@ pub struct ServerInfo {
     pub features: FeatureSet,
     /// Whether the API wants a key. Without one, the console is open to everyone.
     pub key_required: bool,
+    /// Whether users may sign in with a name and a password.
+    #[serde(default)]
+    pub has_users: bool,
+    /// Who is signed in.
+    #[serde(default)]
+    pub identity: Option<Identity>,
 }
 
 impl ServerInfo {
@@ -28,6 +35,18 @@ impl ServerInfo {
     pub(crate) fn of_request() -> Self {
         use_context().unwrap_or_default()
     }
+
+    /// Whether the signed-in principal may change sandboxes. The server decides; pages only do not
+    /// offer what it would refuse.
+    pub(crate) fn may_change(&self) -> bool {
+        let role = self.identity.as_ref().map(|identity| identity.role);
+        role.is_none_or(|role| role >= Role::Operator)
+    }
+}
+
+/// Whether the page offers changes, see [`ServerInfo::may_change`].
+pub(crate) fn offers_changes() -> bool {
+    use_context::<ServerInfo>().is_none_or(|info| info.may_change())
 }
 
 /// One sandbox in the list.

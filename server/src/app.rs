@@ -17,17 +17,17 @@ use tracing::{info, warn};
 
 use crate::{
     access_queue,
-    config::{Config, ENV_EXECD, RuntimeType, ServerSection},
+    config::{Config, ENV_EXECD, RuntimeType, ServerSection, TenantsSection},
     descriptors::Room,
     hosts,
     http::{
         self, AllowedHosts, AppParts, AppState, Capacities, EdgeRules, Throttle, TrustedProxies,
-        auth::ApiKeys,
         console::{self, ConsoleParts},
         measure::{Meter, Observer},
         serve::{self, Bounds, Serving},
         tls::{Tls, TlsFiles},
     },
+    identity::{Accounts, Authenticator, Tenants},
     sandbox::{ForeignFiles, Limits, RenewalLimits, Service},
 };
 
@@ -52,12 +52,15 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the store, connects the runtime and builds the routes.
+    /// Connects the runtime and builds the routes.
     ///
     /// # Errors
-    /// When the store cannot be opened or execd is not to be found.
-    pub async fn build(config: &Config, tasks: &Supervisor) -> anyhow::Result<Self> {
-        let store = osb_store::open(&config.store.location()).await?;
+    /// When the store cannot be read or execd is not to be found.
+    pub async fn build(
+        config: &Config,
+        store: Arc<dyn Store>,
+        tasks: &Supervisor,
+    ) -> anyhow::Result<Self> {
         let runtime = runtime(config, &*store).await?;
         Self::assemble(config, store, runtime, tasks).await
     }
@@ -82,6 +85,7 @@ impl App {
                 min_interval: Duration::from_secs(config.renew_intent.min_interval_seconds),
                 concurrency: config.renew_intent.redis.consumer_concurrency,
             }),
+            quotas: config.quotas.quotas(),
             ..Limits::default()
         };
         let service = Service::start(
@@ -96,7 +100,12 @@ impl App {
         if let Some(queue) = config.renew_intent.queue() {
             access_queue::start(queue, &service, tasks)?;
         }
-        let keys = Arc::new(ApiKeys::new(server.usable_key().cloned()));
+        let accounts = Accounts::open(Arc::clone(&store)).await?;
+        accounts.start(tasks);
+        let tenants = config.tenants.as_ref().map(TenantsSection::provider);
+        let tenants = tenants.map(|it| Tenants::start(it, tasks)).transpose()?;
+        let key = server.usable_key().cloned();
+        let keys = Arc::new(Authenticator::new(key, accounts, tenants));
         let descriptors = Room::of_process();
         let meter = Meter::default();
         let limits = http::Limits {
@@ -109,7 +118,7 @@ impl App {
         let console = console::router(ConsoleParts {
             service: service.clone(),
             store: Arc::clone(&store),
-            keys: Arc::clone(&keys) as Arc<dyn console::Keys>,
+            keys: Arc::clone(&keys),
             tasks: tasks.clone(),
             room: room.clone(),
             throttle: Arc::clone(&throttle),
@@ -120,8 +129,9 @@ impl App {
             .as_deref()
             .map(|eip| eip.trim().trim_end_matches('/').to_owned());
         let state = AppParts {
-            service: service.clone(),
+            unscoped: service.clone(),
             keys,
+            store: Arc::clone(&store),
             forwarder: Forwarder::new(http::proxy_limits(config.proxy.tunnel_idle()), tasks),
             eip: eip.filter(|eip| !eip.is_empty()),
             keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,
@@ -141,7 +151,7 @@ impl App {
         };
         let edge = EdgeRules {
             proxies: TrustedProxies::new(server.trusted_networks()),
-            hosts: hosts_of(server),
+            hosts: hosts_of(server, &state.keys),
         };
         let router = http::router(state, console, edge);
         let bounds = Bounds {
@@ -251,11 +261,11 @@ async fn tls(server: &ServerSection, tasks: &Supervisor) -> anyhow::Result<Optio
     Ok(Some(tls))
 }
 
-/// Only the API key keeps a page under a foreign name from using the server.
-fn hosts_of(server: &ServerSection) -> AllowedHosts {
-    match server.usable_key() {
-        Some(_) => AllowedHosts::any(),
-        None => AllowedHosts::own([server.eip.as_deref().unwrap_or_default(), &server.host]),
+/// Only API keys keep a page under a foreign name from using the server.
+fn hosts_of(server: &ServerSection, keys: &Authenticator) -> AllowedHosts {
+    match keys.is_required() {
+        true => AllowedHosts::any(),
+        false => AllowedHosts::own([server.eip.as_deref().unwrap_or_default(), &server.host]),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use osb_protocol::identity::Role;
 use osb_service::build_info::BuildInfo;
 
 /// The OpenSandbox server: REST API and console.
@@ -52,6 +53,18 @@ pub enum Command {
         /// The archive; named by the time when absent.
         file: Option<PathBuf>,
     },
+    /// Manage users. Works beside a running server, which notices within two seconds.
+    User {
+        /// What to do.
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Manage API keys. Works beside a running server, which notices within two seconds.
+    Key {
+        /// What to do.
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
 }
 
 /// What to do with the store.
@@ -84,6 +97,71 @@ pub enum ConfigCommand {
         /// As JSON.
         #[arg(long)]
         json: bool,
+    },
+}
+
+/// Help about roles.
+const ROLES: &str = "read_only, operator or service_admin";
+
+/// What to do with users. Passwords are asked for, or read from the first line of standard input.
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Add a user.
+    Add {
+        /// Name to sign in with.
+        name: String,
+        /// What it may do.
+        #[arg(long, default_value_t = Role::ReadOnly, help = ROLES)]
+        role: Role,
+        /// Tenant that the user is limited to.
+        #[arg(long)]
+        tenant: Option<String>,
+    },
+    /// Set a new password and let the user sign in again; ends the user's sessions.
+    Reset {
+        /// Name of the user.
+        name: String,
+    },
+    /// Delete a user.
+    Remove {
+        /// Name of the user.
+        name: String,
+    },
+    /// List users.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What to do with API keys.
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make an API key and print its secret, once.
+    Add {
+        /// Name for people.
+        name: String,
+        /// What it may do.
+        #[arg(long, default_value_t = Role::ReadOnly, help = ROLES)]
+        role: Role,
+        /// Tenant that the key is limited to.
+        #[arg(long)]
+        tenant: Option<String>,
+        /// Days after which the key stops working; never when absent.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+        days: Option<u32>,
+    },
+    /// List API keys.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke an API key.
+    Revoke {
+        /// Id of the key, or the beginning of its secret as the list shows it.
+        key: String,
     },
 }
 

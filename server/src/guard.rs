@@ -1,7 +1,8 @@
-//! No server without an API key by accident (contract: lifecycle §2).
+//! No server without authentication by accident (contract: lifecycle §2).
 
 use std::{io::IsTerminal, time::Duration};
 
+use osb_store::{Store, StoreError};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tracing::warn;
 
@@ -24,17 +25,24 @@ pub enum GuardError {
     /// The operator typed something else.
     #[error("not confirmed: the server does not start without server.api_key")]
     Refused,
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// No input came.
     #[error("no answer within {} seconds: the server does not start without server.api_key", PATIENCE.as_secs())]
     NoAnswer,
 }
 
-/// Lets the server start with a key, or without one when the operator confirms it.
+/// Lets the server start with a key, users or tenants, or without any when the operator confirms it.
 ///
 /// # Errors
 /// See [`GuardError`].
-pub async fn check(config: &Config) -> Result<(), GuardError> {
-    if config.server.usable_key().is_some() {
+pub async fn check(config: &Config, store: &dyn Store) -> Result<(), GuardError> {
+    if config.server.usable_key().is_some() || config.tenants.is_some() {
+        return Ok(());
+    }
+    let accounts = store.accounts().await?;
+    if !accounts.users.is_empty() || !accounts.keys.is_empty() {
         return Ok(());
     }
     if std::env::var(ENV_INSECURE).is_ok_and(|value| value == CONFIRMATION) {

@@ -10,7 +10,7 @@ use osb_server::{
     config::{self, LoadedConfig, LogSection},
     descriptors, guard,
     http::serve,
-    maintenance,
+    maintenance, manage,
     otel::Otel,
 };
 use osb_service::{
@@ -20,6 +20,7 @@ use osb_service::{
     signal,
     telemetry::{self, Receivers},
 };
+use osb_store::Location;
 use tracing::{debug, info, warn};
 
 /// Which build this is.
@@ -38,6 +39,12 @@ fn main() -> ExitCode {
         Some(Command::Config(ConfigCommand::Show { json })) => show_config(cli.config, json),
         Some(Command::SupportBundle { file }) => support_bundle(cli.config, file),
         Some(Command::Store(command)) => maintain_store(cli.config, command),
+        Some(Command::User { command }) => administer(cli.config, async |store| {
+            manage::users(store, command).await
+        }),
+        Some(Command::Key { command }) => {
+            administer(cli.config, async |store| manage::keys(store, command).await)
+        }
         None => run(cli.config),
     };
     match done {
@@ -99,6 +106,20 @@ fn support_bundle(flag: Option<PathBuf>, file: Option<PathBuf>) -> anyhow::Resul
     runtime.block_on(maintenance::support_bundle(&loaded, file, &build, &env))
 }
 
+/// Works on the configured store.
+fn administer(
+    flag: Option<PathBuf>,
+    work: impl AsyncFnOnce(&Location) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
+    telemetry::init("warn", telemetry::LogFormat::Auto)?;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(work(&loaded.config.store.location()))
+}
+
 fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {
     let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
     // The library that serves static files logs each of them at start.
@@ -151,7 +172,8 @@ async fn serve(loaded: LoadedConfig, otel: Otel) -> anyhow::Result<()> {
     if exposes_secret {
         warn!(config = %path.display(), "every user of this machine can read the file with server.api_key, store.postgresql.dsn or renew_intent.redis.dsn; remove that permission (chmod o-r)");
     }
-    guard::check(&config).await?;
+    let store = osb_store::open(&config.store.location()).await?;
+    guard::check(&config, &*store).await?;
     let (host, port) = (config.server.host.as_str(), config.server.port);
     let listener = serve::bind(host, port, config.server.backlog)
         .await
@@ -161,7 +183,7 @@ async fn serve(loaded: LoadedConfig, otel: Otel) -> anyhow::Result<()> {
         Err(error) => warn!(%error, "the limit of open files stays as it is"),
     }
     let tasks = Supervisor::new();
-    let app = App::build(&config, &tasks).await?;
+    let app = App::build(&config, store, &tasks).await?;
     if let Some(observer) = otel.observer() {
         app.observe_with(observer);
     }

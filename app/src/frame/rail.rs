@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use leptos_router::{components::A, hooks::use_location};
 
-use crate::ui::Icon;
+use crate::{ui::Icon, view::offers_changes};
 
 /// The left rail; a bar at the bottom on narrow screens.
 #[component]
@@ -33,12 +33,20 @@ pub(super) fn Rail(
                         <span>"Sandboxes"</span>
                     </a>
                 </li>
-                <li>
-                    <a href="/console/create" aria-current=move || current("/console/create")>
-                        <Icon name="plus" />
-                        <span>"Create"</span>
-                    </a>
-                </li>
+                {offers_changes()
+                    .then(|| {
+                        view! {
+                            <li>
+                                <a
+                                    href="/console/create"
+                                    aria-current=move || current("/console/create")
+                                >
+                                    <Icon name="plus" />
+                                    <span>"Create"</span>
+                                </a>
+                            </li>
+                        }
+                    })}
                 <li>
                     <a href="/docs" rel="external">
                         <Icon name="book-open" />

@@ -2,7 +2,10 @@
 
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
-use osb_protocol::SandboxId;
+use osb_protocol::{
+    SandboxId,
+    identity::{Identity, PrincipalKind, Role},
+};
 
 use super::theme::ThemeSwitch;
 use crate::{
@@ -23,6 +26,7 @@ pub(super) fn TopBar(
     /// Opens the help.
     help_open: RwSignal<bool>,
 ) -> impl IntoView {
+    let user = info.identity.and_then(|identity| user_of(&identity));
     view! {
         <header class="topbar">
             <Breadcrumb />
@@ -42,6 +46,7 @@ pub(super) fn TopBar(
                 <Icon name="keyboard" />
             </button>
             <ThemeSwitch />
+            {user.map(|user| view! { <span class="chip optional">{user}</span> })}
             <form method="post" action="/console/logout">
                 <button type="submit" class="icon-button" aria-label="Log out" title="Log out">
                     <Icon name="log-out" />
@@ -50,6 +55,23 @@ pub(super) fn TopBar(
         </header>
     }
     .into_any()
+}
+
+/// Who is signed in, unless it is the one configured key, with what limits the session.
+fn user_of(identity: &Identity) -> Option<String> {
+    let is_one = matches!(
+        identity.kind,
+        PrincipalKind::Anonymous | PrincipalKind::ConfiguredKey
+    );
+    let tenant = identity.tenant.as_ref().filter(|it| **it != identity.name);
+    let tenant = tenant
+        .map(|tenant| format!(" · {tenant}"))
+        .unwrap_or_default();
+    let role = match identity.role {
+        Role::ReadOnly => " · read only",
+        Role::Operator | Role::ServiceAdmin => "",
+    };
+    (!is_one).then(|| format!("{}{tenant}{role}", identity.name))
 }
 
 /// Names of the steps to this page, each with its address but the last.
@@ -142,6 +164,23 @@ fn LinkState() -> impl IntoView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_further_principal_is_named() {
+        let identity = |kind, role, tenant: Option<&str>| Identity {
+            kind,
+            id: "1".into(),
+            name: "zoe".into(),
+            role,
+            tenant: tenant.map(str::to_owned),
+        };
+        let one = identity(PrincipalKind::ConfiguredKey, Role::ServiceAdmin, None);
+        assert_eq!(user_of(&one), None);
+        let user = identity(PrincipalKind::User, Role::ReadOnly, Some("a"));
+        assert_eq!(user_of(&user).as_deref(), Some("zoe · a · read only"));
+        let tenant = identity(PrincipalKind::TenantKey, Role::Operator, Some("zoe"));
+        assert_eq!(user_of(&tenant).as_deref(), Some("zoe"));
+    }
 
     #[test]
     fn the_breadcrumb_follows_the_path() {

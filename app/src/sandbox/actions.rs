@@ -9,7 +9,7 @@ use super::api;
 use crate::{
     frame::Toasts,
     ui::{Icon, duration},
-    view::ServerInfo,
+    view::{ServerInfo, offers_changes},
 };
 
 /// Offered times for a renewal, in seconds.
@@ -25,6 +25,9 @@ pub fn RenewButton(
     /// Time until the new expiry, in seconds.
     seconds: i64,
 ) -> impl IntoView {
+    if !offers_changes() {
+        return ().into_any();
+    }
     let (action, submit, busy) = renewal(id.clone());
     let label = format!("Renew {} for {}", id.short(), duration(seconds));
     view! {
@@ -50,6 +53,9 @@ pub(super) fn RenewForm(
     /// The sandbox.
     id: SandboxId,
 ) -> impl IntoView {
+    if !offers_changes() {
+        return ().into_any();
+    }
     let (action, submit, busy) = renewal(id);
     let choices = CHOICES.into_iter().map(|seconds| {
         view! { <option value=seconds selected=seconds == 1_800>{duration(seconds)}</option> }
@@ -168,7 +174,7 @@ pub fn PauseForm(
     compact: bool,
 ) -> impl IntoView {
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
-    if !features.contains(Feature::Pause) {
+    if !features.contains(Feature::Pause) || !offers_changes() {
         return ().into_any();
     }
     let busy = RwSignal::new(false);
@@ -241,6 +247,9 @@ pub fn DeleteForm(
     #[prop(optional)]
     compact: bool,
 ) -> impl IntoView {
+    if !offers_changes() {
+        return ().into_any();
+    }
     let busy = RwSignal::new(false);
     let toasts = Toasts::current();
     let navigate = use_navigate();

@@ -6,7 +6,13 @@ use leptos_router::hooks::{use_navigate, use_query_map};
 use osb_protocol::lifecycle::SandboxState;
 
 use super::{ListQuery, PAGE_ROWS, Rows, api, row::Row};
-use crate::{error::ConsoleError, live::Live, login::SignInLink, ui::Icon, view::SandboxList};
+use crate::{
+    error::ConsoleError,
+    live::Live,
+    login::SignInLink,
+    ui::Icon,
+    view::{SandboxList, offers_changes},
+};
 
 /// States offered by the filter: those that last.
 const STATES: [SandboxState; 6] = [
@@ -28,10 +34,15 @@ pub fn SandboxesPage() -> impl IntoView {
         <Title text="Sandboxes" />
         <div class="page-head">
             <h1>"Sandboxes"</h1>
-            <a class="button primary" href="/console/create">
-                <Icon name="plus" />
-                "Create"
-            </a>
+            {offers_changes()
+                .then(|| {
+                    view! {
+                        <a class="button primary" href="/console/create">
+                            <Icon name="plus" />
+                            "Create"
+                        </a>
+                    }
+                })}
         </div>
         <Filter query />
         <Suspense fallback=Skeleton>

@@ -1,6 +1,6 @@
 //! Attributes of a sandbox that are fixed at its creation.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use osb_protocol::{SandboxId, WireTime, lifecycle::Platform};
 use secrecy::SecretString;
@@ -37,6 +37,8 @@ pub struct Origin {
     pub secure_access: Option<SecretString>,
     /// Whether lifecycle hooks were given.
     pub hooks: bool,
+    /// Name of the tenant that it belongs to; `None` for one of the operators of the server.
+    pub tenant: Option<Arc<str>>,
 }
 
 /// When a sandbox is to be removed, as far as its back end knows.
@@ -68,6 +70,7 @@ impl Origin {
             token: None,
             secure_access: None,
             hooks: false,
+            tenant: None,
         }
     }
 }

@@ -82,6 +82,8 @@ pub struct HistoryEntry {
     pub message: String,
     /// Stages of its create.
     pub stages: Vec<StageTime>,
+    /// The tenant whose sandbox it was.
+    pub tenant: Option<String>,
 }
 
 /// A console session as bytes.

@@ -85,6 +85,33 @@ impl TestServer {
         Self::with_key("", sandboxes, more).await
     }
 
+    /// Starts a server whose API keys are those of a file of tenants. The file is `tenants.toml` in
+    /// `folder`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn with_tenants(
+        sandboxes: impl IntoIterator<Item = Observed>,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut config = config("", "[tenants]")?;
+        let tenants = config.tenants.as_mut().context("no [tenants]")?;
+        tenants.file = folder.join("tenants.toml");
+        let sim = Arc::new(SimRuntime::with(sandboxes));
+        let store = osb_store::open(&store_in(folder).await?).await?;
+        let server = Self::put_together(sim, store, &config).await?;
+        server.wait_until_up().await?;
+        Ok(server)
+    }
+
+    async fn wait_until_up(&self) -> anyhow::Result<()> {
+        let mut health = self.service.registry().watch_health();
+        health
+            .wait_for(|health| *health == RuntimeHealth::Up)
+            .await?;
+        Ok(())
+    }
+
     async fn with_key(
         key: &str,
         sandboxes: impl IntoIterator<Item = Observed>,
@@ -93,10 +120,7 @@ impl TestServer {
         let sim = Arc::new(SimRuntime::with(sandboxes));
         let folder = tempfile::tempdir()?;
         let mut server = Self::start(sim, folder.path(), key, more).await?;
-        let mut health = server.service.registry().watch_health();
-        health
-            .wait_for(|health| *health == RuntimeHealth::Up)
-            .await?;
+        server.wait_until_up().await?;
         server._folder = Some(folder);
         Ok(server)
     }
@@ -120,7 +144,7 @@ impl TestServer {
         more: &str,
     ) -> anyhow::Result<Self> {
         let store = osb_store::open(&store_in(folder).await?).await?;
-        Self::put_together(runtime, store, key, more).await
+        Self::put_together(runtime, store, &config(key, more)?).await
     }
 
     /// Starts a server over a runtime and a store, with further lines of configuration.
@@ -132,22 +156,16 @@ impl TestServer {
         store: Arc<dyn Store>,
         more: &str,
     ) -> anyhow::Result<Self> {
-        Self::put_together(runtime, store, API_KEY, more).await
+        Self::put_together(runtime, store, &config(API_KEY, more)?).await
     }
 
     async fn put_together(
         runtime: Arc<dyn Runtime>,
         store: Arc<dyn Store>,
-        key: &str,
-        more: &str,
+        config: &Config,
     ) -> anyhow::Result<Self> {
-        let text = format!(
-            "[server]\nhost = '127.0.0.1'\nport = 1\napi_key = '{key}'\n\
-             max_sandbox_timeout_seconds = 86400\n{more}\n[runtime]\ntype = 'sim'\n"
-        );
-        let config: Config = toml::from_str(&text).context("test configuration")?;
         let tasks = Supervisor::new();
-        let app = Arc::new(App::assemble(&config, store, runtime, &tasks).await?);
+        let app = Arc::new(App::assemble(config, store, runtime, &tasks).await?);
         let listener = serve::bind("127.0.0.1", 0, 128).await?;
         let address = listener.local_addr()?;
         let service = app.service.clone();
@@ -195,6 +213,12 @@ impl TestServer {
             .header(osb_protocol::headers::API_KEY, API_KEY)
     }
 
+    /// Builds an untyped request with another API key.
+    pub fn request_as(&self, key: &str, method: reqwest::Method, path: &str) -> RequestBuilder {
+        self.bare(method, path)
+            .header(osb_protocol::headers::API_KEY, key)
+    }
+
     /// Builds an untyped request without the key.
     pub fn bare(&self, method: reqwest::Method, path: &str) -> RequestBuilder {
         self.http
@@ -218,4 +242,12 @@ impl TestServer {
         self.serving.drain(DRAIN).await;
         self.app.close().await;
     }
+}
+
+fn config(key: &str, more: &str) -> anyhow::Result<Config> {
+    let text = format!(
+        "[server]\nhost = '127.0.0.1'\nport = 1\napi_key = '{key}'\n\
+         max_sandbox_timeout_seconds = 86400\n{more}\n[runtime]\ntype = 'sim'\n"
+    );
+    toml::from_str(&text).context("test configuration")
 }

@@ -76,16 +76,25 @@ pub(super) const KEYS: &[&str] = &[
     "secure_runtime.type",
     "secure_runtime.docker_runtime",
     "secure_runtime.k8s_runtime_class",
+    "quotas.sandboxes",
+    "quotas.cpu",
+    "quotas.memory",
+    "quotas.tenants",
+    "tenants.provider",
+    "tenants.endpoint",
+    "tenants.max_stale_seconds",
+    "tenants.timeout_seconds",
+    "tenants.auth_header",
+    "tenants.auth_token",
 ];
 
 /// Sections of the contract that other runtimes or later releases read.
-const OTHER_SECTIONS: [&str; 6] = [
+const OTHER_SECTIONS: [&str; 5] = [
     "kubernetes",
     "agent_sandbox",
     "ingress",
     "egress",
     "storage",
-    "tenants",
 ];
 
 /// Top-level names that are no section.

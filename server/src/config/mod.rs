@@ -6,20 +6,24 @@
 mod docker;
 mod init;
 mod known;
+mod quotas;
 mod renewal;
 mod rules;
 mod seccomp;
 mod sections;
 mod show;
+mod tenants;
 
 pub use docker::DockerSection;
 pub use init::{InitError, write_example};
+pub use quotas::{QuotaEntry, QuotasSection};
 pub use renewal::{RenewIntentSection, RenewRedisSection};
 pub use seccomp::SeccompError;
 pub use sections::{
     LogSection, MetricsSection, OtelSection, PostgresqlSection, ProxySection, RuntimeSection,
     RuntimeType, SecureRuntimeSection, ServerSection, StoreSection, StoreType, TlsSection,
 };
+pub use tenants::{ENV_TENANTS, TenantProvider, TenantsSection};
 
 pub use show::{Setting, ShownConfig, ValueOrigin};
 
@@ -80,6 +84,12 @@ pub struct Config {
     /// OCI runtime of sandboxes.
     #[serde(default)]
     pub secure_runtime: SecureRuntimeSection,
+    /// Keys that are limited to one tenant each; `None` without the section.
+    #[serde(default)]
+    pub tenants: Option<TenantsSection>,
+    /// What the sandboxes of a tenant may use together.
+    #[serde(default)]
+    pub quotas: QuotasSection,
     /// Sections that other runtimes or later releases read; checked for conflicts only.
     #[serde(flatten)]
     pub others: toml::Table,
@@ -211,6 +221,10 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
     for file in [&mut tls.certificate, &mut tls.key].into_iter().flatten() {
         *file = expand_home(file, env);
     }
+    if let Some(tenants) = &mut config.tenants {
+        let file = env(ENV_TENANTS).unwrap_or_else(|| tenants::DEFAULT_FILE.to_owned());
+        tenants.file = expand_home(Path::new(&file), env);
+    }
     rules::check(&config, &path)?;
     rules::check_environment(env)?;
     Ok(LoadedConfig {
@@ -340,7 +354,26 @@ mod tests {
                 "[ingress]\nmode='gateway'\n[runtime]\ntype='docker'",
                 "a.toml: ingress.mode: ",
             ),
-            ("[tenants]\n[runtime]\ntype='docker'", "a.toml: tenants: "),
+            (
+                "[tenants]\n[server]\napi_key='k'\n[runtime]\ntype='docker'",
+                "a.toml: server.api_key: ",
+            ),
+            (
+                "[tenants]\nprovider='http'\n[runtime]\ntype='docker'",
+                "a.toml: tenants.endpoint: ",
+            ),
+            (
+                "[tenants]\ntimeout_seconds=0\n[runtime]\ntype='docker'",
+                "a.toml: tenants.timeout_seconds: ",
+            ),
+            (
+                "[quotas]\ncpu='x'\n[runtime]\ntype='docker'",
+                "a.toml: quotas.cpu: ",
+            ),
+            (
+                "[quotas.tenants.a]\nmemory='x'\n[runtime]\ntype='docker'",
+                "a.toml: quotas.tenants.a.memory: ",
+            ),
             (
                 "[ingress.secure_access]\n[runtime]\ntype='docker'",
                 "a.toml: ingress.secure_access: ",

@@ -97,16 +97,14 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
             "must be an address with a port such as 127.0.0.1:9464",
         );
     }
+    config.quotas.check(file)?;
     store(config, file)?;
     config.renew_intent.check(file)?;
     secure_runtime(config, file)?;
     config.docker.check(file)?;
     let has = |section: &str| config.others.contains_key(section);
-    if has("tenants") {
-        return rule(
-            "tenants",
-            "multi-tenancy needs runtime.type = \"kubernetes\"",
-        );
+    if let Some(tenants) = &config.tenants {
+        tenants.check(server.usable_key().is_some(), file)?;
     }
     match config.runtime.kind {
         RuntimeType::Kubernetes => {

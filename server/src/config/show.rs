@@ -11,14 +11,16 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Value, json};
 
 use super::{
-    ENV_API_KEY, ENV_CONFIG, ENV_EXECD, ENV_INSECURE, ENV_POSTGRESQL_DSN, Env, LoadedConfig, known,
+    ENV_API_KEY, ENV_CONFIG, ENV_EXECD, ENV_INSECURE, ENV_POSTGRESQL_DSN, ENV_TENANTS, Env,
+    LoadedConfig, known,
 };
 
 /// What is shown instead of a secret.
 const MASK: &str = "********";
 /// Variables that this server reads; only whether they are set is shown.
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 7] = [
     ENV_CONFIG,
+    ENV_TENANTS,
     ENV_API_KEY,
     ENV_POSTGRESQL_DSN,
     ENV_INSECURE,
@@ -80,6 +82,8 @@ impl LoadedConfig {
             "otel": config.otel,
             "store": config.store,
             "secure_runtime": config.secure_runtime,
+            "tenants": config.tenants,
+            "quotas": config.quotas,
         });
         let setting = |key: &&'static str| Setting {
             key,
@@ -277,6 +281,15 @@ dsn = 'redis://:hunter6@h'
             "otel.traces_endpoint",
             "secure_runtime.docker_runtime",
             "secure_runtime.k8s_runtime_class",
+            "quotas.sandboxes",
+            "quotas.cpu",
+            "quotas.memory",
+            "tenants.provider",
+            "tenants.endpoint",
+            "tenants.max_stale_seconds",
+            "tenants.timeout_seconds",
+            "tenants.auth_header",
+            "tenants.auth_token",
         ];
         assert_eq!(absent, options);
     }

@@ -4,17 +4,21 @@ use std::{ops::Deref, sync::Arc};
 
 use osb_forward::Forwarder;
 use osb_service::Supervisor;
+use osb_store::Store;
 
-use super::{auth::ApiKeys, measure::Meter, overload::Capacities, throttle::Throttle};
-use crate::sandbox::Service;
+use super::{measure::Meter, overload::Capacities, throttle::Throttle};
+use crate::{identity::Authenticator, sandbox::Service};
 
 /// What handlers share.
 #[derive(Debug)]
 pub struct AppParts {
-    /// The domain.
-    pub service: Service,
+    /// The domain, for what is done for no principal. Handlers behind authentication take
+    /// `Caller`, whose domain has the principal's scope.
+    pub unscoped: Service,
     /// Who may call.
-    pub keys: Arc<ApiKeys>,
+    pub keys: Arc<Authenticator>,
+    /// Where console sessions are.
+    pub store: Arc<dyn Store>,
     /// Connections to sandboxes.
     pub forwarder: Forwarder,
     /// Configured public address, without a trailing slash.

@@ -15,7 +15,7 @@ use osb_runtime::{Codes, Fault, RuntimeError, Vocabulary};
 use osb_service::ErrorChain;
 use osb_store::StoreError;
 
-use crate::sandbox::{Error, VolumeFault};
+use crate::sandbox::{Error, VolumeFault, quota::QuotaError};
 
 /// Seconds after which a client may try again when the runtime is away.
 const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -178,6 +178,8 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::Rule { .. } | Error::Entry { .. } | Error::Resources(_) => {
             (S::BAD_REQUEST, code::INVALID_PARAMETER)
         }
+        Error::Quota(QuotaError::Exceeded { .. }) => (S::FORBIDDEN, code::QUOTA_EXCEEDED),
+        Error::Quota(QuotaError::Unlimited(_)) => (S::BAD_REQUEST, code::INVALID_PARAMETER),
         Error::Volume { fault, .. } => (S::BAD_REQUEST, volume(*fault)),
         Error::Label(_) => (S::BAD_REQUEST, code::INVALID_METADATA_LABEL),
         Error::ReservedLabel(_) => (S::BAD_REQUEST, code::RESERVED_METADATA_LABEL),

@@ -38,7 +38,7 @@ async fn render(app: &AppState) -> String {
         "Release of the server.",
         &[
             ("version", VERSION),
-            ("runtime", app.service.runtime_kind()),
+            ("runtime", app.unscoped.runtime_kind()),
         ],
         1.0,
     );
@@ -49,7 +49,7 @@ async fn render(app: &AppState) -> String {
 }
 
 async fn sandboxes(app: &AppState, page: &mut Page) {
-    let service = &app.service;
+    let service = &app.unscoped;
     let is_up = service.registry().health() == RuntimeHealth::Up;
     page.one(
         "opensandbox_runtime_up",

@@ -8,8 +8,11 @@
 //!             └  /health /docs … CORS, no key       ┘
 //! ```
 
+mod access;
+mod accounts;
 mod app;
-pub mod auth;
+mod auth;
+mod caller;
 mod client;
 mod connections;
 pub mod console;
@@ -35,6 +38,7 @@ mod system;
 mod throttle;
 pub mod tls;
 
+pub use access::least_role;
 pub use app::{AppParts, AppState};
 pub use client::TrustedProxies;
 pub use host::AllowedHosts;

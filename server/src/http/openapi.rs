@@ -11,7 +11,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{AppState, lifecycle, system};
+use super::{AppState, accounts, lifecycle, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -42,6 +42,10 @@ impl Modify for ApiKeyHeader {
             tag("sandboxes", "Make, find, change and delete sandboxes"),
             tag("endpoints", "Reach ports of a sandbox"),
             tag("metrics", "What SDKs report"),
+            tag(
+                "access",
+                "Users, API keys and sessions; for service administrators",
+            ),
             tag("system", "The server itself; no API key"),
         ]);
     }
@@ -49,7 +53,9 @@ impl Modify for ApiKeyHeader {
 
 /// Documented routes that need the API key.
 pub(super) fn keyed(features: FeatureSet) -> OpenApiRouter<AppState> {
-    let v1 = lifecycle::routes(features).merge(lifecycle::v1_only());
+    let v1 = lifecycle::routes(features)
+        .merge(lifecycle::v1_only())
+        .merge(accounts::routes());
     OpenApiRouter::with_openapi(Document::openapi()).nest("/v1", v1)
 }
 

@@ -36,9 +36,9 @@ pub struct EdgeRules {
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
 pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
     app.meter.set_routes(templates());
-    let codes = &app.service.vocabulary().codes;
-    let runtime = app.service.runtime_kind();
-    let features = app.service.features();
+    let codes = &app.unscoped.vocabulary().codes;
+    let runtime = app.unscoped.runtime_kind();
+    let features = app.unscoped.features();
     let keyed = openapi::keyed(features)
         .split_for_parts()
         .0
@@ -119,7 +119,7 @@ pub fn metrics_router(app: AppState) -> Router {
     metrics::routes().fallback(not_found).with_state(app)
 }
 
-/// Serves requests that have the API key, if there is room.
+/// Serves requests whose principal may make them, if there is room.
 async fn with_key(State(app): State<AppState>, request: Request, next: Next) -> Response {
     match auth::require(&app.keys, &app.throttle, request).await {
         Ok(request) => overload::api(&app.room, request, next).await,

@@ -33,7 +33,7 @@ pub(super) async fn health() -> Json<Health> {
 pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Health>, ApiError> {
     Ok(Json(Health {
         status: "ready".to_owned(),
-        detail: app.service.ready().await?,
+        detail: app.unscoped.ready().await?,
     }))
 }
 

@@ -1,11 +1,16 @@
-//! Wrong keys are counted by the address they come from, and refused faster than they can be tried.
+//! Wrong keys and passwords are counted, and refused faster than they can be tried.
 //!
-//! The right key is never refused: an attacker who shares the operator's address, as all clients of
-//! a proxy that is not in `server.trusted_proxies` do, could otherwise keep the operator out. What
-//! keeps a key from being guessed is its length.
+//! Keys are counted by the address they come from. The right key is never refused: an attacker who
+//! shares the operator's address, as all clients of a proxy that is not in `server.trusted_proxies`
+//! do, could otherwise keep the operator out. What keeps a key from being guessed is its length.
+//!
+//! Passwords are short, so they are counted by account as well, and beyond the limit even the right one
+//! is refused. An address from which the account has signed in has a limit of its own: an attacker
+//! elsewhere cannot keep the owner out.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
+    hash::Hash,
     net::IpAddr,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -13,12 +18,34 @@ use std::{
 
 /// One wrong key is forgiven each time this has passed.
 const REFILL: Duration = Duration::from_secs(6);
-/// Most addresses that are remembered. When there are more, those that may send again go first.
+/// Most addresses or accounts that are remembered. When there are more, those that may send again go
+/// first.
 const ADDRESSES: usize = 4_096;
 
-/// Counts wrong keys.
+/// Wrong passwords for an account in a row.
+const WRONG_PASSWORDS: u32 = 10;
+
+/// Counts wrong keys and passwords.
 #[derive(Debug, Default)]
-pub struct Throttle(Mutex<HashMap<IpAddr, Failures>>);
+pub struct Throttle {
+    addresses: Counts<IpAddr>,
+    accounts: Counts<Attempt>,
+    /// Accounts with addresses from which they have signed in.
+    known: Mutex<HashSet<(String, IpAddr)>>,
+}
+
+/// Who tries an account: any client, or one at an address from which the account has signed in.
+type Attempt = (String, Option<IpAddr>);
+
+/// Failures by what they are counted by.
+#[derive(Debug)]
+struct Counts<K>(Mutex<HashMap<K, Failures>>);
+
+impl<K> Default for Counts<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Failures {
@@ -46,28 +73,80 @@ impl Failures {
     }
 }
 
-impl Throttle {
-    /// Notes a wrong key; an address may send `burst` in a row.
-    pub(super) fn record_failure(&self, address: IpAddr, burst: u32, now: Instant) -> KeyFailure {
+impl<K: Hash + Eq> Counts<K> {
+    fn unforgiven(&self, key: &K, now: Instant) -> u32 {
+        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.get(key).map_or(0, |known| known.unforgiven(now))
+    }
+
+    /// Notes a failure, of which there may be `burst` in a row.
+    fn record(&self, key: K, burst: u32, now: Instant) -> KeyFailure {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= ADDRESSES && !failures.contains_key(&address) {
+        if failures.len() >= ADDRESSES && !failures.contains_key(&key) {
             failures.retain(|_, known| known.unforgiven(now) > 0);
             if failures.len() >= ADDRESSES {
                 failures.clear();
             }
         }
-        let unforgiven = failures
-            .get(&address)
-            .map_or(0, |known| known.unforgiven(now));
+        let unforgiven = failures.get(&key).map_or(0, |known| known.unforgiven(now));
         if unforgiven >= burst {
             return KeyFailure::TooMany;
         }
         let count = unforgiven + 1;
-        failures.insert(address, Failures { count, last: now });
+        failures.insert(key, Failures { count, last: now });
         match count == burst {
             true => KeyFailure::Last,
             false => KeyFailure::Counted,
         }
+    }
+
+    /// Forgets one failure.
+    fn take_back(&self, key: &K) {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = failures.get_mut(key) {
+            known.count = known.count.saturating_sub(1);
+        }
+    }
+}
+
+impl Throttle {
+    /// Notes a wrong key; an address may send `burst` in a row.
+    pub(super) fn record_failure(&self, address: IpAddr, burst: u32, now: Instant) -> KeyFailure {
+        self.addresses.record(address, burst, now)
+    }
+
+    /// Whether a password for an account is looked at. It counts as wrong until
+    /// [`Self::record_sign_in`], so that attempts at once are counted, too. `burst` is what an address
+    /// may send in a row.
+    pub(super) fn admits(&self, account: &str, address: IpAddr, burst: u32, now: Instant) -> bool {
+        let attempt = self.attempt(account, address);
+        let is_known = attempt.1.is_some();
+        if !is_known && self.addresses.unforgiven(&address, now) >= burst {
+            return false;
+        }
+        if self.accounts.record(attempt, WRONG_PASSWORDS, now) == KeyFailure::TooMany {
+            return false;
+        }
+        self.addresses.record(address, burst, now);
+        true
+    }
+
+    /// Notes that the password was right.
+    pub(super) fn record_sign_in(&self, account: &str, address: IpAddr) {
+        self.accounts.take_back(&self.attempt(account, address));
+        self.addresses.take_back(&address);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= ADDRESSES {
+            known.clear();
+        }
+        known.insert((account.to_owned(), address));
+    }
+
+    fn attempt(&self, account: &str, address: IpAddr) -> Attempt {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = (account.to_owned(), address);
+        let is_known = known.contains(&pair);
+        (pair.0, is_known.then_some(address))
     }
 }
 
@@ -101,6 +180,28 @@ mod tests {
         for n in 0..=u32::try_from(ADDRESSES).unwrap() {
             throttle.record_failure(IpAddr::V4(n.into()), 3, now);
         }
-        assert!(throttle.0.lock().unwrap().len() <= ADDRESSES);
+        assert!(throttle.addresses.0.lock().unwrap().len() <= ADDRESSES);
+    }
+
+    #[test]
+    fn an_account_is_closed_to_strangers_and_open_to_its_owner() {
+        let throttle = Throttle::default();
+        let now = Instant::now();
+        let admits = |account, address, now| throttle.admits(account, address, 10, now);
+        for _ in 0..20 {
+            assert!(admits("zoe", ONE, now));
+            throttle.record_sign_in("zoe", ONE);
+        }
+        for n in 0..10 {
+            assert!(admits("zoe", IpAddr::from([10, 0, 1, n]), now), "{n}");
+        }
+        assert!(!admits("zoe", OTHER, now), "from any other address");
+        assert!(admits("adam", OTHER, now), "another account");
+        assert!(admits("zoe", OTHER, now + REFILL));
+        for _ in 0..10 {
+            assert!(admits("zoe", ONE, now), "from where the owner was before");
+        }
+        assert!(!admits("zoe", ONE, now), "its own limit");
+        assert!(!admits("eve", ONE, now), "one address for many accounts");
     }
 }

@@ -8,6 +8,8 @@ use osb_protocol::{
 use osb_runtime::RuntimeError;
 use osb_store::StoreError;
 
+use super::quota::QuotaError;
+
 /// Why something was not done. The text may be shown to clients; sources are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -57,6 +59,9 @@ pub enum Error {
     /// A resource amount does not follow the grammar.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Resources(Vec<ResourceError>),
+    /// The tenant's quota has no room.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
     /// The entry point is missing.
     #[error("entrypoint: {0}")]
     Entrypoint(&'static str),
@@ -163,6 +168,7 @@ impl Error {
             Self::Runtime(error) => error.retryable(),
             Self::Joined(error) => error.retryable(),
             Self::Broken(errors) => errors.iter().all(Self::retryable),
+            Self::Quota(error) => matches!(error, QuotaError::Exceeded { .. }),
             Self::NoAddressYet(_)
             | Self::RuntimeDown { .. }
             | Self::Store(_)

@@ -122,6 +122,7 @@ impl Service {
                 reason: "GONE_AT_START".to_owned(),
                 message: "It was gone when the server started.".to_owned(),
                 stages: Vec::new(),
+                tenant: None,
             };
             self.keep_history(entry).await;
         }
@@ -143,6 +144,7 @@ impl Service {
                 reason: ABANDONED.0.to_owned(),
                 message: "The server ended before the sandbox was made.".to_owned(),
                 stages: Vec::new(),
+                tenant: None,
             };
             self.keep_history(entry).await;
         }

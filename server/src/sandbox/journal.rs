@@ -130,13 +130,14 @@ impl Service {
     /// # Errors
     /// When the store fails.
     pub async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, Error> {
-        match self.inner.journal.of(id) {
-            Some(entry) => Ok(Some(entry)),
-            None => Ok(self.inner.store.history(id).await?),
-        }
+        let entry = match self.inner.journal.of(id) {
+            Some(entry) => Some(entry),
+            None => self.inner.store.history(id).await?,
+        };
+        Ok(entry.filter(|entry| self.scope.contains(entry.tenant.as_deref())))
     }
 
-    /// The sandboxes that ended last, newest first.
+    /// The sandboxes that ended last, newest first; within a scope, those of them that are its own.
     ///
     /// # Errors
     /// When the store fails.
@@ -148,6 +149,7 @@ impl Service {
                 recent.push(entry);
             }
         }
+        recent.retain(|entry| self.scope.contains(entry.tenant.as_deref()));
         recent.sort_by_key(|entry| std::cmp::Reverse(entry.ended_at));
         recent.truncate(most);
         Ok(recent)

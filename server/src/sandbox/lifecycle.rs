@@ -50,22 +50,25 @@ impl Service {
         spec: CreateSpec,
         id_source: IdSource,
     ) -> Result<Arc<Record>, Error> {
-        let done = self.start_provision(spec, id_source).await;
+        let done = self.start_provision(spec, id_source)?.await;
         done.unwrap_or(Err(Error::ShuttingDown))
     }
 
-    /// Puts a sandbox into the registry and creates it in a task, which nothing needs to wait for.
+    /// Puts a sandbox into the registry, unless its tenant has no room for it, and creates it in a task,
+    /// which nothing needs to wait for.
     pub(super) fn start_provision(
         &self,
         spec: CreateSpec,
         id_source: IdSource,
-    ) -> JoinHandle<Result<Arc<Record>, Error>> {
-        let locks = self.inner.registry.accept(Facts::accepted(&spec));
+    ) -> Result<JoinHandle<Result<Arc<Record>, Error>>, Error> {
+        let quotas = &self.inner.limits.quotas;
+        let registry = &self.inner.registry;
+        let locks = registry.accept(Facts::accepted(&spec), |all| quotas.check(&spec, all))?;
         let service = self.clone();
         let span = trace::work("create a sandbox", spec.id());
         let work = async move { service.provision_owned(spec, id_source, &locks).await };
         let work = work.instrument(span);
-        self.inner.tasks.spawn("create", work)
+        Ok(self.inner.tasks.spawn("create", work))
     }
 
     async fn provision_owned(
@@ -373,6 +376,7 @@ pub(super) fn history(
         reason: reason.to_owned(),
         message,
         stages: stages.collect(),
+        tenant: facts.origin.tenant.as_deref().map(str::to_owned),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use osb_protocol::{labels::MetadataFilter, lifecycle::PaginationInfo};
 
 use super::{Record, Registry};
+use crate::identity::Scope;
 
 /// Most sandboxes of a page.
 pub const PAGE_SIZE_MAX: usize = 200;
@@ -45,16 +46,19 @@ pub struct Page {
 }
 
 impl ListQuery {
-    /// Reads a page from the registry.
+    /// Reads a page of what is within a scope from the registry.
     #[must_use]
-    pub fn run(&self, registry: &Registry) -> Page {
+    pub fn run(&self, registry: &Registry, scope: &Scope) -> Page {
         let matches = |record: &Record| {
+            if !scope.contains(record.facts.origin.tenant.as_deref()) {
+                return false;
+            }
             let state = record.sandbox.status.state.as_str();
             (self.states.is_empty() || self.states.iter().any(|s| s.eq_ignore_ascii_case(state)))
                 && self.metadata.matches(&record.sandbox.metadata)
         };
         let filter: Option<&dyn Fn(&Record) -> bool> =
-            if self.states.is_empty() && self.metadata.is_empty() {
+            if self.states.is_empty() && self.metadata.is_empty() && *scope == Scope::All {
                 None
             } else {
                 Some(&matches)

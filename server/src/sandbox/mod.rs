@@ -12,7 +12,7 @@
 //! * [`renewal`]: accesses that move a deadline.
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
 //! * [`tally`]: counts for operators. [`takeover`]: what another server kept in files.
-//! * [`validate`]: the rules of a request.
+//! * [`validate`]: the rules of a request. [`quota`]: what a tenant may use.
 
 mod answer;
 pub mod endpoint;
@@ -26,6 +26,7 @@ pub mod lifecycle;
 pub mod list;
 pub mod once;
 mod pause;
+pub mod quota;
 mod readiness;
 mod ready;
 pub mod reconcile;
@@ -47,12 +48,15 @@ use osb_service::Supervisor;
 use osb_store::Store;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
+use crate::identity::Scope;
+
 pub use answer::Unanswered;
 pub use endpoint::{EndpointQuery, Execd, Hosts};
 pub use error::{Error, VolumeFault};
 pub use facts::{Facts, StageAt};
 pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;
+pub use quota::Quotas;
 pub use record::Record;
 pub use registry::{Change, Registry, RuntimeHealth};
 pub use renewal::{AccessSource, RenewalLimits};
@@ -67,6 +71,8 @@ pub struct Limits {
     pub execd_auth: bool,
     /// Whether a sandbox may ask for the rights that isolated sessions take.
     pub execd_isolation: bool,
+    /// What the sandboxes of a tenant may use together.
+    pub quotas: Quotas,
     /// Longest time that a create waits for execd before it answers anyway.
     pub ready_wait: Duration,
     /// How accesses renew sandboxes; `None` if they do not.
@@ -80,16 +86,18 @@ impl Default for Limits {
             max_timeout_seconds: None,
             execd_auth: true,
             execd_isolation: true,
+            quotas: Quotas::default(),
             ready_wait: Duration::from_secs(5),
             renewal: None,
         }
     }
 }
 
-/// The domain. Clones share it.
+/// The domain, as it exists within a scope. Clones share it.
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<Inner>,
+    scope: Scope,
 }
 
 struct Inner {

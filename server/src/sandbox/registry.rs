@@ -33,6 +33,8 @@ pub struct Change {
     pub id: SandboxId,
     /// What it is now; `None` when it is gone.
     pub record: Option<Arc<Record>>,
+    /// The tenant whose sandbox it is, or was.
+    pub tenant: Option<Arc<str>>,
     /// Grows by one with each change.
     pub seq: u64,
 }
@@ -182,16 +184,22 @@ impl Registry {
     pub fn put(&self, facts: Facts) -> Arc<Record> {
         let mut views = self.write();
         let (record, _) = views.put(facts, &self.vocabulary.reasons);
-        self.publish(&record.facts.origin.id, Some(&record), views.seq);
+        self.publish(&record, true, views.seq);
         record
     }
 
-    /// Adds a sandbox that is to be made; answers its locks.
-    pub(super) fn accept(&self, facts: Facts) -> Arc<Locks> {
+    /// Adds a sandbox that is to be made, unless the check of those that exist refuses it; answers its
+    /// locks.
+    pub(super) fn accept<E>(
+        &self,
+        facts: Facts,
+        check: impl FnOnce(&mut dyn Iterator<Item = &Arc<Record>>) -> Result<(), E>,
+    ) -> Result<Arc<Locks>, E> {
         let mut views = self.write();
+        check(&mut views.by_age.values())?;
         let (record, locks) = views.put(facts, &self.vocabulary.reasons);
-        self.publish(&record.facts.origin.id, Some(&record), views.seq);
-        locks
+        self.publish(&record, true, views.seq);
+        Ok(locks)
     }
 
     /// Changes a sandbox atomically. An error of `change` leaves it as it was. Returns `None` when
@@ -207,7 +215,7 @@ impl Registry {
             return Some(Err(refused));
         }
         let (record, _) = views.put(facts, &self.vocabulary.reasons);
-        self.publish(id, Some(&record), views.seq);
+        self.publish(&record, true, views.seq);
         Some(Ok(record))
     }
 
@@ -221,7 +229,7 @@ impl Registry {
         }
         views.removed.push_back(id.clone());
         views.seq += 1;
-        self.publish(id, None, views.seq);
+        self.publish(&entry.record, false, views.seq);
         Some(entry.record)
     }
 
@@ -269,11 +277,13 @@ impl Registry {
         self.deadline_moved.notified().await;
     }
 
-    fn publish(&self, id: &SandboxId, record: Option<&Arc<Record>>, seq: u64) {
+    fn publish(&self, record: &Arc<Record>, exists: bool, seq: u64) {
+        let origin = &record.facts.origin;
         // There may be no receiver. Sent under the lock, so that changes are published in order.
         let _ = self.changes.send(Change {
-            id: id.clone(),
-            record: record.cloned(),
+            id: origin.id.clone(),
+            record: exists.then(|| Arc::clone(record)),
+            tenant: origin.tenant.clone(),
             seq,
         });
         self.deadline_moved.notify_one();

@@ -17,6 +17,7 @@ use super::{
     lifecycle::{IdSource, REMOVALS},
     validate,
 };
+use crate::identity::Scope;
 
 impl Service {
     /// Starts the domain: it follows the runtime, keeps deadlines and repairs what a crash left.
@@ -55,6 +56,7 @@ impl Service {
                 renewals,
                 nudge: Notify::new(),
             }),
+            scope: Scope::All,
         };
         super::events::start(service.clone(), left);
         super::answer::start(service.clone(), abandoned.1);
@@ -63,6 +65,16 @@ impl Service {
         super::reconcile::start(service.clone());
         super::renewal::start(service.clone(), accesses);
         Ok(service)
+    }
+
+    /// The same domain within a scope: other sandboxes do not exist there, and what is created there
+    /// belongs to the scope's tenant.
+    #[must_use]
+    pub fn within(&self, scope: &Scope) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            scope: scope.clone(),
+        }
     }
 
     /// Which runtime.
@@ -83,7 +95,7 @@ impl Service {
         self.inner.runtime.vocabulary()
     }
 
-    /// The registry: for reading and for following changes.
+    /// The registry of all sandboxes, whatever the scope: for following changes.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.inner.registry
@@ -114,7 +126,7 @@ impl Service {
     pub fn accept(&self, body: Value) -> Result<SandboxId, Error> {
         let spec = self.check(body)?;
         let id = spec.id().clone();
-        drop(self.start_provision(spec, IdSource::List));
+        drop(self.start_provision(spec, IdSource::List)?);
         Ok(id)
     }
 
@@ -145,7 +157,8 @@ impl Service {
     pub(super) fn check(&self, body: Value) -> Result<CreateSpec, Error> {
         let checked = validate::request(body, &self.rules())?;
         self.available()?;
-        let (spec, unread) = (checked.spec, checked.unread);
+        let (mut spec, unread) = (checked.spec, checked.unread);
+        spec.origin.tenant = self.scope.tenant().map(Arc::from);
         if !unread.is_empty() {
             info!(sandbox = %spec.id(), ?unread, "the request has members that mean nothing here");
         }
@@ -167,7 +180,7 @@ impl Service {
     /// [`Error::RuntimeDown`] when nothing certain can be said.
     pub fn list(&self, query: &ListQuery) -> Result<Page, Error> {
         self.available()?;
-        Ok(query.run(&self.inner.registry))
+        Ok(query.run(&self.inner.registry, &self.scope))
     }
 
     /// Replaces, adds and (with `None`) deletes metadata entries (contract: lifecycle §5.5).
@@ -344,15 +357,32 @@ impl Service {
         })
     }
 
+    /// One sandbox as it was last known, whether or not the runtime answers.
+    #[must_use]
+    pub fn find(&self, id: &SandboxId) -> Option<Arc<Record>> {
+        let record = self.inner.registry.get(id);
+        record.filter(|record| self.scope.contains(record.facts.origin.tenant.as_deref()))
+    }
+
+    /// All sandboxes as they were last known, newest first, and the sequence number they stand at.
+    #[must_use]
+    pub fn snapshot(&self) -> (Vec<Arc<Record>>, u64) {
+        let (mut records, seq) = self.inner.registry.snapshot();
+        if self.scope != Scope::All {
+            records.retain(|it| self.scope.contains(it.facts.origin.tenant.as_deref()));
+        }
+        (records, seq)
+    }
+
     pub(super) fn known(&self, id: &SandboxId) -> Result<Arc<Record>, Error> {
-        self.inner
-            .registry
-            .get(id)
-            .ok_or_else(|| Error::NotFound(id.clone()))
+        self.find(id).ok_or_else(|| Error::NotFound(id.clone()))
     }
 
     pub(super) fn locks(&self, id: &SandboxId) -> Result<Arc<super::registry::Locks>, Error> {
         self.available()?;
+        if self.scope != Scope::All {
+            self.known(id)?;
+        }
         self.inner
             .registry
             .locks(id)

@@ -4,7 +4,10 @@
 //! an image or to Docker tooling is the user's metadata. Labels marked as additions are not part of
 //! the contract.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use osb_protocol::{
     SandboxId, WireTime,
@@ -54,6 +57,8 @@ pub(super) const HOOKS: &str = "opensandbox.io/lifecycle-hooks";
 pub(super) const ROLE: &str = "opensandbox.io/role";
 /// Addition, on helper containers: installation that created it.
 pub(super) const HELPER: &str = "opensandbox.io/helper-of";
+/// Name of the tenant that the sandbox belongs to (contract: lifecycle A7).
+pub(super) const TENANT: &str = "opensandbox.io/tenant";
 /// Addition, on volumes: hash of the contained execd.
 pub(super) const EXECD_BUILD: &str = "opensandbox.io/execd-build";
 
@@ -86,6 +91,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         EXECD_TOKEN,
         SECURE_ACCESS,
         HOOKS,
+        TENANT,
         ROLE,
         HELPER,
     ] {
@@ -131,6 +137,9 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     }
     if origin.hooks {
         put(HOOKS, "true".to_owned());
+    }
+    if let Some(tenant) = &origin.tenant {
+        put(TENANT, tenant.to_string());
     }
     labels
 }
@@ -197,6 +206,7 @@ impl Read<'_> {
             token: self.get(EXECD_TOKEN).map(SecretString::from),
             secure_access: self.get(SECURE_ACCESS).map(SecretString::from),
             hooks: self.get(HOOKS).is_some(),
+            tenant: self.get(TENANT).map(Arc::from),
         })
     }
 
@@ -320,6 +330,7 @@ pub(super) mod tests {
             token: Some(SecretString::from("t0ken")),
             secure_access: Some(SecretString::from("s3cure")),
             hooks: true,
+            tenant: Some(Arc::from("team a")),
             ..Origin::new("a", source, at(1_935_390_000_000_001))
         })
     }
@@ -427,6 +438,7 @@ pub(super) mod tests {
         let image = [
             (EXPIRES_AT, "2001-01-01T00:00:00Z"),
             (SNAPSHOT_ID, "s"),
+            (TENANT, "another"),
             ("opensandbox.io/extensions.old", "1"),
             ("maintainer", "alice"),
         ];
@@ -435,6 +447,7 @@ pub(super) mod tests {
             .into();
         let mut spec = spec();
         spec.origin.expiry = Expiry::Manual;
+        spec.origin.tenant = None;
         spec.origin
             .metadata
             .insert("com.docker.x".into(), "kept".into());
@@ -442,6 +455,7 @@ pub(super) mod tests {
         let origin = Read(&merged).origin(fallback()).unwrap();
         assert_eq!(origin.expiry, Expiry::Manual);
         assert_eq!(origin.source.snapshot_id(), None);
+        assert_eq!(origin.tenant, None);
         assert_eq!(origin.metadata, spec.origin.metadata);
         assert_eq!(origin.extensions.len(), 1);
     }

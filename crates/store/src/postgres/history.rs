@@ -19,6 +19,7 @@ type Row = (
     String,
     String,
     String,
+    Option<String>,
 );
 
 const EPOCH: &str = "0 is a valid time";
@@ -35,8 +36,8 @@ impl SandboxHistory for PostgresStore {
         let mut write = self.begin(OP).await?;
         let insert = sqlx::query(
             "INSERT INTO sandbox_history
-               (id, image, created_at, ended_at, outcome, reason, message, stages)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING",
+               (id, image, created_at, ended_at, outcome, reason, message, stages, tenant)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
         )
         .bind(text(entry.id.as_str()))
         .bind(text(&entry.image))
@@ -45,7 +46,8 @@ impl SandboxHistory for PostgresStore {
         .bind(entry.outcome.as_str())
         .bind(text(&entry.reason))
         .bind(text(&entry.message))
-        .bind(Json(stages));
+        .bind(Json(stages))
+        .bind(entry.tenant.as_deref().map(text));
         self.run(OP, insert.execute(write.connection())).await?;
         for forget in [
             "DELETE FROM unanswered_creates WHERE id = $1",
@@ -59,7 +61,8 @@ impl SandboxHistory for PostgresStore {
 
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
         let query = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text,
+               tenant
              FROM sandbox_history WHERE id = $1",
         )
         .bind(text(id.as_str()));
@@ -69,7 +72,8 @@ impl SandboxHistory for PostgresStore {
 
     async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let query = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text,
+               tenant
              FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
         )
         .bind(i64::from(limit));
@@ -86,7 +90,8 @@ impl SandboxHistory for PostgresStore {
 }
 
 fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
-    let (id, image, Moment(created_at), Moment(ended_at), outcome, reason, message, stages) = row;
+    let (id, image, Moment(created_at), Moment(ended_at), outcome, reason, message, stages, tenant) =
+        row;
     let stages: Vec<(String, i64)> =
         serde_json::from_str(&stages).map_err(|source| StoreError::Damaged {
             what: "stage times",
@@ -112,5 +117,6 @@ fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
                 at: time(at),
             })
             .collect(),
+        tenant,
     })
 }

@@ -6,7 +6,17 @@ use osb_protocol::{SandboxId, WireTime};
 use super::SqliteStore;
 use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
 
-type Row = (String, String, i64, i64, String, String, String, String);
+type Row = (
+    String,
+    String,
+    i64,
+    i64,
+    String,
+    String,
+    String,
+    String,
+    Option<String>,
+);
 
 const EPOCH: &str = "0 is a valid time";
 
@@ -26,8 +36,8 @@ impl SandboxHistory for SqliteStore {
         let mut write = self.begin(OP).await?;
         sqlx::query(
             "INSERT INTO sandbox_history
-               (id, image, created_at, ended_at, outcome, reason, message, stages)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING",
+               (id, image, created_at, ended_at, outcome, reason, message, stages, tenant)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
         )
         .bind(entry.id.as_str())
         .bind(&entry.image)
@@ -37,6 +47,7 @@ impl SandboxHistory for SqliteStore {
         .bind(&entry.reason)
         .bind(&entry.message)
         .bind(stages)
+        .bind(&entry.tenant)
         .execute(write.connection())
         .await
         .map_err(self.failed(OP))?;
@@ -55,7 +66,7 @@ impl SandboxHistory for SqliteStore {
 
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
         let query = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
              FROM sandbox_history WHERE id = $1",
         )
         .bind(id.as_str());
@@ -65,7 +76,7 @@ impl SandboxHistory for SqliteStore {
 
     async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
         let query = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
              FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
         )
         .bind(limit);
@@ -82,7 +93,7 @@ impl SandboxHistory for SqliteStore {
 }
 
 fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
-    let (id, image, created_at, ended_at, outcome, reason, message, stages) = row;
+    let (id, image, created_at, ended_at, outcome, reason, message, stages, tenant) = row;
     let stages: Vec<(String, i64)> =
         serde_json::from_str(&stages).map_err(|source| StoreError::Damaged {
             what: "stage times",
@@ -108,5 +119,6 @@ fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
                 at: time(at),
             })
             .collect(),
+        tenant,
     })
 }

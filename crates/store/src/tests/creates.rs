@@ -31,6 +31,7 @@ pub(super) async fn a_create_is_unanswered_until_it_is_answered_or_over(stage: S
         reason: String::new(),
         message: String::new(),
         stages: Vec::new(),
+        tenant: None,
     };
     store.finish(&over).await.unwrap();
     let read = store.history(&over.id).await.unwrap().unwrap();

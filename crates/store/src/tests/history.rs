@@ -20,6 +20,7 @@ pub(super) async fn finishing_moves_a_sandbox_from_changes_to_history_once(stage
             stage: "accepted".into(),
             at: at(1),
         }],
+        tenant: Some("team-a".into()),
     };
     store.set_expiry(&entry.id, at(5)).await.unwrap();
     store.finish(&entry).await.unwrap();
@@ -50,6 +51,7 @@ pub(super) async fn any_text_can_be_stored_and_looked_up(stage: Stage) {
         reason: "\0".into(),
         message: "\u{1f4a5}\0".into(),
         stages: Vec::new(),
+        tenant: None,
     };
     store.finish(&entry).await.unwrap();
     let read = store.history(&entry.id).await.unwrap().unwrap();

@@ -11,8 +11,9 @@ use std::{
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 use osb_store::{
-    Changes, ConsoleSessions, CreateKey, CreateRequests, HistoryEntry, SandboxChanges,
-    SandboxHistory, SessionRow, Store, StoreError, UnansweredCreate,
+    AccountRows, Accounts, ApiKeyRow, Changes, ConsoleSessions, CreateKey, CreateRequests,
+    HistoryEntry, SandboxChanges, SandboxHistory, SessionRow, Store, StoreError, UnansweredCreate,
+    UserChange, UserRow,
 };
 
 use super::fuse::Fuse;
@@ -110,6 +111,43 @@ steps!(ConsoleSessions {
     fn session_create(session: &SessionRow) -> bool;
     fn session_save(session: &SessionRow) -> ();
     fn session_load(id: &str) -> Option<SessionRow>;
+    fn sessions() -> Vec<SessionRow>;
     fn session_delete(id: &str) -> ();
     fn session_prune(before: i64) -> u64;
 });
+
+/// No steps: a server asks for the revision once a second, whatever it does otherwise.
+#[async_trait]
+impl Accounts for KilledStore {
+    async fn accounts_revision(&self) -> Result<i64, StoreError> {
+        self.inner.accounts_revision().await
+    }
+
+    async fn accounts(&self) -> Result<AccountRows, StoreError> {
+        self.inner.accounts().await
+    }
+
+    async fn add_user(&self, user: &UserRow) -> Result<bool, StoreError> {
+        self.inner.add_user(user).await
+    }
+
+    async fn change_user(&self, id: &str, change: &UserChange) -> Result<bool, StoreError> {
+        self.inner.change_user(id, change).await
+    }
+
+    async fn delete_user(&self, id: &str) -> Result<bool, StoreError> {
+        self.inner.delete_user(id).await
+    }
+
+    async fn add_key(&self, key: &ApiKeyRow) -> Result<(), StoreError> {
+        self.inner.add_key(key).await
+    }
+
+    async fn revoke_key(&self, id: &str, at: WireTime) -> Result<bool, StoreError> {
+        self.inner.revoke_key(id, at).await
+    }
+
+    async fn touch_keys(&self, used: &[(String, WireTime)]) -> Result<(), StoreError> {
+        self.inner.touch_keys(used).await
+    }
+}

@@ -16,23 +16,53 @@ use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome};
 use serde_json::Value;
 
-use super::{Keys, stages};
-use crate::sandbox::{EndpointQuery, Error, Record, Service};
+use super::stages;
+use crate::{
+    identity::{Authenticator, Principal, Scope},
+    sandbox::{EndpointQuery, Error, Record, Service},
+};
 
 /// Lines of output shown for a sandbox that failed.
 const LOG_LINES: usize = 40;
 
-/// [`ConsoleBackend`] over the service that the REST API calls too.
-pub(super) struct Domain {
+/// Makes the domain of each principal. Clones share it.
+#[derive(Clone)]
+pub(super) struct Domains {
     service: Service,
-    keys: Arc<dyn Keys>,
+    keys: Arc<Authenticator>,
 }
 
-impl Domain {
-    pub(super) fn new(service: Service, keys: Arc<dyn Keys>) -> Self {
+impl Domains {
+    pub(super) fn new(service: Service, keys: Arc<Authenticator>) -> Self {
         Self { service, keys }
     }
 
+    /// The domain within a scope.
+    pub(super) fn within(&self, scope: &Scope) -> Arc<dyn ConsoleBackend> {
+        Arc::new(Domain {
+            service: self.service.within(scope),
+        })
+    }
+
+    /// What the frame says about the server.
+    pub(super) fn info(&self, principal: Option<&Principal>) -> ServerInfo {
+        ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            runtime: self.service.runtime_kind().to_owned(),
+            features: self.service.features(),
+            key_required: self.keys.is_required(),
+            has_users: self.keys.accounts().has_users(),
+            identity: principal.map(Principal::identity),
+        }
+    }
+}
+
+/// [`ConsoleBackend`] over the service that the REST API calls too.
+struct Domain {
+    service: Service,
+}
+
+impl Domain {
     /// A sandbox that is gone but left a reason: a failed create, or one that vanished.
     async fn remembered(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
         let entry = self.service.history(id).await.map_err(refused)?;
@@ -52,17 +82,8 @@ fn is_worth_showing(entry: &HistoryEntry) -> bool {
 
 #[async_trait]
 impl ConsoleBackend for Domain {
-    fn info(&self) -> ServerInfo {
-        ServerInfo {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            runtime: self.service.runtime_kind().to_owned(),
-            features: self.service.features(),
-            key_required: self.keys.required(),
-        }
-    }
-
     fn sandboxes(&self) -> Vec<SandboxRow> {
-        let (records, _) = self.service.registry().snapshot();
+        let (records, _) = self.service.snapshot();
         records.iter().map(|record| row(record)).collect()
     }
 
@@ -74,7 +95,7 @@ impl ConsoleBackend for Domain {
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
-        let Some(record) = self.service.registry().get(id) else {
+        let Some(record) = self.service.find(id) else {
             return self.remembered(id).await;
         };
         let ended = [SandboxState::Failed, SandboxState::Terminated];

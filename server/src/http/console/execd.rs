@@ -9,7 +9,10 @@ use osb_protocol::{SandboxId, headers::EXECD_ACCESS_TOKEN, lifecycle::Endpoint};
 use secrecy::ExposeSecret;
 use tokio::time::error::Elapsed;
 
-use crate::sandbox::{self, Service};
+use crate::{
+    identity::Scope,
+    sandbox::{self, Service},
+};
 
 /// Makes clients of execd. Clones share connections.
 #[derive(Clone)]
@@ -24,9 +27,13 @@ impl Execds {
         Ok(Self { service, http })
     }
 
-    /// A client of the execd of a sandbox.
-    pub(super) fn client(&self, sandbox: &SandboxId) -> Result<ExecdClient, ExecdError> {
-        let execd = self.service.execd(sandbox)?;
+    /// A client of the execd of a sandbox within a scope.
+    pub(super) fn client(
+        &self,
+        sandbox: &SandboxId,
+        scope: &Scope,
+    ) -> Result<ExecdClient, ExecdError> {
+        let execd = self.service.within(scope).execd(sandbox)?;
         let token = execd.token.map(|token| token.expose_secret().to_owned());
         let endpoint = Endpoint {
             endpoint: execd.authority,
@@ -89,7 +96,7 @@ mod tests {
     async fn a_sandbox_that_does_not_exist_is_said_to_be_gone() {
         let console = Console::open().await;
         let execds = Execds::new(console.service.clone()).unwrap();
-        let error = execds.client(&"none".into()).unwrap_err();
+        let error = execds.client(&"none".into(), &Scope::All).unwrap_err();
         assert_eq!(error.status(), None);
         let missing = matches!(error, ExecdError::Domain(sandbox::Error::NotFound(_)));
         assert!(missing, "{error:?}");
@@ -103,7 +110,11 @@ mod tests {
         };
         let console = Console::open_over(SimRuntime::with([running("a", port)])).await;
         let execds = Execds::new(console.service.clone()).unwrap();
-        let failure = execds.client(&"a".into()).unwrap().ping().await;
+        let failure = execds
+            .client(&"a".into(), &Scope::All)
+            .unwrap()
+            .ping()
+            .await;
         let error = ExecdError::from(failure.unwrap_err());
         assert_eq!(error.to_string(), "execd cannot be reached");
     }

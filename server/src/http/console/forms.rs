@@ -1,12 +1,16 @@
 //! Forms for browsers without script: each acts, then redirects to a page with a notice.
 
+use std::sync::Arc;
+
 use axum::{
     Form, Router,
-    extract::{FromRequest, Path, Request, State},
+    extract::{FromRequest, FromRequestParts, Path, Request, State},
+    http::{StatusCode, request::Parts},
     response::{IntoResponse, Redirect, Response},
-    routing::post,
+    routing::{MethodRouter, post},
 };
 use osb_app::{
+    backend::ConsoleBackend,
     create::{CreateForm, Draft},
     error::ConsoleError,
     view::{Notice, in_seconds},
@@ -15,19 +19,50 @@ use osb_protocol::SandboxId;
 use serde::Deserialize;
 use tower_sessions::Session;
 
-use super::{ConsoleState, pages, session};
+use super::{
+    ConsoleState, pages,
+    session::{self, Admitted},
+};
+
+/// Addresses of the forms.
+pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 5] {
+    [
+        ("/console/create", post(create)),
+        ("/console/sandboxes/{id}/renew", post(renew)),
+        ("/console/sandboxes/{id}/pause", post(pause)),
+        ("/console/sandboxes/{id}/resume", post(resume)),
+        ("/console/sandboxes/{id}/delete", post(delete)),
+    ]
+}
 
 /// Routes of the forms.
 pub(super) fn router() -> Router<ConsoleState> {
-    Router::new()
-        .route("/console/create", post(create))
-        .route("/console/sandboxes/{id}/renew", post(renew))
-        .route("/console/sandboxes/{id}/pause", post(pause))
-        .route("/console/sandboxes/{id}/resume", post(resume))
-        .route("/console/sandboxes/{id}/delete", post(delete))
+    let add = |router: Router<ConsoleState>, (path, form)| router.route(path, form);
+    routes().into_iter().fold(Router::new(), add)
 }
 
-async fn create(State(state): State<ConsoleState>, session: Session, request: Request) -> Response {
+/// The domain of the principal who sends the form.
+struct Backend(Arc<dyn ConsoleBackend>);
+
+impl FromRequestParts<ConsoleState> for Backend {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &ConsoleState,
+    ) -> Result<Self, StatusCode> {
+        let admitted = parts.extensions.get::<Admitted>();
+        let admitted = admitted.ok_or(StatusCode::UNAUTHORIZED)?;
+        Ok(Self(state.domains.within(&admitted.principal().scope)))
+    }
+}
+
+async fn create(
+    State(state): State<ConsoleState>,
+    Backend(backend): Backend,
+    session: Session,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts.clone(), body);
     let form = match Form::<CreateForm>::from_request(request, &state).await {
@@ -38,7 +73,7 @@ async fn create(State(state): State<ConsoleState>, session: Session, request: Re
         form,
         ..Draft::default()
     };
-    match draft.form.submit(&*state.backend).await {
+    match draft.form.submit(&*backend).await {
         Ok(id) => {
             session::leave_notice(
                 &session,
@@ -59,13 +94,13 @@ struct Renewal {
 }
 
 async fn renew(
-    State(state): State<ConsoleState>,
+    Backend(backend): Backend,
     session: Session,
     Path(id): Path<SandboxId>,
     Form(Renewal { seconds }): Form<Renewal>,
 ) -> Redirect {
     let renewed = match in_seconds(seconds) {
-        Ok(at) => state.backend.renew(&id, at).await,
+        Ok(at) => backend.renew(&id, at).await,
         Err(error) => Err(error),
     };
     let notice = match renewed {
@@ -76,21 +111,17 @@ async fn renew(
     Redirect::to(&page_of(&id))
 }
 
-async fn pause(
-    State(state): State<ConsoleState>,
-    session: Session,
-    Path(id): Path<SandboxId>,
-) -> Redirect {
-    let paused = state.backend.pause(&id).await;
+async fn pause(Backend(backend): Backend, session: Session, Path(id): Path<SandboxId>) -> Redirect {
+    let paused = backend.pause(&id).await;
     leave_result(&session, &id, paused, "is paused").await
 }
 
 async fn resume(
-    State(state): State<ConsoleState>,
+    Backend(backend): Backend,
     session: Session,
     Path(id): Path<SandboxId>,
 ) -> Redirect {
-    let resumed = state.backend.resume(&id).await;
+    let resumed = backend.resume(&id).await;
     leave_result(&session, &id, resumed, "runs again").await
 }
 
@@ -110,11 +141,11 @@ async fn leave_result(
 }
 
 async fn delete(
-    State(state): State<ConsoleState>,
+    Backend(backend): Backend,
     session: Session,
     Path(id): Path<SandboxId>,
 ) -> Redirect {
-    let notice = match state.backend.delete(&id).await {
+    let notice = match backend.delete(&id).await {
         Ok(()) => Notice::good(format!("{} is being deleted", id.short())),
         Err(error) => Notice::bad(error.to_string()),
     };

@@ -1,7 +1,10 @@
 //! Login and logout. Both are plain forms, so that they work without script, and no script handles
-//! the key.
+//! the key or the password.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     extract::{Request, State},
@@ -19,8 +22,9 @@ use super::{
     },
     ConsoleState, session,
 };
+use crate::identity::{Credential, Denied, Principal};
 
-/// Wrong keys that a client may send in a row.
+/// Wrong keys and passwords that a client may send in a row.
 const WRONG_KEYS: u32 = 10;
 /// Largest form, in bytes: a key and the address of a page.
 const FORM_MAX: usize = 16 * 1024;
@@ -30,6 +34,9 @@ const FORM_TIME: Duration = Duration::from_secs(10);
 /// The form of the login page.
 #[derive(Debug, Default)]
 struct Login {
+    /// Name of a user; empty for an API key.
+    user: String,
+    /// An API key or a password.
     key: String,
     /// Page to go to.
     next: String,
@@ -40,6 +47,7 @@ impl Login {
         let mut login = Self::default();
         for (name, value) in url::form_urlencoded::parse(form) {
             match &*name {
+                "user" => login.user = value.trim().to_owned(),
                 "key" => login.key = value.into_owned(),
                 "next" => login.next = value.into_owned(),
                 _ => {}
@@ -54,18 +62,31 @@ impl Login {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     WrongKey,
+    WrongPassword,
     TooMany,
+    TooManyPasswords,
     NoSession,
+    NoProvider,
 }
 
 impl Failure {
-    const ALL: [Self; 3] = [Self::WrongKey, Self::TooMany, Self::NoSession];
+    const ALL: [Self; 6] = [
+        Self::WrongKey,
+        Self::WrongPassword,
+        Self::TooMany,
+        Self::TooManyPasswords,
+        Self::NoSession,
+        Self::NoProvider,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::WrongKey => "key",
+            Self::WrongPassword => "password",
             Self::TooMany => "slow",
+            Self::TooManyPasswords => "account",
             Self::NoSession => "session",
+            Self::NoProvider => "provider",
         }
     }
 
@@ -78,7 +99,10 @@ impl Failure {
             .find(|failure| failure.name() == name)?;
         Some(Notice::bad(match failure {
             Self::WrongKey => "That is not a key of this server.",
+            Self::WrongPassword => "The user name or the password is wrong.",
             Self::TooMany => "Too many wrong keys from your address. Wait a few seconds.",
+            Self::TooManyPasswords => "Too many wrong passwords. Wait a minute.",
+            Self::NoProvider => "The service that knows the keys does not answer. Try again.",
             Self::NoSession => "The server cannot keep a session just now. Try again.",
         }))
     }
@@ -92,7 +116,7 @@ impl Failure {
     }
 }
 
-/// Opens a session for a valid key.
+/// Opens a session for a valid key or password.
 pub(super) async fn log_in(
     State(state): State<ConsoleState>,
     session: Session,
@@ -105,34 +129,91 @@ pub(super) async fn log_in(
         Ok(Ok(form)) => form,
         Ok(Err(refusal)) | Err(refusal) => return refusal.into_response(),
     };
-    let Login { key, next } = Login::of(&form);
-    log_in_with(&state, &session, &client, &key, &next)
-        .await
-        .into_response()
+    let login = Login::of(&form);
+    let found = match login.user.is_empty() {
+        true => with_key(&state, &client, login.key.trim()).await,
+        // Passwords take time; the newest client displaces the oldest here as well.
+        false => match place.wait(with_password(&state, &client, &login)).await {
+            Ok(found) => found,
+            Err(refusal) => return refusal.into_response(),
+        },
+    };
+    let opened = match found {
+        Ok(found) => open(&state, &session, &client, found).await,
+        Err(failure) => Err(failure),
+    };
+    match opened {
+        Ok(()) => Redirect::to(own_page(&login.next).unwrap_or("/console/sandboxes")),
+        Err(failure) => failure.redirect(&login.next),
+    }
+    .into_response()
 }
 
-async fn log_in_with(
+/// What a session is opened with, and for whom.
+type SignedIn = (Credential, Arc<Principal>);
+
+async fn with_key(state: &ConsoleState, client: &Client, key: &str) -> Result<SignedIn, Failure> {
+    let denied = match state.keys.sign_in_with_key(key.as_bytes()).await {
+        Ok(found) => return Ok(found),
+        Err(Denied::Unavailable) => return Err(Failure::NoProvider),
+        Err(Denied::Missing | Denied::Wrong) => Failure::WrongKey,
+    };
+    let counted = state
+        .throttle
+        .record_failure(client.group(), WRONG_KEYS, Instant::now());
+    if counted == KeyFailure::TooMany {
+        return Err(Failure::TooMany);
+    }
+    tracing::warn!(address = %client.address, "a wrong key was sent to the console");
+    Err(denied)
+}
+
+async fn with_password(
+    state: &ConsoleState,
+    client: &Client,
+    login: &Login,
+) -> Result<SignedIn, Failure> {
+    let Login { user, key, .. } = login;
+    let account = user.to_ascii_lowercase();
+    let address = client.group();
+    let throttle = &state.throttle;
+    if !throttle.admits(&account, address, WRONG_KEYS, Instant::now()) {
+        return Err(Failure::TooManyPasswords);
+    }
+    match state
+        .keys
+        .sign_in_with_password(user, key.as_str().into())
+        .await
+    {
+        Ok(Some(found)) => {
+            throttle.record_sign_in(&account, address);
+            Ok(found)
+        }
+        Ok(None) => {
+            tracing::warn!(address = %client.address, "a wrong password was sent to the console");
+            Err(Failure::WrongPassword)
+        }
+        Err(error) => {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "no password can be checked"
+            );
+            Err(Failure::NoSession)
+        }
+    }
+}
+
+async fn open(
     state: &ConsoleState,
     session: &Session,
     client: &Client,
-    key: &str,
-    next: &str,
-) -> Redirect {
-    if state.keys.required() && !state.keys.check(key.trim()) {
-        let counted = state
-            .throttle
-            .record_failure(client.group(), WRONG_KEYS, Instant::now());
-        if counted == KeyFailure::TooMany {
-            return Failure::TooMany.redirect(next);
-        }
-        tracing::warn!(address = %client.address, "a wrong key was sent to the console");
-        return Failure::WrongKey.redirect(next);
-    }
-    if let Err(error) = session::begin(session, &*state.keys).await {
+    found: SignedIn,
+) -> Result<(), Failure> {
+    let begun = session::begin(session, &state.keys, found, client.address).await;
+    begun.map_err(|error| {
         tracing::error!(%error, "a console session cannot be kept");
-        return Failure::NoSession.redirect(next);
-    }
-    Redirect::to(own_page(next).unwrap_or("/console/sandboxes"))
+        Failure::NoSession
+    })
 }
 
 /// Ends the session and its WebSockets in other tabs. A client without a session triggers no check:

@@ -11,7 +11,7 @@
 //!
 //! It has a session of its own and neither API key nor CORS. What keeps other pages out, from the
 //! outside in: [`origin`] refuses writes and WebSockets that another origin began, [`session`] lets
-//! in only who logged in, [`policy`] forbids the page to load or run what this server did not send.
+//! in only who logged in and whose role allows the address, [`policy`] forbids the page to load or run what this server did not send.
 //! Only the login and the static files are outside of the session, and what is rendered there has no
 //! way to the domain ([`pages`]).
 
@@ -25,7 +25,7 @@ mod login;
 mod origin;
 mod pages;
 mod policy;
-mod session;
+pub(super) mod session;
 mod stages;
 mod terminal;
 #[cfg(test)]
@@ -39,31 +39,18 @@ use axum::{
     response::Redirect,
     routing::{any, get, post},
 };
-use osb_app::{backend::ConsoleBackend, ui::AssetRoot};
+use osb_app::ui::AssetRoot;
 use osb_service::Supervisor;
 use osb_store::Store;
 use tokio::sync::watch;
 use tower_http::csrf::CsrfLayer;
 
-use self::{backend::Domain, execd::Execds, live::Hub};
+use self::{backend::Domains, execd::Execds, live::Hub};
 use super::{
     overload::{self, Capacities},
     throttle::Throttle,
 };
-use crate::sandbox;
-
-/// The API keys of the server.
-pub trait Keys: Send + Sync {
-    /// Whether a key is required.
-    fn required(&self) -> bool;
-
-    /// Whether this is a key of the server, compared in constant time.
-    fn check(&self, key: &str) -> bool;
-
-    /// Digest of the present keys. It reveals nothing about them and changes with them and with
-    /// the salt.
-    fn digest(&self, salt: &[u8; 16]) -> [u8; 32];
-}
+use crate::{identity::Authenticator, sandbox};
 
 /// Parts of the console.
 pub struct ConsoleParts {
@@ -72,7 +59,7 @@ pub struct ConsoleParts {
     /// Keeps sessions.
     pub store: Arc<dyn Store>,
     /// Opens sessions.
-    pub keys: Arc<dyn Keys>,
+    pub keys: Arc<Authenticator>,
     /// Owns the console's tasks; its end closes every WebSocket.
     pub tasks: Supervisor,
     /// Room for requests of each kind.
@@ -86,13 +73,14 @@ pub struct ConsoleParts {
 /// State of the handlers. Clones share it.
 #[derive(Clone)]
 struct ConsoleState {
-    backend: Arc<dyn ConsoleBackend>,
-    keys: Arc<dyn Keys>,
+    domains: Domains,
+    keys: Arc<Authenticator>,
     tasks: Supervisor,
     hub: Arc<Hub>,
     throttle: Arc<Throttle>,
     room: Capacities,
-    /// Notified of every logout, so that open WebSockets check their sessions at once.
+    /// Notified of every logout and every change of an account, so that open WebSockets check their
+    /// sessions at once.
     logouts: Arc<watch::Sender<()>>,
     /// How often open WebSockets check their sessions otherwise.
     watch: Duration,
@@ -103,23 +91,22 @@ struct ConsoleState {
 impl ConsoleState {
     fn new(
         service: sandbox::Service,
-        keys: Arc<dyn Keys>,
+        keys: Arc<Authenticator>,
         tasks: Supervisor,
         room: Capacities,
         throttle: Arc<Throttle>,
     ) -> Result<Self, osb_client::Error> {
-        let backend: Arc<dyn ConsoleBackend> =
-            Arc::new(Domain::new(service.clone(), Arc::clone(&keys)));
-        let hub = Hub::start(service.clone(), Arc::clone(&backend), &tasks);
+        let domains = Domains::new(service.clone(), Arc::clone(&keys));
+        let hub = Hub::start(service.clone(), domains.clone(), &tasks);
         Ok(Self {
             execds: Execds::new(service)?,
-            backend,
+            domains,
+            logouts: Arc::clone(keys.accounts().session_ends()),
             keys,
             tasks,
             hub,
             throttle,
             room,
-            logouts: Arc::default(),
             watch: session::WATCH,
             assets: assets::root(),
         })

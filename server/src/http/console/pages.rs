@@ -1,6 +1,6 @@
 //! Pages and server functions of `osb-app`.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use axum::{
     Router,
@@ -32,9 +32,9 @@ pub(super) fn router(state: &ConsoleState) -> Router<ConsoleState> {
         .with_state(options)
 }
 
-/// The addresses of the pages. Listing them suppresses the loading of resources in the whole
+/// The addresses of the pages, with their methods. Listing them suppresses the loading of resources in the whole
 /// process, and a page that is rendered meanwhile would hang: hence once, before the first page.
-fn routes() -> Vec<AxumRouteListing> {
+pub(super) fn routes() -> Vec<AxumRouteListing> {
     static ROUTES: OnceLock<Vec<AxumRouteListing>> = OnceLock::new();
     let login = || vec!["/console/login".to_owned()];
     ROUTES
@@ -45,17 +45,19 @@ fn routes() -> Vec<AxumRouteListing> {
 /// The context of every page and server function. The domain is in it only for requests that
 /// [`session::admit`] admitted: without it a page can show nothing, at any address.
 fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
-    let (backend, assets) = (Arc::clone(&state.backend), state.assets.clone());
+    let (domains, assets) = (state.domains.clone(), state.assets.clone());
     move || {
         provide_context(assets.clone());
-        provide_context(backend.info());
-        if let Some(parts) = use_context::<Parts>() {
-            if parts.extensions.get::<Admitted>().is_some() {
-                provide_context(Arc::clone(&backend));
-            }
-            if let Some(notice) = notice(&parts) {
-                provide_context(notice);
-            }
+        let parts = use_context::<Parts>();
+        let admitted = parts
+            .as_ref()
+            .and_then(|it| it.extensions.get::<Admitted>());
+        provide_context(domains.info(admitted.map(Admitted::principal)));
+        if let Some(admitted) = admitted {
+            provide_context(domains.within(&admitted.principal().scope));
+        }
+        if let Some(notice) = parts.as_ref().and_then(notice) {
+            provide_context(notice);
         }
         policy::of_page();
     }

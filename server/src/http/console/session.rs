@@ -6,7 +6,7 @@
 //! `__Secure-` and not `__Host-`: the latter demands `Path=/` and would hand the cookie to every
 //! proxied request.
 
-use std::sync::Arc;
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
 use axum::{
@@ -20,8 +20,10 @@ use axum::{
 };
 use leptos::prelude::FromServerFnError;
 use osb_app::{error::ConsoleError, live::CLOSE_SIGNED_OUT, view::Notice};
+use osb_protocol::{WireTime, identity::ConsoleSession};
 use osb_store::{SessionRow, Store, StoreError};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use time::{Duration, OffsetDateTime};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower_sessions::{
@@ -33,9 +35,13 @@ use tower_sessions::{
 use uuid::Uuid;
 
 use super::{
-    super::overload::{self, Capacities},
-    ConsoleState, Keys,
+    super::{
+        access::{self, Forbidden},
+        overload::{self, Capacities},
+    },
+    ConsoleState,
 };
+use crate::identity::{Authenticator, Credential, Principal};
 
 /// Idle time after which a session ends.
 const IDLE: Duration = Duration::hours(12);
@@ -43,6 +49,9 @@ const IDLE: Duration = Duration::hours(12);
 const TOUCH_EVERY: i64 = 600;
 /// Attempts to find an unused id; one suffices unless the random source is broken.
 const ID_ATTEMPTS: usize = 8;
+
+/// Bytes of a session's public id.
+const PUBLIC_ID_BYTES: usize = 16;
 
 /// Longest wait for a page to answer the close of its WebSocket.
 const PARTING: std::time::Duration = std::time::Duration::from_secs(5);
@@ -72,44 +81,157 @@ pub(super) fn layer(store: Arc<dyn Store>, https: bool) -> SessionManagerLayer<S
         .with_expiry(Expiry::OnInactivity(IDLE))
 }
 
-/// Data of a login in its session.
-#[derive(Serialize, Deserialize)]
+/// Data of a login in its session. Sessions of earlier releases lack the members with a default.
+#[derive(Clone, Serialize, Deserialize)]
 struct Login {
     /// Unix seconds of the last recorded use.
     used: i64,
     /// Salt of the digest.
     salt: Uuid,
-    /// [`Keys::digest`] at the login: sessions end with the key that opened them.
+    /// [`Authenticator::digest`] at the login: sessions of the configured key end with it.
     keys: [u8; 32],
+    /// What opened it.
+    #[serde(default)]
+    credential: Credential,
+    /// Unix seconds of the login.
+    #[serde(default)]
+    opened: i64,
+    /// Name of the principal at the login.
+    #[serde(default)]
+    name: String,
+    /// Where the login came from.
+    #[serde(default)]
+    address: Option<IpAddr>,
 }
 
 impl Login {
+    /// The login of a session with its principal as it is now; `None` when there is none any more.
     async fn of(
         session: &Session,
-        keys: &dyn Keys,
-    ) -> std::result::Result<Option<Self>, SessionError> {
+        keys: &Authenticator,
+    ) -> std::result::Result<Option<(Self, Arc<Principal>)>, SessionError> {
         let login = session.get::<Self>(LOGIN).await?;
-        Ok(login.filter(|login| login.keys == keys.digest(login.salt.as_bytes())))
+        Ok(login.and_then(|login| {
+            let principal = login.principal(keys)?;
+            Some((login, principal))
+        }))
+    }
+
+    /// When it was opened, or the nearest time that is known.
+    fn opened(&self) -> i64 {
+        match self.opened {
+            0 => self.used,
+            opened => opened,
+        }
+    }
+
+    fn principal(&self, keys: &Authenticator) -> Option<Arc<Principal>> {
+        let is_stale = self.credential == Credential::Configured
+            && self.keys != keys.digest(self.salt.as_bytes());
+        keys.resume(&self.credential).filter(|_| !is_stale)
     }
 }
 
 /// Marks a request whose session is open; only [`admit`] creates it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Admitted(());
+#[derive(Clone, Debug)]
+pub(super) struct Admitted(Arc<Principal>);
+
+impl Admitted {
+    /// Whose session it is.
+    pub(super) fn principal(&self) -> &Principal {
+        &self.0
+    }
+}
 
 /// Opens a session under a new id, which defeats session fixation.
 pub(super) async fn begin(
     session: &Session,
-    keys: &dyn Keys,
+    keys: &Authenticator,
+    (credential, principal): (Credential, Arc<Principal>),
+    address: IpAddr,
 ) -> std::result::Result<(), SessionError> {
     session.cycle_id().await?;
-    let salt = Uuid::new_v4();
+    let (salt, digest) = keys.salted_digest();
     let login = Login {
         used: now(),
-        keys: keys.digest(salt.as_bytes()),
+        keys: digest,
         salt,
+        credential,
+        opened: now(),
+        name: principal.name.clone(),
+        address: Some(address),
     };
     session.insert(LOGIN, login).await
+}
+
+/// All open sessions, newest first.
+///
+/// # Errors
+/// When the store cannot be read.
+pub(in super::super) async fn list(
+    store: &dyn Store,
+    keys: &Authenticator,
+) -> std::result::Result<Vec<ConsoleSession>, StoreError> {
+    let time = |seconds: i64| WireTime::from_unix_us(seconds.saturating_mul(1_000_000));
+    let mut open = Vec::new();
+    for (row, login) in logins(store).await? {
+        let (true, Some(principal)) = (row.expires_at > now(), login.principal(keys)) else {
+            continue;
+        };
+        let (Some(created_at), Some(last_used_at), Some(expires_at)) =
+            (time(login.opened()), time(login.used), time(row.expires_at))
+        else {
+            continue;
+        };
+        open.push(ConsoleSession {
+            id: public_id(&row.id),
+            kind: login.credential.kind(),
+            name: principal.name.clone(),
+            created_at,
+            last_used_at,
+            expires_at,
+            address: login.address.map(|address| address.to_string()),
+        });
+    }
+    open.sort_by_key(|session| std::cmp::Reverse(session.created_at));
+    Ok(open)
+}
+
+/// Ends a session by its public id; returns whether there was one. Its WebSockets end at once.
+///
+/// # Errors
+/// When the store fails.
+pub(in super::super) async fn revoke(
+    store: &dyn Store,
+    keys: &Authenticator,
+    id: &str,
+) -> std::result::Result<bool, StoreError> {
+    let mut all = logins(store).await?.into_iter();
+    let Some((row, _)) = all.find(|(row, _)| public_id(&row.id) == id) else {
+        return Ok(false);
+    };
+    store.session_delete(&row.id).await?;
+    keys.accounts().session_ends().send_replace(());
+    Ok(true)
+}
+
+/// Name of a session that opens nothing: the session's own id is the cookie.
+fn public_id(id: &str) -> String {
+    let digest = Sha256::digest(id.as_bytes());
+    let bytes = digest.iter().take(PUBLIC_ID_BYTES);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// All sessions with a login, open or not.
+async fn logins(store: &dyn Store) -> std::result::Result<Vec<(SessionRow, Login)>, StoreError> {
+    let rows = store.sessions().await?.into_iter();
+    let with_login = rows.filter_map(|row| {
+        let mut data: HashMap<String, serde_json::Value> =
+            serde_json::from_slice(&row.data).ok()?;
+        let login = serde_json::from_value(data.remove(LOGIN)?).ok()?;
+        Some((row, login))
+    });
+    Ok(with_login.collect())
 }
 
 /// Ends a session; returns whether it was open.
@@ -149,11 +271,12 @@ impl End {
 pub(super) async fn while_open(
     session: &Session,
     state: &ConsoleState,
+    admitted: &Admitted,
     work: impl Future<Output = ()>,
 ) -> End {
     // Before the first check, so that no logout falls between the two.
     let mut logouts = state.logouts.subscribe();
-    if let Some(end) = ended(session, &*state.keys).await {
+    if let Some(end) = ended(session, &state.keys, admitted).await {
         return end;
     }
     let session_ends = async {
@@ -166,7 +289,7 @@ pub(super) async fn while_open(
                 // The sender lives as long as the state that is borrowed here.
                 _ = logouts.changed() => {}
             }
-            if let Some(end) = ended(session, &*state.keys).await {
+            if let Some(end) = ended(session, &state.keys, admitted).await {
                 return end;
             }
         }
@@ -180,13 +303,15 @@ pub(super) async fn while_open(
 
 /// Why WebSockets of the session have to end, according to the store; `None` while the session is
 /// open.
-async fn ended(session: &Session, keys: &dyn Keys) -> Option<End> {
+async fn ended(session: &Session, keys: &Authenticator, admitted: &Admitted) -> Option<End> {
     let login = match session.load().await {
         Ok(()) => Login::of(session, keys).await,
         Err(error) => Err(error),
     };
     match login {
-        Ok(Some(_)) => None,
+        Ok(Some((_, principal))) if principal == admitted.0 => None,
+        // With another role or tenant the page may get another answer.
+        Ok(Some(_)) => Some(End::Other),
         Ok(None) => Some(End::SignedOut),
         Err(_) => Some(End::Other),
     }
@@ -215,15 +340,16 @@ pub(super) async fn leave_notice(session: &Session, notice: &Notice) {
     }
 }
 
-/// Admits requests with an open session; redirects page requests without one to the login.
+/// Admits requests with an open session whose principal may call the route; redirects page requests
+/// without one to the login.
 pub(super) async fn admit(
     State(state): State<ConsoleState>,
     session: Session,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let login = match Login::of(&session, &*state.keys).await {
-        Ok(Some(login)) => login,
+    let (login, principal) = match Login::of(&session, &state.keys).await {
+        Ok(Some(found)) => found,
         Ok(None) => return refuse(request, &state.room).await,
         Err(error) => {
             tracing::error!(%error, "sessions cannot be read");
@@ -235,12 +361,27 @@ pub(super) async fn admit(
         // A failure only shortens the session.
         let _ = session.insert(LOGIN, Login { used: now, ..login }).await;
     }
-    request.extensions_mut().insert(Admitted(()));
+    if let Err(forbidden) = access::check(&principal, &request) {
+        return forbid(&request, &forbidden);
+    }
+    request.extensions_mut().insert(Arc::clone(&principal));
+    request.extensions_mut().insert(Admitted(principal));
     let is_page = request.method() == Method::GET && wants_html(&request);
     if is_page && let Ok(Some(notice)) = session.remove::<Notice>(NOTICE).await {
         request.extensions_mut().insert(notice);
     }
     next.run(request).await
+}
+
+/// Answers a request that the role of its principal does not allow.
+fn forbid(request: &Request, forbidden: &Forbidden) -> Response {
+    let message = forbidden.to_string();
+    if !request.uri().path().starts_with("/console/fn/") {
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let body = ConsoleError::Refused { message }.ser();
+    (StatusCode::FORBIDDEN, json, body).into_response()
 }
 
 async fn refuse(request: Request, room: &Capacities) -> Response {

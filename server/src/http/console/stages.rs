@@ -202,6 +202,7 @@ mod tests {
                     at: at(11),
                 })
                 .collect(),
+            tenant: None,
         };
         let failed = entry(Outcome::CreateFailed, &["accepted"]);
         assert_eq!(

@@ -5,10 +5,11 @@ use axum::{
     extract::{OriginalUri, State},
 };
 use http::{HeaderMap, Uri, header::HOST};
-use osb_protocol::{ErrorBody, Feature, FieldError, lifecycle::Endpoint};
+use osb_protocol::{ErrorBody, Feature, FieldError, identity::Role, lifecycle::Endpoint};
 
 use super::super::{
     AppState,
+    caller::Caller,
     error::ApiError,
     extract::{InPath, Query, is_integer, port, sandbox_id},
 };
@@ -16,7 +17,8 @@ use crate::sandbox::{EndpointQuery, Error};
 
 /// Where a port of a sandbox is reached.
 ///
-/// The endpoint has no scheme and may have a path; its headers belong on every request to it.
+/// The endpoint has no scheme and may have a path; its headers belong on every request to it. The role
+/// `read_only` gets none of them.
 #[utoipa::path(
     get, path = "/sandboxes/{id}/endpoints/{port}", tag = "endpoints",
     operation_id = "getSandboxEndpoint",
@@ -37,6 +39,7 @@ use crate::sandbox::{EndpointQuery, Error};
 )]
 pub(super) async fn get(
     State(app): State<AppState>,
+    caller: Caller,
     OriginalUri(uri): OriginalUri,
     InPath((id, port_text)): InPath<(String, String)>,
     query: Query,
@@ -57,7 +60,7 @@ pub(super) async fn get(
         }
         return Err(Error::Unsupported {
             feature: Feature::SignedEndpoints,
-            runtime: app.service.runtime_kind(),
+            runtime: caller.service.runtime_kind(),
         }
         .into());
     }
@@ -66,7 +69,12 @@ pub(super) async fn get(
         proxy_base: base(&app, &uri, &headers),
         through_proxy: through_server,
     };
-    Ok(Json(app.service.endpoint(&sandbox_id(id), &query)?))
+    let mut endpoint = caller.service.endpoint(&sandbox_id(id), &query)?;
+    if caller.principal.role < Role::Operator {
+        // They open execd, which runs commands.
+        endpoint.headers.clear();
+    }
+    Ok(Json(endpoint))
 }
 
 /// The configured public address, or the host that the client used with the prefix it used.

@@ -1,12 +1,11 @@
 //! `/sandboxes/{id}/pause` and `…/resume`, on runtimes that can (contract: lifecycle §5.7). No
 //! request body is read.
 
-use axum::extract::State;
 use http::StatusCode;
 use osb_protocol::ErrorBody;
 
 use super::super::{
-    AppState,
+    caller::Caller,
     error::ApiError,
     extract::{InPath, sandbox_id},
 };
@@ -30,10 +29,10 @@ use super::super::{
     ),
 )]
 pub(super) async fn pause(
-    State(app): State<AppState>,
+    Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
 ) -> Result<StatusCode, ApiError> {
-    app.service.pause(&sandbox_id(id)).await?;
+    service.pause(&sandbox_id(id)).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -54,9 +53,9 @@ pub(super) async fn pause(
     ),
 )]
 pub(super) async fn resume(
-    State(app): State<AppState>,
+    Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
 ) -> Result<StatusCode, ApiError> {
-    app.service.resume(&sandbox_id(id)).await?;
+    service.resume(&sandbox_id(id)).await?;
     Ok(StatusCode::ACCEPTED)
 }

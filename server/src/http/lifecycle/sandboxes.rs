@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use axum::{
     body::Body,
-    extract::State,
     response::{IntoResponse, Response},
 };
 use bytes::{BufMut, Bytes, BytesMut};
@@ -20,13 +19,13 @@ use osb_protocol::{
 use serde_json::Value;
 
 use super::super::{
-    AppState,
+    caller::Caller,
     delivery::Recipient,
     error::ApiError,
     extract::{InPath, JsonBody, Query, sandbox_id},
 };
 use crate::sandbox::{
-    Error, IdempotencyKey, ListQuery, Page, Record,
+    Error, IdempotencyKey, ListQuery, Page, Record, Service,
     list::{PAGE_SIZE, PAGE_SIZE_MAX},
 };
 
@@ -56,13 +55,13 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
     ),
 )]
 pub(super) async fn create(
-    State(app): State<AppState>,
+    Caller { service, .. }: Caller,
     recipient: Recipient,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Response {
     let hold = recipient.hold();
-    let made = make(&app, recipient, &headers, body).await;
+    let made = make(&service, recipient, &headers, body).await;
     let mut response = made.unwrap_or_else(IntoResponse::into_response);
     if let Some(hold) = hold {
         response.extensions_mut().insert(hold);
@@ -71,7 +70,7 @@ pub(super) async fn create(
 }
 
 async fn make(
-    app: &AppState,
+    service: &Service,
     recipient: Recipient,
     headers: &HeaderMap,
     body: Value,
@@ -81,10 +80,10 @@ async fn make(
         serde_json::to_vec(&answer).expect("maps have string keys, so this serialises")
     };
     let body = if let Some(key) = idempotency_key(headers)? {
-        let record = app.service.create_once(body, key).await?;
+        let record = service.create_once(body, key).await?;
         Body::from(answer(&record))
     } else {
-        let (record, unanswered) = app.service.create_for_answer(body).await?;
+        let (record, unanswered) = service.create_for_answer(body).await?;
         Body::new(recipient.answer(answer(&record).into(), unanswered))
     };
     Ok((StatusCode::ACCEPTED, [(CONTENT_TYPE, JSON)], body).into_response())
@@ -119,8 +118,11 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Error>
         (status = 503, description = "The runtime is away", body = ErrorBody),
     ),
 )]
-pub(super) async fn list(State(app): State<AppState>, query: Query) -> Result<Response, ApiError> {
-    let page = app.service.list(&list_query(&query)?)?;
+pub(super) async fn list(
+    Caller { service, .. }: Caller,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let page = service.list(&list_query(&query)?)?;
     Ok(json(page_body(&page)))
 }
 
@@ -189,10 +191,10 @@ fn json(body: Bytes) -> Response {
     ),
 )]
 pub(super) async fn get(
-    State(app): State<AppState>,
+    Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
 ) -> Result<Response, ApiError> {
-    Ok(json(app.service.get(&sandbox_id(id))?.json.clone()))
+    Ok(json(service.get(&sandbox_id(id))?.json.clone()))
 }
 
 /// Delete a sandbox.
@@ -210,7 +212,7 @@ pub(super) async fn get(
     ),
 )]
 pub(super) async fn delete(
-    State(app): State<AppState>,
+    Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
@@ -220,7 +222,7 @@ pub(super) async fn delete(
             .split(',')
             .any(|preference| preference.trim().eq_ignore_ascii_case("wait"))
     });
-    app.service.delete(&sandbox_id(id), wait).await?;
+    service.delete(&sandbox_id(id), wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -242,12 +244,11 @@ pub(super) async fn delete(
     ),
 )]
 pub(super) async fn patch_metadata(
-    State(app): State<AppState>,
+    Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
     body: JsonBody,
 ) -> Result<Response, ApiError> {
-    let record = app
-        .service
+    let record = service
         .patch_metadata(&sandbox_id(id), patch(body)?)
         .await?;
     Ok(json(record.json.clone()))
@@ -291,7 +292,7 @@ fn patch(body: JsonBody) -> Result<BTreeMap<String, Option<String>>, ApiError> {
     ),
 )]
 pub(super) async fn renew(
-    State(app): State<AppState>,
+    Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
     body: JsonBody,
 ) -> Result<axum::Json<RenewResponse>, ApiError> {
@@ -305,6 +306,6 @@ pub(super) async fn renew(
         .clone();
     let at = serde_json::from_value(given)
         .map_err(|error| wrong("datetime_parsing", &error.to_string()))?;
-    let expires_at = app.service.renew(&sandbox_id(id), at).await?;
+    let expires_at = service.renew(&sandbox_id(id), at).await?;
     Ok(axum::Json(RenewResponse { expires_at }))
 }

@@ -3,7 +3,7 @@
 //!
 //! No API key is needed: who knows the id may talk to what the sandbox serves, unless it is another
 //! sandbox. execd is the exception, it wants its own token, which the proxy adds only for callers
-//! with the API key.
+//! with an API key that may run commands. With `[tenants]`, every request needs the key of one.
 //!
 //! A sandbox with secure access wants its own token for every port, from callers with the API key
 //! too.
@@ -28,7 +28,7 @@ use http::{
     uri::{Authority, PathAndQuery},
 };
 use osb_forward::{ForwardError, Forwarded, HeaderRules, Lease, Limits, Peer};
-use osb_protocol::{SandboxId, error::code, headers};
+use osb_protocol::{SandboxId, error::code, headers, identity::Role};
 use osb_runtime::EXECD_PORT;
 use secrecy::ExposeSecret;
 use tracing::debug;
@@ -41,7 +41,7 @@ use self::{
 
 use super::{
     AppState,
-    auth::{self, Verdict},
+    auth::{self, Verdict, refusal},
     client::{self, Client},
     error::ApiError,
     extract::{port, sandbox_id},
@@ -51,6 +51,7 @@ use super::{
     stall::unless_stalled,
 };
 use crate::{
+    identity::{Denied, Principal, Scope},
     sandbox::{AccessSource, Record, endpoint::Target},
     trace,
 };
@@ -66,8 +67,6 @@ const KEEP: Duration = Duration::from_secs(4);
 const REFUSED: [Duration; 2] = [Duration::from_millis(25), Duration::from_millis(75)];
 /// Unused connections kept per sandbox port.
 const KEEP_PER_BACKEND: usize = 32;
-/// Close reason of a WebSocket that needs a key.
-const MISSING_KEY: &str = "missing API key";
 /// Close reason of a WebSocket that needs the sandbox's token.
 const NO_SECURE_ACCESS: &str = "missing or invalid secure access token";
 const EXECD_TOKEN: HeaderName = HeaderName::from_static(headers::EXECD_ACCESS_TOKEN);
@@ -114,10 +113,10 @@ pub(super) async fn proxy(
     OriginalUri(uri): OriginalUri,
     mut request: Request,
 ) -> Response {
-    let verdict = match app.keys.verify(request.headers()) {
+    let verdict = match app.keys.authenticate(request.headers()).await {
         // Where no key is wanted, a page of another origin still gets no token added.
-        Verdict::Admitted if !app.keys.is_required() && origin::of(&request) == Origin::Foreign => {
-            Verdict::Missing
+        Ok(_) if !app.keys.is_required() && origin::of(&request) == Origin::Foreign => {
+            Err(Denied::Missing)
         }
         verdict => verdict,
     };
@@ -129,8 +128,8 @@ pub(super) async fn proxy(
         // Only a number makes it a proxy path, which needs no key.
         Err(error) => {
             let is_number = port_text.bytes().all(|byte| byte.is_ascii_digit());
-            let refusal = verdict.refusal().filter(|_| !is_number);
-            return Page::answer(page, refusal.unwrap_or(error));
+            let denied = verdict.err().filter(|_| !is_number);
+            return Page::answer(page, denied.map_or(error, refusal));
         }
     };
     let socket = match handshake(&request) {
@@ -138,11 +137,11 @@ pub(super) async fn proxy(
         None => None,
     };
     let version = request.version();
-    let record = app.service.registry().get(&id);
+    let record = app.unscoped.registry().get(&id);
     let caller = Caller {
         client: client::take(request.extensions_mut()),
+        has_key: verdict.is_ok() || has_token(record.as_deref(), request.headers()),
         verdict,
-        has_key: verdict == Verdict::Admitted || has_token(record.as_deref(), request.headers()),
     };
     let wanted = Wanted { id, port, record };
     let answer = match admit(&app, caller, wanted, &uri, &mut request) {
@@ -233,19 +232,23 @@ fn admit(
     uri: &Uri,
     request: &mut Request,
 ) -> Result<Destination, Box<Refused>> {
-    let is_sandbox = |address| app.service.is_sandbox_address(address);
-    let refusal = caller.verdict.refusal();
-    if let (false, false, Some(error)) = (caller.has_key, app.keyless_from_sandboxes, refusal)
-        && caller.client.may_be(is_sandbox)
-    {
+    let is_sandbox = |address| app.unscoped.is_sandbox_address(address);
+    let scope = match &caller.verdict {
+        Ok(principal) => &principal.scope,
+        // With tenants, no request is served without a key of one.
+        Err(denied) if app.keys.has_tenants() => return Err(without_key(*denied)),
         // Only its clients are to reach a sandbox's programs, and a neighbour is none of them.
-        return Err(Box::new(Refused {
-            error,
-            close: close_code::POLICY,
-            reason: MISSING_KEY.to_owned(),
-        }));
-    }
-    let target = app.service.proxy_target(&id, record, port);
+        Err(denied)
+            if !caller.has_key
+                && !app.keyless_from_sandboxes
+                && caller.client.may_be(is_sandbox) =>
+        {
+            return Err(without_key(*denied));
+        }
+        Err(_) => &Scope::All,
+    };
+    let record = record.filter(|it| scope.contains(it.facts.origin.tenant.as_deref()));
+    let target = app.unscoped.proxy_target(&id, record, port);
     let target = target.map_err(ApiError::from)?;
     if !has_secure_access(&target.record, request.headers()) {
         return Err(Box::new(no_secure_access()));
@@ -272,13 +275,27 @@ fn admit(
         .is_none_or(|it| it != SKIP)
     {
         let record = &target.record;
-        app.service.note_access(record, AccessSource::ServerProxy);
+        app.unscoped.note_access(record, AccessSource::ServerProxy);
     }
     let rules = rules(&target, port, &caller, request.headers(), location);
-    let held = Held::new(permit, app.service.clone());
+    let held = Held::new(permit, app.unscoped.clone());
     request.extensions_mut().insert(Lease::with_silence(held));
     trace::pass_on(request.headers_mut());
     Ok(Destination { to, rules })
+}
+
+/// A request that needs a key and has none, or a wrong one (contract: lifecycle §8, A7).
+fn without_key(denied: Denied) -> Box<Refused> {
+    let (close, reason) = match denied {
+        Denied::Missing => (close_code::POLICY, "missing API key"),
+        Denied::Wrong => (close_code::POLICY, "invalid API key"),
+        Denied::Unavailable => (close_code::ERROR, "the tenant provider does not answer"),
+    };
+    Box::new(Refused {
+        error: refusal(denied),
+        close,
+        reason: reason.to_owned(),
+    })
 }
 
 /// Whether a request has a token of the sandbox.
@@ -344,7 +361,9 @@ fn rules(
     match target.execd_token() {
         // execd is what is talked to. A caller without the key must bring the token itself.
         Some(token) => {
-            let admitted = caller.verdict == Verdict::Admitted && !given.contains_key(EXECD_TOKEN);
+            let may_run = |principal: &Principal| principal.role >= Role::Operator;
+            let admitted =
+                caller.verdict.as_deref().is_ok_and(may_run) && !given.contains_key(EXECD_TOKEN);
             let value = HeaderValue::from_str(token.expose_secret());
             if let (true, Ok(mut value)) = (admitted, value) {
                 value.set_sensitive(true);

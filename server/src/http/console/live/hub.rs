@@ -7,7 +7,6 @@ use std::{
 
 use axum::extract::ws::Utf8Bytes;
 use osb_app::{
-    backend::ConsoleBackend,
     live::{Frame, Position, RowChange, Topic},
     view::SandboxRow,
 };
@@ -16,13 +15,18 @@ use osb_service::Supervisor;
 use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::super::backend;
-use crate::sandbox::{Change, Service};
+use super::super::backend::{self, Domains};
+use crate::{
+    identity::Scope,
+    sandbox::{Change, Service},
+};
 
 /// Frames a tab may fall behind before it gets a snapshot.
 const BEHIND: usize = 256;
 /// Changes kept for tabs that come back after a short break.
 const RECENT: usize = 512;
+/// Most scopes whose encoded list is kept.
+const LISTS: usize = 64;
 /// Most sandboxes whose encoded detail is kept.
 const DETAILS: usize = 64;
 
@@ -34,13 +38,29 @@ pub(super) struct SequencedChange {
     /// Position in the stream of changes.
     pub(super) seq: u64,
     /// The encoded change of the list.
-    pub(super) frame: Utf8Bytes,
+    frame: Utf8Bytes,
+    tenant: Option<Arc<str>>,
+}
+
+impl SequencedChange {
+    /// The change of the list as it is within a scope. Elsewhere it removes what was never there:
+    /// pages take a hole in the numbers for a loss.
+    pub(super) fn frame_within(&self, scope: &Scope) -> Utf8Bytes {
+        if scope.contains(self.tenant.as_deref()) {
+            return self.frame.clone();
+        }
+        text(&Frame::Delta {
+            topic: Topic::Sandboxes,
+            seq: self.seq,
+            data: RowChange::Removed(SandboxId::new("")),
+        })
+    }
 }
 
 /// Encodes frames for all tabs.
 pub(in super::super) struct Hub {
     service: Service,
-    backend: Arc<dyn ConsoleBackend>,
+    domains: Domains,
     /// Id of this process, because sequence numbers of another one are unrelated.
     epoch: String,
     changes: broadcast::Sender<Arc<SequencedChange>>,
@@ -50,8 +70,8 @@ pub(in super::super) struct Hub {
 #[derive(Default)]
 struct Kept {
     recent: VecDeque<Arc<SequencedChange>>,
-    /// The encoded list at a sequence number, shared by tabs that fall behind together.
-    list: Option<(u64, Utf8Bytes)>,
+    /// The encoded list of each scope at a sequence number, shared by tabs that fall behind together.
+    lists: HashMap<Option<Arc<str>>, (u64, Utf8Bytes)>,
     details: HashMap<SandboxId, (u64, Utf8Bytes)>,
 }
 
@@ -59,13 +79,13 @@ impl Hub {
     /// Follows the domain until the tasks stop.
     pub(in super::super) fn start(
         service: Service,
-        backend: Arc<dyn ConsoleBackend>,
+        domains: Domains,
         tasks: &Supervisor,
     ) -> Arc<Self> {
         let mut changes = service.subscribe();
         let hub = Arc::new(Self {
             service,
-            backend,
+            domains,
             epoch: uuid::Uuid::new_v4().simple().to_string(),
             changes: broadcast::Sender::new(BEHIND),
             kept: Mutex::default(),
@@ -96,6 +116,7 @@ impl Hub {
             id: change.id.clone(),
             seq,
             frame,
+            tenant: change.tenant.clone(),
         });
         let mut kept = self.kept();
         if kept.recent.len() == RECENT {
@@ -135,10 +156,11 @@ impl Hub {
         whole.then_some(missed)
     }
 
-    /// The whole list and its position.
-    pub(super) fn list(&self) -> (u64, Utf8Bytes) {
-        let (records, seq) = self.service.registry().snapshot();
-        if let Some((known, frame)) = &self.kept().list
+    /// The whole list within a scope, and its position.
+    pub(super) fn list(&self, scope: &Scope) -> (u64, Utf8Bytes) {
+        let (records, seq) = self.service.within(scope).snapshot();
+        let tenant: Option<Arc<str>> = scope.tenant().map(Arc::from);
+        if let Some((known, frame)) = self.kept().lists.get(&tenant)
             && *known == seq
         {
             return (seq, frame.clone());
@@ -149,29 +171,35 @@ impl Hub {
             seq,
             data,
         });
-        self.kept().list = Some((seq, frame.clone()));
+        let mut kept = self.kept();
+        if kept.lists.len() >= LISTS && !kept.lists.contains_key(&tenant) {
+            kept.lists.clear();
+        }
+        kept.lists.insert(tenant, (seq, frame.clone()));
+        drop(kept);
         (seq, frame)
     }
 
-    /// One sandbox as its page shows it.
-    pub(super) async fn detail(&self, id: &SandboxId) -> Utf8Bytes {
-        let seq = self
-            .service
-            .registry()
-            .get(id)
-            .map_or(0, |record| record.seq);
+    /// One sandbox as its page shows it within a scope.
+    pub(super) async fn detail(&self, id: &SandboxId, scope: &Scope) -> Utf8Bytes {
+        // What exists within several scopes is the same in each.
+        let found = self.service.within(scope).find(id);
+        let seq = found.map_or(0, |record| record.seq);
         if let Some((known, frame)) = self.kept().details.get(id)
             && *known == seq
             && seq != 0
         {
             return frame.clone();
         }
-        let data = self.backend.sandbox(id).await.ok();
+        let data = self.domains.within(scope).sandbox(id).await.ok();
         let frame = text(&Frame::Snapshot {
             topic: Topic::Sandbox(id.clone()),
             seq,
             data,
         });
+        if seq == 0 {
+            return frame;
+        }
         let mut kept = self.kept();
         if kept.details.len() >= DETAILS {
             kept.details.clear();

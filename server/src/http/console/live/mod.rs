@@ -24,7 +24,10 @@ use axum::{
 use osb_forward::Lease;
 use tower_sessions::Session;
 
-use super::{ConsoleState, session};
+use super::{
+    ConsoleState,
+    session::{self, Admitted},
+};
 
 /// Longest command of a tab.
 const COMMAND_MAX: usize = 4 * 1024;
@@ -33,16 +36,18 @@ const COMMAND_MAX: usize = 4 * 1024;
 pub(super) async fn upgrade(
     State(state): State<ConsoleState>,
     session: Session,
+    Extension(admitted): Extension<Admitted>,
     lease: Option<Extension<Lease>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
+    let scope = admitted.principal().scope.clone();
     upgrade
         .max_message_size(COMMAND_MAX)
         .max_frame_size(COMMAND_MAX)
         .on_upgrade(move |socket| async move {
             let _held = lease;
-            let mut tab = socket::Tab::new(socket, Arc::clone(&state.hub));
-            let end = session::while_open(&session, &state, tab.run()).await;
+            let mut tab = socket::Tab::new(socket, Arc::clone(&state.hub), scope);
+            let end = session::while_open(&session, &state, &admitted, tab.run()).await;
             end.close(&mut tab.socket).await;
         })
 }

@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use super::hub::{Hub, SequencedChange};
+use crate::identity::Scope;
 
 /// Most sandboxes one tab watches; a page watches one.
 const WATCHED: usize = 16;
@@ -25,16 +26,19 @@ struct Closed;
 pub(super) struct Tab {
     pub(super) socket: WebSocket,
     hub: Arc<Hub>,
+    /// What the tab's principal may see.
+    scope: Scope,
     /// Position of the tab in the list; `None` if it does not watch it.
     list: Option<u64>,
     sandboxes: BTreeSet<SandboxId>,
 }
 
 impl Tab {
-    pub(super) fn new(socket: WebSocket, hub: Arc<Hub>) -> Self {
+    pub(super) fn new(socket: WebSocket, hub: Arc<Hub>, scope: Scope) -> Self {
         Self {
             socket,
             hub,
+            scope,
             list: None,
             sandboxes: BTreeSet::new(),
         }
@@ -86,7 +90,7 @@ impl Tab {
                 if self.sandboxes.len() < WATCHED {
                     self.sandboxes.insert(id.clone());
                 }
-                self.send(self.hub.detail(&id).await).await
+                self.send(self.hub.detail(&id, &self.scope).await).await
             }
             Ok(Command::Unsubscribe {
                 topic: Topic::Sandboxes,
@@ -111,12 +115,12 @@ impl Tab {
         {
             self.list = Some(position.seq);
             for change in missed {
-                self.send(change.frame.clone()).await?;
+                self.send(change.frame_within(&self.scope)).await?;
                 self.list = Some(change.seq);
             }
             return Ok(());
         }
-        let (seq, frame) = self.hub.list();
+        let (seq, frame) = self.hub.list(&self.scope);
         self.list = Some(seq);
         self.send(frame).await
     }
@@ -125,10 +129,11 @@ impl Tab {
         // A snapshot that was sent meanwhile may already contain this change.
         if self.list.is_some_and(|seen| change.seq > seen) {
             self.list = Some(change.seq);
-            self.send(change.frame.clone()).await?;
+            self.send(change.frame_within(&self.scope)).await?;
         }
         if self.sandboxes.contains(&change.id) {
-            self.send(self.hub.detail(&change.id).await).await?;
+            self.send(self.hub.detail(&change.id, &self.scope).await)
+                .await?;
         }
         Ok(())
     }
@@ -139,7 +144,7 @@ impl Tab {
             self.show_list(None).await?;
         }
         for id in self.sandboxes.clone() {
-            self.send(self.hub.detail(&id).await).await?;
+            self.send(self.hub.detail(&id, &self.scope).await).await?;
         }
         Ok(())
     }

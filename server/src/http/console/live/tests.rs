@@ -4,12 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{SinkExt, StreamExt};
 use osb_app::live::{CLOSE_SIGNED_OUT, Command, Frame, Position, Topic};
+use osb_protocol::SandboxId;
 use osb_runtime::sim::{Faults, SimRuntime};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::super::tests::{Console, FORM, Socket, closed};
+use crate::identity::Scope;
 
 const MIB: usize = 1024 * 1024;
 
@@ -212,7 +214,7 @@ async fn long_messages_without_a_session_are_not_read() {
 #[tokio::test]
 async fn a_page_without_a_session_is_closed_with_the_reason() {
     let mut console = Console::open().await;
-    console.set_key("another");
+    console.set_key("another").await;
     let old = console.socket("/console/live").await;
     assert_eq!(closed(old).await, Some(CLOSE_SIGNED_OUT), "a new key");
     console.cookie.clear();
@@ -226,4 +228,49 @@ async fn the_end_of_the_server_is_not_the_end_of_the_session() {
     let (page, _) = Page::open(&console).await;
     console.tasks.stop();
     assert_ne!(closed(page.0).await, Some(CLOSE_SIGNED_OUT));
+}
+
+#[tokio::test]
+async fn a_tab_gets_what_is_within_its_scope() {
+    let console = Console::open().await;
+    let own = create_within(&console, "a").await;
+    let foreign = console.sandbox("secret").await;
+    let (hub, scope) = (&console.state.hub, Scope::of(Some("a")));
+    for _ in 0..2 {
+        let (_, all) = hub.list(&Scope::All);
+        assert!(all.as_str().contains(foreign.as_str()) && all.as_str().contains(own.as_str()));
+        let (_, list) = hub.list(&scope);
+        assert!(list.as_str().contains(own.as_str()) && !list.as_str().contains(foreign.as_str()));
+        let detail = hub.detail(&foreign, &Scope::All).await;
+        assert!(detail.as_str().contains("secret"), "{detail}");
+        let detail = hub.detail(&foreign, &scope).await;
+        assert!(detail.as_str().contains("\"data\":null"), "{detail}");
+        let detail = hub.detail(&own, &scope).await;
+        assert!(detail.as_str().contains("mine"), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn changes_of_another_tenant_reach_a_tab_without_their_content() {
+    let console = Console::open().await;
+    let mut changes = console.state.hub.subscribe();
+    let id = console.sandbox("secret").await;
+    let change = changes.recv().await.unwrap();
+    let own = change.frame_within(&Scope::All);
+    assert!(own.as_str().contains(id.as_str()), "{own}");
+    let hidden = change.frame_within(&Scope::of(Some("a")));
+    assert!(!hidden.as_str().contains(id.as_str()), "{hidden}");
+    let seq = format!("\"seq\":{}", change.seq);
+    assert!(hidden.as_str().contains(&seq), "{hidden}");
+}
+
+async fn create_within(console: &Console, tenant: &str) -> SandboxId {
+    let body = json!({
+        "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 600,
+        "resourceLimits": { "cpu": "1" }, "metadata": { "team": "mine" },
+    });
+    let service = console.service.within(&Scope::of(Some(tenant)));
+    let (record, unanswered) = service.create_for_answer(body).await.unwrap();
+    unanswered.answered();
+    record.sandbox.id.clone()
 }

@@ -28,7 +28,12 @@ use tokio::time::timeout;
 use tower_sessions::Session;
 
 use self::relay::relay;
-use super::{ConsoleState, execd::ExecdError, session};
+use super::{
+    ConsoleState,
+    execd::ExecdError,
+    session::{self, Admitted},
+};
+use crate::identity::Scope;
 
 /// Longest message of a page, in bytes. Pages send a paste in smaller pieces.
 const INPUT_MAX: usize = 1024 * 1024;
@@ -54,6 +59,7 @@ pub(super) struct AttachQuery {
 pub(super) async fn upgrade(
     State(state): State<ConsoleState>,
     session: Session,
+    Extension(admitted): Extension<Admitted>,
     Path(sandbox): Path<SandboxId>,
     Query(query): Query<AttachQuery>,
     lease: Option<Extension<Lease>>,
@@ -64,14 +70,21 @@ pub(super) async fn upgrade(
         .max_frame_size(INPUT_MAX)
         .on_upgrade(move |mut page| async move {
             let _held = lease;
-            let work = serve(&mut page, &state, &sandbox, &query);
-            let end = session::while_open(&session, &state, work).await;
+            let scope = &admitted.principal().scope;
+            let work = serve(&mut page, &state, scope, &sandbox, &query);
+            let end = session::while_open(&session, &state, &admitted, work).await;
             end.close(&mut page).await;
         })
 }
 
-async fn serve(page: &mut WebSocket, state: &ConsoleState, id: &SandboxId, query: &AttachQuery) {
-    let attached = match timeout(ATTACH, attach(state, id, query)).await {
+async fn serve(
+    page: &mut WebSocket,
+    state: &ConsoleState,
+    scope: &Scope,
+    id: &SandboxId,
+    query: &AttachQuery,
+) {
+    let attached = match timeout(ATTACH, attach(state, scope, id, query)).await {
         Ok(attached) => attached,
         Err(late) => Err(ExecdError::from(late).into()),
     };
@@ -108,10 +121,11 @@ impl From<ExecdError> for Refusal {
 
 async fn attach(
     state: &ConsoleState,
+    scope: &Scope,
     id: &SandboxId,
     query: &AttachQuery,
 ) -> Result<PtySocket, Refusal> {
-    let execd = state.execds.client(id)?;
+    let execd = state.execds.client(id, scope)?;
     let pty = match &query.pty {
         Some(pty) => pty.clone(),
         // A 404 here means an execd without terminals, not a terminal that is gone.

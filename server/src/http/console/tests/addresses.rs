@@ -11,9 +11,8 @@ use http_body_util::BodyExt;
 
 use super::{
     super::{AssetRoot, ConsoleState, assets, pages},
-    Console, room,
+    Console, authenticator, room,
 };
-use crate::http::auth::ApiKeys;
 
 /// Ways to write the addresses of the list and of a page that the routes take for something else,
 /// and a renderer that puts addresses into their plain form may not.
@@ -94,7 +93,7 @@ async fn no_spelling_of_an_address_gets_around_the_login() {
 async fn a_page_that_was_not_let_in_has_no_way_to_the_domain() {
     let console = Console::start().await;
     let id = console.sandbox("secret").await;
-    let keys = Arc::new(ApiKeys::default());
+    let keys = Arc::new(authenticator(&console.store, None).await);
     let state = ConsoleState::new(
         console.service.clone(),
         keys,

@@ -1,5 +1,6 @@
 //! The console over HTTP: session, protection, pages and forms, on the simulated runtime.
 
+mod accounts;
 mod addresses;
 mod origins;
 mod pages;
@@ -32,7 +33,8 @@ use tower::ServiceExt;
 use super::{ConsoleState, routes};
 use crate::{
     descriptors::Room,
-    http::{Capacities, auth::ApiKeys},
+    http::Capacities,
+    identity::{Accounts, Authenticator},
     sandbox::{ForeignFiles, Hosts, Limits, Service},
 };
 
@@ -98,7 +100,7 @@ pub(super) struct Console {
     pub(super) service: Service,
     pub(super) tasks: Supervisor,
     pub(super) cookie: String,
-    state: ConsoleState,
+    pub(super) state: ConsoleState,
     store: Arc<dyn Store>,
     _dir: tempfile::TempDir,
 }
@@ -134,7 +136,7 @@ impl Console {
         let mut health = service.registry().watch_health();
         let up = health.wait_for(|health| *health == crate::sandbox::RuntimeHealth::Up);
         up.await.unwrap();
-        let state = state(&service, KEY, &tasks);
+        let state = state(&service, &store, KEY, &tasks).await;
         Self {
             router: routes(&state, store.clone(), false),
             service,
@@ -147,8 +149,8 @@ impl Console {
     }
 
     /// What a restart with another key in the configuration makes of it.
-    pub(super) fn set_key(&mut self, key: &str) {
-        self.state = state(&self.service, key, &self.tasks);
+    pub(super) async fn set_key(&mut self, key: &str) {
+        self.state = state(&self.service, &self.store, key, &self.tasks).await;
         self.router = routes(&self.state, self.store.clone(), false);
     }
 
@@ -242,8 +244,13 @@ impl Console {
     }
 }
 
-fn state(service: &Service, key: &str, tasks: &Supervisor) -> ConsoleState {
-    let keys = Arc::new(ApiKeys::new(Some(key.to_owned().into())));
+async fn state(
+    service: &Service,
+    store: &Arc<dyn Store>,
+    key: &str,
+    tasks: &Supervisor,
+) -> ConsoleState {
+    let keys = Arc::new(authenticator(store, Some(key)).await);
     let state = ConsoleState::new(
         service.clone(),
         keys,
@@ -256,6 +263,12 @@ fn state(service: &Service, key: &str, tasks: &Supervisor) -> ConsoleState {
         watch: NEVER,
         ..state
     }
+}
+
+/// Keys over a store.
+async fn authenticator(store: &Arc<dyn Store>, key: Option<&str>) -> Authenticator {
+    let accounts = Accounts::open(Arc::clone(store)).await.unwrap();
+    Authenticator::new(key.map(Into::into), accounts, None)
 }
 
 /// Room for more than any test asks at once.

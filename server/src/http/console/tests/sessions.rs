@@ -98,10 +98,10 @@ async fn only_a_logout_with_a_session_wakes_the_tabs() {
 #[tokio::test]
 async fn a_new_key_ends_the_sessions_of_the_old_one() {
     let mut console = Console::open().await;
-    console.set_key(KEY);
+    console.set_key(KEY).await;
     let page = console.get("/console/sandboxes").await;
     assert_eq!(page.status(), StatusCode::OK, "after a mere restart");
-    console.set_key("another");
+    console.set_key("another").await;
     let page = console.get("/console/sandboxes").await;
     assert!(
         page.location().starts_with("/console/login?"),

@@ -1,0 +1,538 @@
+//! Users and API keys of the store.
+//!
+//! Requests are answered from memory. Changes of this process show at once; those of another one, such
+//! as `opensandbox-server user reset` beside a running server, within [`FOLLOW`].
+
+use std::{
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use osb_protocol::{
+    FieldError, WireTime,
+    identity::{ApiKey, IssuedApiKey, NewApiKey, NewUser, User},
+};
+use osb_service::{ErrorChain, Supervisor};
+use osb_store::{ApiKeyRow, Store, StoreError, UserChange, UserRow};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::{
+    sync::{Mutex, watch},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tracing::warn;
+
+pub use super::index::UserEntry;
+use super::{
+    Principal,
+    index::{self, Index},
+    now,
+    password::{HashError, Passwords},
+    rules, secret,
+};
+
+/// How often changes of other processes are looked for.
+pub const FOLLOW: Duration = Duration::from_secs(1);
+/// How often uses of keys are stored.
+const STORE_USES: Duration = Duration::from_secs(60);
+
+/// Users and API keys. Clones share them.
+#[derive(Clone)]
+pub struct Accounts(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    index: RwLock<Arc<Index>>,
+    /// Changes and reloads happen one at a time, so that an older view never replaces a newer one.
+    edit: Mutex<()>,
+    passwords: Passwords,
+    /// Whether there ever was a user or key while this process runs.
+    used: AtomicBool,
+    /// Notified of changes that may end sessions.
+    session_ends: Arc<watch::Sender<()>>,
+}
+
+impl std::fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Accounts")
+    }
+}
+
+/// Why a user or key was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// Fields break rules.
+    #[error("{}", .0.iter().map(|it| format!("{}: {}", it.field(), it.msg)).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<FieldError>),
+    /// Another user has the name.
+    #[error("a user named {0} exists")]
+    NameTaken(String),
+    /// There is no such user.
+    #[error("no such user")]
+    NoUser,
+    /// There is no such key.
+    #[error("no such API key")]
+    NoKey,
+    /// The password could not be hashed.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    /// The store failed.
+    #[error("the server cannot keep its state")]
+    Store(#[from] StoreError),
+}
+
+/// Parts of a user that change. `None` keeps a value.
+#[derive(Clone, Debug, Default)]
+pub struct UserEdit {
+    /// A new password.
+    pub password: Option<SecretString>,
+    /// A new role.
+    pub role: Option<osb_protocol::identity::Role>,
+    /// A new tenant, or none.
+    pub tenant: Option<Option<String>>,
+    /// Whether the user may not sign in.
+    pub disabled: Option<bool>,
+}
+
+impl Accounts {
+    /// Reads all users and keys.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let index = Index::new(store.accounts().await?, &Index::default());
+        Ok(Self(Arc::new(Inner {
+            used: AtomicBool::new(!index.is_empty()),
+            index: RwLock::new(Arc::new(index)),
+            store,
+            edit: Mutex::default(),
+            passwords: Passwords::default(),
+            session_ends: Arc::default(),
+        })))
+    }
+
+    /// Follows changes of other processes and stores uses of keys, until the tasks stop.
+    pub fn start(&self, tasks: &Supervisor) {
+        let (accounts, stopping) = (self.clone(), tasks.stopping().clone());
+        tasks.spawn("accounts", async move {
+            let mut follow = interval(FOLLOW);
+            follow.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut stored = Instant::now();
+            let mut is_failing = false;
+            loop {
+                tokio::select! {
+                    () = stopping.cancelled() => break,
+                    _ = follow.tick() => {}
+                }
+                let followed = tokio::select! {
+                    () = stopping.cancelled() => break,
+                    followed = accounts.follow() => followed,
+                };
+                if let (false, Err(error)) = (is_failing, &followed) {
+                    warn!(error = %ErrorChain(error), "changes of users and API keys are not seen");
+                }
+                is_failing = followed.is_err();
+                if stored.elapsed() >= STORE_USES {
+                    accounts.store_uses().await;
+                    stored = Instant::now();
+                }
+            }
+            accounts.store_uses().await;
+        });
+    }
+
+    /// Takes over changes that another process made.
+    async fn follow(&self) -> Result<(), StoreError> {
+        if self.0.store.accounts_revision().await? != self.index().revision {
+            let _one_at_a_time = self.0.edit.lock().await;
+            self.reload().await?;
+        }
+        Ok(())
+    }
+
+    async fn store_uses(&self) {
+        let uses = self.index().take_uses();
+        if uses.is_empty() {
+            return;
+        }
+        if let Err(error) = self.0.store.touch_keys(&uses).await {
+            warn!(error = %ErrorChain(&error), "the last uses of API keys are not stored");
+        }
+    }
+
+    /// Reads the store again. The caller holds the lock on edits.
+    async fn reload(&self) -> Result<(), StoreError> {
+        let rows = self.0.store.accounts().await?;
+        let index = Index::new(rows, &self.index());
+        if !index.is_empty() {
+            self.0.used.store(true, Ordering::Release);
+        }
+        *self.0.index.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(index);
+        self.0.session_ends.send_replace(());
+        Ok(())
+    }
+
+    fn index(&self) -> Arc<Index> {
+        // Replaced whole, so a panic elsewhere does not spoil it.
+        let index = self.0.index.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&index)
+    }
+
+    /// Whether requests need authentication because there is, or was, a user or key. It stays so for
+    /// as long as the process runs: the removal of the last key must not open the server.
+    #[must_use]
+    pub fn are_used(&self) -> bool {
+        self.0.used.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a user.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.index().has_users()
+    }
+
+    /// Notified of everything that may end sessions.
+    #[must_use]
+    pub fn session_ends(&self) -> &Arc<watch::Sender<()>> {
+        &self.0.session_ends
+    }
+
+    /// The principal of a stored key by its secret.
+    #[must_use]
+    pub fn key(&self, secret: &[u8]) -> Option<Arc<Principal>> {
+        let index = self.0.index.read().unwrap_or_else(PoisonError::into_inner);
+        index.key(secret, now())
+    }
+
+    /// The principal of a stored key by its id, if the key works.
+    #[must_use]
+    pub fn key_by_id(&self, id: &str) -> Option<Arc<Principal>> {
+        self.index().key_by_id(id, now())
+    }
+
+    /// A user who may sign in, by id.
+    #[must_use]
+    pub fn user(&self, id: &str) -> Option<Arc<UserEntry>> {
+        self.index().user(id)
+    }
+
+    /// Checks a password. `None` for a wrong one, and for a user who does not exist or may not sign in.
+    ///
+    /// # Errors
+    /// When the password cannot be hashed.
+    pub async fn sign_in(
+        &self,
+        name: &str,
+        password: SecretString,
+    ) -> Result<Option<Arc<UserEntry>>, HashError> {
+        let index = self.index();
+        let row = index.user_row(&rules::normal_user_name(name));
+        let hash = row.map(|row| row.password.clone());
+        let is_right = self.0.passwords.verify(password, hash).await?;
+        let id = row.filter(|_| is_right).map(|row| &row.id);
+        Ok(id.and_then(|id| index.user(id)))
+    }
+
+    /// All users, by name.
+    #[must_use]
+    pub fn users(&self) -> Vec<User> {
+        self.index().list_users()
+    }
+
+    /// All keys, newest first.
+    #[must_use]
+    pub fn keys(&self) -> Vec<ApiKey> {
+        self.index().list_keys()
+    }
+
+    /// The id of a user by name.
+    #[must_use]
+    pub fn user_id(&self, name: &str) -> Option<String> {
+        let name = rules::normal_user_name(name);
+        self.index().user_row(&name).map(|row| row.id.clone())
+    }
+
+    /// Adds a user.
+    ///
+    /// # Errors
+    /// When a field breaks a rule, the name is taken or the store fails.
+    pub async fn add_user(&self, new: NewUser) -> Result<User, AccountError> {
+        let NewUser {
+            name,
+            password,
+            role,
+            tenant,
+        } = new;
+        let password = SecretString::from(password);
+        let mut wrong = Vec::new();
+        let name = valid(rules::user_name(&name), &mut wrong);
+        valid(rules::password(password.expose_secret()), &mut wrong);
+        let tenant = valid(rules::tenant(tenant.as_deref(), role), &mut wrong);
+        let (Some(name), Some(tenant), true) = (name, tenant, wrong.is_empty()) else {
+            return Err(AccountError::Invalid(wrong));
+        };
+        let password = self.0.passwords.hash(password).await?;
+        let at = now();
+        let row = UserRow {
+            id: uuid::Uuid::new_v4().to_string(),
+            name,
+            password,
+            role,
+            tenant,
+            disabled: false,
+            created_at: at,
+            password_changed_at: at,
+        };
+        let _one_at_a_time = self.0.edit.lock().await;
+        if !self.0.store.add_user(&row).await? {
+            return Err(AccountError::NameTaken(row.name));
+        }
+        self.reload().await?;
+        Ok(index::user(&row))
+    }
+
+    /// Changes a user. A new password and a disabled user end the user's sessions.
+    ///
+    /// # Errors
+    /// When there is no such user, a field breaks a rule or the store fails.
+    pub async fn change_user(&self, id: &str, edit: UserEdit) -> Result<User, AccountError> {
+        let password = match edit.password {
+            None => None,
+            Some(password) => {
+                rules::password(password.expose_secret()).map_err(one)?;
+                Some((self.0.passwords.hash(password).await?, now()))
+            }
+        };
+        let _one_at_a_time = self.0.edit.lock().await;
+        let index = self.index();
+        let known = index.user_row_by_id(id).ok_or(AccountError::NoUser)?;
+        let role = edit.role.unwrap_or(known.role);
+        let tenant = edit.tenant.unwrap_or_else(|| known.tenant.clone());
+        let tenant = rules::tenant(tenant.as_deref(), role).map_err(one)?;
+        let change = UserChange {
+            password,
+            role: Some(role),
+            tenant: Some(tenant),
+            disabled: edit.disabled,
+        };
+        if !self.0.store.change_user(id, &change).await? {
+            return Err(AccountError::NoUser);
+        }
+        self.reload().await?;
+        let changed = self.index();
+        let row = changed.user_row_by_id(id).ok_or(AccountError::NoUser)?;
+        Ok(index::user(row))
+    }
+
+    /// Deletes a user, whose sessions end.
+    ///
+    /// # Errors
+    /// When there is no such user or the store fails.
+    pub async fn delete_user(&self, id: &str) -> Result<(), AccountError> {
+        let _one_at_a_time = self.0.edit.lock().await;
+        if !self.0.store.delete_user(id).await? {
+            return Err(AccountError::NoUser);
+        }
+        Ok(self.reload().await?)
+    }
+
+    /// Makes a key. Only this answer has its secret.
+    ///
+    /// # Errors
+    /// When a field breaks a rule or the store fails.
+    pub async fn add_key(&self, new: NewApiKey) -> Result<IssuedApiKey, AccountError> {
+        let at = now();
+        let mut wrong = Vec::new();
+        let name = valid(rules::key_name(&new.name), &mut wrong);
+        let tenant = valid(rules::tenant(new.tenant.as_deref(), new.role), &mut wrong);
+        if new.expires_at.is_some_and(|expires| expires <= at) {
+            let rule = "must be in the future";
+            wrong.push(FieldError::body("value_error", ["expiresAt"], rule));
+        }
+        let (Some(name), Some(tenant), true) = (name, tenant, wrong.is_empty()) else {
+            return Err(AccountError::Invalid(wrong));
+        };
+        let (secret, prefix) = secret::generate();
+        let row = ApiKeyRow {
+            id: uuid::Uuid::new_v4().to_string(),
+            name,
+            digest: secret::digest(secret.expose_secret().as_bytes()),
+            prefix,
+            role: new.role,
+            tenant,
+            created_at: at,
+            expires_at: new.expires_at,
+            last_used_at: None,
+            revoked_at: None,
+        };
+        let _one_at_a_time = self.0.edit.lock().await;
+        self.0.store.add_key(&row).await?;
+        self.reload().await?;
+        Ok(IssuedApiKey {
+            key: index::key(&row),
+            secret: secret.expose_secret().to_owned(),
+        })
+    }
+
+    /// Revokes a key.
+    ///
+    /// # Errors
+    /// When there is no such key or the store fails.
+    pub async fn revoke_key(&self, id: &str) -> Result<(), AccountError> {
+        let _one_at_a_time = self.0.edit.lock().await;
+        if !self.0.store.revoke_key(id, now()).await? {
+            return Err(AccountError::NoKey);
+        }
+        Ok(self.reload().await?)
+    }
+}
+
+fn one(error: FieldError) -> AccountError {
+    AccountError::Invalid(vec![error])
+}
+
+/// The value, or notes what is wrong with it.
+fn valid<T>(checked: Result<T, FieldError>, wrong: &mut Vec<FieldError>) -> Option<T> {
+    checked.map_err(|error| wrong.push(error)).ok()
+}
+
+/// When a lifetime that begins now ends.
+#[must_use]
+pub fn in_seconds(seconds: i64) -> Option<WireTime> {
+    now().plus_seconds(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::identity::Role;
+    use osb_store::Location;
+
+    use super::*;
+
+    const PASSWORD: &str = "a long password";
+
+    async fn accounts() -> (Accounts, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("s.db"));
+        let store = osb_store::open(&location).await.unwrap();
+        (Accounts::open(store).await.unwrap(), folder)
+    }
+
+    fn zoe() -> NewUser {
+        NewUser {
+            name: "Zoe".into(),
+            password: PASSWORD.into(),
+            role: Role::Operator,
+            tenant: Some("a".into()),
+        }
+    }
+
+    fn key(role: Role) -> NewApiKey {
+        NewApiKey {
+            name: "ci".into(),
+            role,
+            tenant: None,
+            expires_at: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_user_signs_in_with_the_present_password_only() {
+        let (accounts, _folder) = accounts().await;
+        let user = accounts.add_user(zoe()).await.unwrap();
+        let sign_in = async |name, password: &str| {
+            let found = accounts.sign_in(name, password.into()).await.unwrap();
+            found.map(|entry| entry.password_epoch)
+        };
+        let first = sign_in(" zOE", PASSWORD).await.expect("the password");
+        assert_eq!(sign_in("zoe", "another password").await, None);
+        assert_eq!(sign_in("adam", PASSWORD).await, None);
+        let taken = accounts.add_user(zoe()).await.unwrap_err();
+        assert!(matches!(taken, AccountError::NameTaken(_)), "{taken}");
+        let edit = UserEdit {
+            password: Some("another password".into()),
+            ..UserEdit::default()
+        };
+        accounts.change_user(&user.id, edit).await.unwrap();
+        assert_eq!(sign_in("zoe", PASSWORD).await, None);
+        let second = sign_in("zoe", "another password").await;
+        assert!(second.is_some_and(|epoch| epoch != first));
+        let edit = UserEdit {
+            disabled: Some(true),
+            ..UserEdit::default()
+        };
+        let changed = accounts.change_user(&user.id, edit).await.unwrap();
+        assert!(changed.disabled && changed.tenant.as_deref() == Some("a"));
+        assert_eq!(sign_in("zoe", "another password").await, None);
+        assert!(accounts.user(&user.id).is_none());
+    }
+
+    #[tokio::test]
+    async fn every_broken_rule_is_reported_and_administrators_leave_their_tenant() {
+        let (accounts, _folder) = accounts().await;
+        let bad = NewUser {
+            name: "-".into(),
+            password: "short".into(),
+            role: Role::ServiceAdmin,
+            tenant: Some("a".into()),
+        };
+        let AccountError::Invalid(wrong) = accounts.add_user(bad).await.unwrap_err() else {
+            panic!("no broken rule");
+        };
+        let fields: Vec<_> = wrong.iter().map(FieldError::field).collect();
+        assert_eq!(fields, ["name", "password", "tenant"]);
+        let user = accounts.add_user(zoe()).await.unwrap();
+        let promote = |tenant| UserEdit {
+            role: Some(Role::ServiceAdmin),
+            tenant,
+            ..UserEdit::default()
+        };
+        let refused = accounts.change_user(&user.id, promote(None)).await;
+        assert!(matches!(refused, Err(AccountError::Invalid(_))));
+        let promoted = accounts.change_user(&user.id, promote(Some(None))).await;
+        assert_eq!(promoted.unwrap().tenant, None);
+    }
+
+    #[tokio::test]
+    async fn the_first_key_closes_the_server_and_no_revocation_opens_it() {
+        let (accounts, _folder) = accounts().await;
+        assert!(!accounts.are_used());
+        let issued = accounts.add_key(key(Role::ReadOnly)).await.unwrap();
+        assert!(accounts.are_used());
+        let principal = accounts.key(issued.secret.as_bytes()).unwrap();
+        assert_eq!(
+            (principal.role, &principal.id),
+            (Role::ReadOnly, &issued.key.id)
+        );
+        assert!(accounts.keys()[0].last_used_at.is_some());
+        accounts.revoke_key(&issued.key.id).await.unwrap();
+        assert!(accounts.key(issued.secret.as_bytes()).is_none());
+        assert!(accounts.are_used());
+        let none = accounts.revoke_key("none").await;
+        assert!(matches!(none, Err(AccountError::NoKey)));
+    }
+
+    #[tokio::test]
+    async fn changes_of_another_process_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("s.db"));
+        let store = osb_store::open(&location).await.unwrap();
+        let server = Accounts::open(store).await.unwrap();
+        let beside = osb_store::open_shared(&location).await.unwrap().unwrap();
+        let beside = Accounts::open(beside).await.unwrap();
+        let mut ends = server.session_ends().subscribe();
+        let issued = beside.add_key(key(Role::ServiceAdmin)).await.unwrap();
+        assert!(server.key(issued.secret.as_bytes()).is_none());
+        server.follow().await.unwrap();
+        assert!(server.key(issued.secret.as_bytes()).is_some());
+        assert!(ends.has_changed().unwrap(), "sessions are checked again");
+        ends.mark_unchanged();
+        server.follow().await.unwrap();
+        assert!(!ends.has_changed().unwrap());
+        server.store_uses().await;
+        assert!(!ends.has_changed().unwrap());
+        beside.follow().await.unwrap();
+    }
+}

@@ -1,0 +1,309 @@
+//! Users and API keys in memory, as one immutable view that changes replace.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use osb_protocol::{
+    WireTime,
+    identity::{ApiKey, PrincipalKind, User},
+};
+use osb_store::{AccountRows, ApiKeyRow, UserRow};
+
+use super::{Principal, Scope, secret};
+
+/// The use of a key is noted to the minute.
+const USE_STEP: i64 = 60;
+
+/// All users and keys at one revision.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// Revision of the store.
+    pub(super) revision: i64,
+    rows: AccountRows,
+    /// Keys that are not revoked, by digest.
+    keys: HashMap<[u8; 32], Arc<KeyEntry>>,
+    /// Users who may sign in, by id.
+    users: HashMap<String, Arc<UserEntry>>,
+    /// When keys were used last, by id; revoked ones included.
+    uses: HashMap<String, Arc<LastUse>>,
+}
+
+#[derive(Debug)]
+struct KeyEntry {
+    principal: Arc<Principal>,
+    expires_at: Option<WireTime>,
+    last_use: Arc<LastUse>,
+}
+
+/// A user who may sign in.
+#[derive(Clone, Debug)]
+pub struct UserEntry {
+    /// The user as an actor.
+    pub principal: Arc<Principal>,
+    /// Number that changes with the password; sessions end with it.
+    pub password_epoch: i64,
+}
+
+/// When a key was used, in Unix seconds; 0 means never.
+#[derive(Debug, Default)]
+struct LastUse {
+    at: AtomicI64,
+    /// What the store has.
+    stored: AtomicI64,
+}
+
+impl LastUse {
+    fn touch(&self, now: WireTime) {
+        let seconds = now.unix_us() / 1_000_000;
+        // Reads of a shared cache line are cheap; writes are not.
+        if seconds - self.at.load(Ordering::Relaxed) >= USE_STEP {
+            self.at.store(seconds, Ordering::Relaxed);
+        }
+    }
+
+    fn time(&self) -> Option<WireTime> {
+        match self.at.load(Ordering::Relaxed) {
+            0 => None,
+            seconds => WireTime::from_unix_us(seconds * 1_000_000),
+        }
+    }
+}
+
+impl Index {
+    /// The view of these rows. Uses of keys that the store does not have yet are taken over.
+    pub(super) fn new(rows: AccountRows, before: &Self) -> Self {
+        let mut index = Self {
+            revision: rows.revision,
+            ..Self::default()
+        };
+        for key in &rows.keys {
+            let stored = key.last_used_at.map_or(0, |at| at.unix_us() / 1_000_000);
+            let last_use = before.uses.get(&key.id).map_or_else(
+                || {
+                    Arc::new(LastUse {
+                        at: stored.into(),
+                        stored: stored.into(),
+                    })
+                },
+                Arc::clone,
+            );
+            if key.revoked_at.is_none() {
+                let entry = KeyEntry {
+                    principal: Arc::new(of_key(key)),
+                    expires_at: key.expires_at,
+                    last_use: Arc::clone(&last_use),
+                };
+                index.keys.insert(key.digest, Arc::new(entry));
+            }
+            index.uses.insert(key.id.clone(), last_use);
+        }
+        for user in rows.users.iter().filter(|user| !user.disabled) {
+            let entry = UserEntry {
+                principal: Arc::new(of_user(user)),
+                password_epoch: user.password_changed_at.unix_us(),
+            };
+            index.users.insert(user.id.clone(), Arc::new(entry));
+        }
+        index.rows = rows;
+        index
+    }
+
+    /// Whether there was never a user or key.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.users.is_empty() && self.rows.keys.is_empty()
+    }
+
+    /// Whether there is a user.
+    pub(super) fn has_users(&self) -> bool {
+        !self.rows.users.is_empty()
+    }
+
+    /// The principal of a key by its secret, and notes the use.
+    pub(super) fn key(&self, secret: &[u8], now: WireTime) -> Option<Arc<Principal>> {
+        if !secret.starts_with(secret::PREFIX.as_bytes()) {
+            return None;
+        }
+        self.key_by_digest(&secret::digest(secret), now)
+    }
+
+    fn key_by_digest(&self, digest: &[u8; 32], now: WireTime) -> Option<Arc<Principal>> {
+        let entry = self.keys.get(digest)?;
+        if entry.expires_at.is_some_and(|at| at <= now) {
+            return None;
+        }
+        entry.last_use.touch(now);
+        Some(Arc::clone(&entry.principal))
+    }
+
+    /// The principal of a key by its id, if the key works.
+    pub(super) fn key_by_id(&self, id: &str, now: WireTime) -> Option<Arc<Principal>> {
+        let row = self.rows.keys.iter().find(|key| key.id == id)?;
+        self.key_by_digest(&row.digest, now)
+    }
+
+    /// A user who may sign in, by id.
+    pub(super) fn user(&self, id: &str) -> Option<Arc<UserEntry>> {
+        self.users.get(id).map(Arc::clone)
+    }
+
+    /// The row of a user, by name.
+    pub(super) fn user_row(&self, name: &str) -> Option<&UserRow> {
+        self.rows.users.iter().find(|user| user.name == name)
+    }
+
+    /// The row of a user, by id.
+    pub(super) fn user_row_by_id(&self, id: &str) -> Option<&UserRow> {
+        self.rows.users.iter().find(|user| user.id == id)
+    }
+
+    /// All users as clients see them.
+    pub(super) fn list_users(&self) -> Vec<User> {
+        self.rows.users.iter().map(user).collect()
+    }
+
+    /// All keys as clients see them.
+    pub(super) fn list_keys(&self) -> Vec<ApiKey> {
+        let shown = |row: &ApiKeyRow| ApiKey {
+            last_used_at: self.uses.get(&row.id).and_then(|used| used.time()),
+            ..key(row)
+        };
+        self.rows.keys.iter().map(shown).collect()
+    }
+
+    /// Uses of keys that the store does not have, by key id. They count as stored from now on.
+    pub(super) fn take_uses(&self) -> Vec<(String, WireTime)> {
+        let mut uses = Vec::new();
+        for (id, last_use) in &self.uses {
+            let at = last_use.at.load(Ordering::Relaxed);
+            if last_use.stored.swap(at, Ordering::Relaxed) != at
+                && let Some(time) = last_use.time()
+            {
+                uses.push((id.clone(), time));
+            }
+        }
+        uses
+    }
+}
+
+fn of_key(row: &ApiKeyRow) -> Principal {
+    Principal {
+        kind: PrincipalKind::ApiKey,
+        id: row.id.clone(),
+        name: row.name.clone(),
+        role: row.role,
+        scope: Scope::of(row.tenant.as_deref()),
+    }
+}
+
+fn of_user(row: &UserRow) -> Principal {
+    Principal {
+        kind: PrincipalKind::User,
+        id: row.id.clone(),
+        name: row.name.clone(),
+        role: row.role,
+        scope: Scope::of(row.tenant.as_deref()),
+    }
+}
+
+/// A user as clients see it.
+pub(super) fn user(row: &UserRow) -> User {
+    User {
+        id: row.id.clone(),
+        name: row.name.clone(),
+        role: row.role,
+        tenant: row.tenant.clone(),
+        disabled: row.disabled,
+        created_at: row.created_at,
+        password_changed_at: row.password_changed_at,
+    }
+}
+
+/// A key as clients see it.
+pub(super) fn key(row: &ApiKeyRow) -> ApiKey {
+    ApiKey {
+        id: row.id.clone(),
+        name: row.name.clone(),
+        prefix: row.prefix.clone(),
+        role: row.role,
+        tenant: row.tenant.clone(),
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        last_used_at: row.last_used_at,
+        revoked_at: row.revoked_at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::identity::Role;
+
+    use super::*;
+
+    fn at(seconds: i64) -> WireTime {
+        WireTime::from_unix_us(seconds * 1_000_000).unwrap()
+    }
+
+    fn row(id: &str, secret: &str) -> ApiKeyRow {
+        ApiKeyRow {
+            id: id.into(),
+            name: id.into(),
+            digest: secret::digest(secret.as_bytes()),
+            prefix: String::new(),
+            role: Role::Operator,
+            tenant: Some("a".into()),
+            created_at: at(0),
+            expires_at: Some(at(1000)),
+            last_used_at: None,
+            revoked_at: None,
+        }
+    }
+
+    fn index(keys: Vec<ApiKeyRow>, before: &Index) -> Index {
+        let rows = AccountRows {
+            keys,
+            ..AccountRows::default()
+        };
+        Index::new(rows, before)
+    }
+
+    #[test]
+    fn a_key_works_until_it_expires_or_is_revoked() {
+        let revoked = ApiKeyRow {
+            revoked_at: Some(at(5)),
+            ..row("gone", "osb_gone")
+        };
+        let index = index(vec![row("one", "osb_one"), revoked], &Index::default());
+        let found = index.key(b"osb_one", at(999)).unwrap();
+        assert_eq!(
+            (found.id.as_str(), found.scope.tenant()),
+            ("one", Some("a"))
+        );
+        assert!(index.key(b"osb_one", at(1000)).is_none());
+        assert!(index.key(b"osb_gone", at(1)).is_none());
+        assert!(index.key(b"osb_other", at(1)).is_none());
+        assert!(index.key(b"one", at(1)).is_none());
+        assert!(index.key_by_id("one", at(999)).is_some());
+        assert!(index.key_by_id("one", at(1000)).is_none());
+        assert!(index.key_by_id("gone", at(1)).is_none());
+    }
+
+    #[test]
+    fn uses_are_noted_to_the_minute_and_survive_a_new_view() {
+        let first = index(vec![row("one", "osb_one")], &Index::default());
+        let used = |index: &Index, seconds| index.key(b"osb_one", at(seconds)).unwrap();
+        assert_eq!(first.take_uses(), []);
+        used(&first, 100);
+        used(&first, 159);
+        assert_eq!(first.list_keys()[0].last_used_at, Some(at(100)));
+        let next = index(vec![row("one", "osb_one")], &first);
+        assert_eq!(next.take_uses(), [("one".to_owned(), at(100))]);
+        assert_eq!(next.take_uses(), [], "the store has it");
+        used(&next, 160);
+        assert_eq!(next.take_uses(), [("one".to_owned(), at(160))]);
+    }
+}
