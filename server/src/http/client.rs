@@ -5,11 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use axum::{
-    extract::{ConnectInfo, Request, State},
-    middleware::Next,
-    response::Response,
-};
+use axum::extract::{ConnectInfo, Request};
 use http::{HeaderMap, HeaderName, HeaderValue, header::FORWARDED, uri::Scheme};
 use ipnet::IpNet;
 
@@ -114,20 +110,15 @@ impl Client {
 }
 
 /// Puts the [`Client`] into the request's extensions.
-pub(super) async fn identify(
-    State(proxies): State<TrustedProxies>,
-    mut request: Request,
-    next: Next,
-) -> Response {
+pub(super) fn identify(proxies: &TrustedProxies, request: &mut Request) {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED), |peer| peer.0.ip());
     let scheme = match request.extensions().get::<OverTls>() {
         Some(OverTls) => Scheme::HTTPS,
         None => Scheme::HTTP,
     };
-    let client = Client::of(peer, scheme, request.headers(), &proxies);
+    let client = Client::of(peer, scheme, request.headers(), proxies);
     request.extensions_mut().insert(client);
-    next.run(request).await
 }
 
 /// The client of a request that passed [`identify`].

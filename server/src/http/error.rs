@@ -2,8 +2,6 @@
 
 use axum::{
     Json,
-    extract::{Request, State},
-    middleware::Next,
     response::{IntoResponse, Response},
 };
 use http::{
@@ -265,12 +263,7 @@ fn runtime(error: &RuntimeError) -> (StatusCode, Code) {
 
 /// Puts the runtime's own codes into error answers. Answers are made with the codes of runtimes
 /// that run containers, because no error knows where it will be answered.
-pub(super) async fn use_codes(
-    State(codes): State<&'static Codes>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let response = next.run(request).await;
+pub(super) fn use_codes(codes: &Codes, response: Response) -> Response {
     let Some(RuntimeFault { fault, body }) = response.extensions().get::<RuntimeFault>() else {
         return response;
     };

@@ -6,11 +6,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
+use axum::extract::Request;
 use http::{StatusCode, Version, header::HOST, uri::Authority};
 use osb_protocol::error::code;
 
@@ -60,13 +56,9 @@ fn name_of(authority: &Authority) -> String {
     name.strip_suffix('.').map(str::to_owned).unwrap_or(name)
 }
 
-/// Lets requests pass that name one host, which is this server.
-pub(super) async fn check(
-    State(hosts): State<AllowedHosts>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let refused = match named(&request) {
+/// Refuses a request, unless it names one host, which is this server.
+pub(super) fn refusal(hosts: &AllowedHosts, request: &Request) -> Option<ApiError> {
+    match named(request) {
         Ok(named) if named.iter().all(|host| hosts.admit(host)) => None,
         Ok(_) => Some(ApiError::new(
             StatusCode::MISDIRECTED_REQUEST,
@@ -79,10 +71,6 @@ pub(super) async fn check(
             code::UNKNOWN_ERROR,
             rule,
         )),
-    };
-    match refused {
-        Some(refusal) => refusal.into_response(),
-        None => next.run(request).await,
     }
 }
 

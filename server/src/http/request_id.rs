@@ -1,7 +1,7 @@
 //! Request ids, and the log line of what failed (contract: lifecycle §1.2).
 
-use axum::{extract::Request, middleware::Next, response::Response};
-use http::{HeaderName, HeaderValue};
+use axum::{extract::Request, response::Response};
+use http::{HeaderName, HeaderValue, Method, Uri};
 use osb_protocol::headers;
 use tracing::{error, warn};
 use uuid::Uuid;
@@ -12,25 +12,39 @@ const REQUEST_ID: HeaderName = HeaderName::from_static(headers::REQUEST_ID);
 /// Longest id that is taken over from a client.
 const LONGEST: usize = 256;
 
-/// Takes over the client's id or makes one, puts it on the answer whatever it is, and logs errors
-/// of ours under it.
-pub(super) async fn tag(request: Request, next: Next) -> Response {
-    let id = given(&request).unwrap_or_else(fresh);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = next.run(request).await;
-    let status = response.status();
-    // A sandbox's own errors are its own affair.
-    if let (true, Some(Cause(cause))) = (status.is_server_error(), response.extensions().get()) {
-        let request_id = id.to_str().unwrap_or_default();
-        let status = status.as_u16();
-        if status == 500 {
-            error!(request_id, %method, path, status, cause, "request failed");
-        } else {
-            warn!(request_id, %method, path, status, cause, "request not served");
+/// The id of a request, and what the log says about it.
+pub(super) struct RequestTag {
+    id: HeaderValue,
+    method: Method,
+    uri: Uri,
+}
+
+impl RequestTag {
+    /// Takes over the client's id or makes one.
+    pub(super) fn of(request: &Request) -> Self {
+        Self {
+            id: given(request).unwrap_or_else(fresh),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
         }
     }
-    response.headers_mut().insert(REQUEST_ID, id);
-    response
+
+    /// Puts the id on the answer, whatever it is, and logs errors of ours under it.
+    pub(super) fn put_on(self, response: &mut Response) {
+        let status = response.status();
+        // A sandbox's own errors are its own affair.
+        if let (true, Some(Cause(cause))) = (status.is_server_error(), response.extensions().get())
+        {
+            let request_id = self.id.to_str().unwrap_or_default();
+            let (method, path, status) = (&self.method, self.uri.path(), status.as_u16());
+            if status == 500 {
+                error!(request_id, %method, path, status, cause, "request failed");
+            } else {
+                warn!(request_id, %method, path, status, cause, "request not served");
+            }
+        }
+        response.headers_mut().insert(REQUEST_ID, self.id);
+    }
 }
 
 fn given(request: &Request) -> Option<HeaderValue> {

@@ -2,7 +2,6 @@
 
 use axum::{
     Router,
-    body::Body,
     extract::{OriginalUri, Request, State},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Redirect, Response},
@@ -10,31 +9,18 @@ use axum::{
 };
 use http::{Method, StatusCode, header::ACCEPT};
 use osb_protocol::error::code;
-use tower::ServiceBuilder;
-use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
     app::AppState,
-    auth,
-    client::{self, TrustedProxies},
-    cors,
-    error::{self, ApiError},
-    host::{self, AllowedHosts},
-    lifecycle, metrics, openapi, overload, proxy, request_id,
+    auth, cors,
+    edge::{Edge, EdgeRules},
+    error::ApiError,
+    lifecycle, metrics, openapi, overload, proxy,
 };
 
-/// What every request passes before its route is looked for.
-#[derive(Clone, Debug)]
-pub struct EdgeRules {
-    /// Proxies in front of this server.
-    pub proxies: TrustedProxies,
-    /// Names of this server.
-    pub hosts: AllowedHosts,
-}
-
 /// The whole HTTP surface. `console` begins with `/console` and guards itself.
-pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
+pub fn router(app: AppState, console: Router, rules: EdgeRules) -> Router {
     app.meter.set_routes(templates());
     let codes = &app.unscoped.vocabulary().codes;
     let runtime = app.unscoped.runtime_kind();
@@ -86,13 +72,7 @@ pub fn router(app: AppState, console: Router, edge: EdgeRules) -> Router {
     let routes = api.merge(proxied).merge(console);
     // Around the router, not on its routes: for every request a route copies itself in each of its
     // layers, and a router is shared.
-    let edge = ServiceBuilder::new()
-        .layer(from_fn(request_id::tag))
-        .layer(from_fn_with_state(edge.proxies, client::identify))
-        .layer(from_fn_with_state(edge.hosts, host::check))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(codes, error::use_codes));
-    Router::new().fallback_service(edge.service(routes))
+    Router::new().fallback_service(Edge::new(rules, codes, routes))
 }
 
 /// Templates of every route.
@@ -166,15 +146,4 @@ async fn method_not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> Ap
         code::METHOD_NOT_ALLOWED,
         message,
     )
-}
-
-fn panicked(_: Box<dyn std::any::Any + Send>) -> http::Response<Body> {
-    // The panic hook has logged where; clients get the contract's form.
-    let message = "an internal error occurred; the server's log has it under this request id";
-    ApiError::new(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        code::UNKNOWN_ERROR,
-        message,
-    )
-    .into_response()
 }
