@@ -4,11 +4,11 @@
 use std::{fs, path::Path};
 
 use osb_testkit::wait_until;
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::stage::{IMAGE, Stage, delete, docker, get, ready};
+use super::stage::{IMAGE, Stage, answer, delete, docker, get, ready};
 
 /// A sandbox with a network policy: its sidecar, its volume and its main container.
 struct Foreign {
@@ -110,6 +110,13 @@ async fn a_sandbox_of_another_server_is_taken_over_with_all_that_belongs_to_it()
             names.len() == 2 && names.iter().all(|name| name.starts_with("osb-"))
         })
         .await;
+        for (action, state) in [("pause", "Paused"), ("resume", "Running")] {
+            let path = format!("/v1/sandboxes/{}/{action}", foreign.id);
+            let (status, error) = answer(server.request(Method::POST, &path)).await;
+            assert_eq!(status, StatusCode::ACCEPTED, "{action}: {error}");
+            let (_, seen) = get(&server, &foreign.id).await;
+            assert_eq!(seen["status"]["state"], state);
+        }
         if is_first {
             // The store knows now what the files said.
             fs::remove_dir_all(files.path()).unwrap();
