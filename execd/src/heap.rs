@@ -4,7 +4,7 @@
 //! arena and retains freed memory there: after large outputs tens of MiB stayed resident in an idle
 //! daemon. With few arenas nearly all free memory can be returned to the kernel, once the daemon is
 //! quiet. There are two, so that the two threads that serve requests do not wait for each other.
-//! Each keeps some free memory at its end, because output would otherwise give back its buffers and
+//! Each keeps some unused memory, because output would otherwise give back its buffers and
 //! fetch them again all the time.
 
 use crate::limits;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::super::error::ApiError;
 
-/// How a browser says that it opens a page. Only servers that it trusts are told.
+/// How a browser says that it opens a page. Browsers send it only to servers that they trust.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// Seconds until a page about a sandbox that is starting reloads.
 const RELOAD: HeaderValue = HeaderValue::from_static("2");
