@@ -270,9 +270,14 @@ fn hosts_of(server: &ServerSection, keys: &Authenticator) -> AllowedHosts {
 }
 
 async fn runtime(config: &Config, store: &dyn Store) -> anyhow::Result<Arc<dyn Runtime>> {
-    if config.runtime.kind == RuntimeType::Sim {
-        return Ok(Arc::new(SimRuntime::new()));
+    match config.runtime.kind {
+        RuntimeType::Sim => Ok(Arc::new(SimRuntime::new())),
+        RuntimeType::Docker => docker(config, store).await,
+        RuntimeType::Kubernetes => anyhow::bail!("runtime.type kubernetes is not available yet"),
     }
+}
+
+async fn docker(config: &Config, store: &dyn Store) -> anyhow::Result<Arc<dyn Runtime>> {
     let execd = execd_path()?;
     let instance = store.instance_id().await?;
     let settings = config.docker.runtime_config(
