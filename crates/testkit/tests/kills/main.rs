@@ -232,12 +232,12 @@ impl World {
             match operation {
                 Operation::Create => {
                     let found = seen.first().map(|one| &one["id"]);
-                    let told = answer.map(|(_, body)| &body["id"]);
+                    let known = answer.map(|(_, body)| &body["id"]);
                     // Whether the client has an answer cannot be known once it is being written.
                     let unsure = answer.is_none() && self.answering.load(SeqCst);
                     assert!(
-                        found == told || unsure,
-                        "{found:?}, the client knows {told:?}"
+                        found == known || unsure,
+                        "{found:?}, the client knows {known:?}"
                     );
                 }
                 Operation::CreateWithKey => {
