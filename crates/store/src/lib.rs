@@ -200,6 +200,12 @@ pub trait Store:
     /// [`StoreError::Unavailable`] with the problem.
     async fn check(&self) -> Result<(), StoreError>;
 
+    /// Whether another server uses the store now, or has used it since. What this server has in
+    /// memory is then out of date, and it must not act on it. Answers from memory.
+    fn is_used_by_another(&self) -> bool {
+        false
+    }
+
     /// Flushes and closes the connections.
     async fn close(&self);
 }

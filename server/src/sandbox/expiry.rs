@@ -13,6 +13,8 @@ use tracing::info;
 
 use super::{Service, lifecycle::now};
 
+/// Time until a server whose store another one uses looks again whether that is still so.
+const FENCED_SLEEP: Duration = Duration::from_secs(1);
 /// Longest sleep: the clock of the host may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
@@ -25,6 +27,11 @@ pub(super) fn start(service: Service) {
             let up = |health: &super::RuntimeHealth| *health == super::RuntimeHealth::Up;
             if health.wait_for(up).await.is_err() {
                 return;
+            }
+            if service.inner.store.is_used_by_another() {
+                // The other server may have renewed what seems due here.
+                tokio::time::sleep(FENCED_SLEEP).await;
+                continue;
             }
             let sleep = match service.inner.registry.next_deadline() {
                 Some((at, id)) => match at.unix_us() - now().unix_us() {

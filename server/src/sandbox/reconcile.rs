@@ -33,8 +33,12 @@ pub(super) fn start(service: Service) {
 }
 
 impl Service {
-    /// One round.
+    /// One round. Does nothing while another server uses the store: what seems left behind here may
+    /// be that server's work in progress.
     pub async fn reconcile(&self) {
+        if self.inner.store.is_used_by_another() {
+            return;
+        }
         let (records, _) = self.inner.registry.snapshot();
         for record in &records {
             let facts = &record.facts;

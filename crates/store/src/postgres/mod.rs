@@ -297,6 +297,11 @@ impl Store for PostgresStore {
         self.end(OP, "ROLLBACK", write).await
     }
 
+    fn is_used_by_another(&self) -> bool {
+        let problem = self.hold.as_ref().and_then(|hold| hold.problem());
+        matches!(problem, Some(Problem::Locked | Problem::TakenOver))
+    }
+
     async fn close(&self) {
         // A connection that hangs must not keep the server from ending.
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.pool.close()).await;

@@ -141,6 +141,13 @@ async fn a_server_whose_store_was_used_by_another_never_writes_again() {
         .await
         .unwrap();
     assert!(write(&first).await.is_err());
+    let noticed = async {
+        while !first.is_used_by_another() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, noticed).await.expect("it is noticed");
+    assert!(!second.is_used_by_another());
     second.close().await;
     drop(second);
     let taken_over = async {
@@ -151,6 +158,7 @@ async fn a_server_whose_store_was_used_by_another_never_writes_again() {
     timeout(PATIENCE, taken_over).await.expect("the reason");
     sleep(Duration::from_secs(3)).await;
     assert_eq!(problem_of(write(&first).await), Problem::TakenOver);
+    assert!(first.is_used_by_another());
     first.close().await;
     drop(first);
     let third = crate::open(&database.location()).await.unwrap();

@@ -18,8 +18,12 @@ use std::{
     time::Duration,
 };
 
-use osb_runtime::sim::{Options, SimRuntime};
-use osb_testkit::{TestServer, store_in, wait_until};
+use osb_protocol::WireTime;
+use osb_runtime::{
+    Phase,
+    sim::{Options, SimRuntime},
+};
+use osb_testkit::{TestServer, running_at, store_in, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -109,6 +113,7 @@ struct World {
     sim: Arc<SimRuntime>,
     folder: tempfile::TempDir,
     answering: Arc<AtomicBool>,
+    is_lost: Arc<AtomicBool>,
 }
 
 /// What a client knows of an operation when the server was killed.
@@ -130,6 +135,7 @@ impl World {
             sim: Arc::new(SimRuntime::with_options(options)),
             folder: tempfile::tempdir().unwrap(),
             answering: Arc::default(),
+            is_lost: Arc::default(),
         }
     }
 
@@ -153,6 +159,7 @@ impl World {
             inner,
             fuse: Arc::clone(fuse),
             answering: Arc::clone(&self.answering),
+            is_lost: Arc::clone(&self.is_lost),
         };
         let runtime = KilledRuntime {
             inner: Arc::clone(&self.sim),
@@ -316,6 +323,35 @@ fn kill_twice_everywhere(operation: Operation) {
         }
     }
     panic!("{operation:?} takes more than {MOST} steps");
+}
+
+#[test]
+fn a_server_that_lost_its_store_to_another_removes_nothing() {
+    // The other server has begun a create.
+    let mut begun = running_at("begun", [127, 0, 0, 1].into(), None);
+    begun.status.phase = Phase::Created;
+    let world = World {
+        sim: Arc::new(SimRuntime::with([begun])),
+        ..World::new()
+    };
+    killed(async {
+        world.is_lost.store(true, SeqCst);
+        let server = world.mortal(&Arc::new(Fuse::new(MOST, Side::Before))).await;
+        let (status, body) = Operation::Create.send(&server, "").await;
+        assert_eq!(status, 202, "{body}");
+        let id = body["id"].as_str().unwrap().into();
+        // What is due here may have been renewed by the other server.
+        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
+        let due = server.service.renew(&id, WireTime::new(soon)).await;
+        due.unwrap();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        server.service.reconcile().await;
+        assert_eq!(world.sim.sandboxes().len(), 2);
+        world.is_lost.store(false, SeqCst);
+        server.service.reconcile().await;
+        let existing = async || world.sim.sandboxes();
+        wait_until("both are removed", existing, Vec::is_empty).await;
+    });
 }
 
 #[test]

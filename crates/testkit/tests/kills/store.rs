@@ -24,6 +24,8 @@ pub(crate) struct KilledStore {
     pub(crate) fuse: Arc<Fuse>,
     /// Whether the answer of a create was about to be written.
     pub(crate) answering: Arc<AtomicBool>,
+    /// Whether another server uses the store.
+    pub(crate) is_lost: Arc<AtomicBool>,
 }
 
 /// Makes each call a step.
@@ -46,6 +48,10 @@ impl Store for KilledStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.fuse.step(self.inner.check()).await
+    }
+
+    fn is_used_by_another(&self) -> bool {
+        self.is_lost.load(SeqCst)
     }
 
     async fn close(&self) {
