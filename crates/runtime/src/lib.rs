@@ -10,6 +10,8 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod cause;
+mod diagnostics;
 pub mod docker;
 mod error;
 mod event;
@@ -21,8 +23,13 @@ mod reach;
 mod role;
 pub mod sim;
 mod spec;
+mod usage;
 mod vocabulary;
 
+pub use cause::Cause;
+pub use diagnostics::{
+    Diagnostics, HealthCheck, Inspection, LogQuery, LogText, MASK, names_secret,
+};
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
 pub use observed::{Address, Foreign, Observed, Phase, Ports, Status};
@@ -32,6 +39,7 @@ pub use pull_fault::PullFault;
 pub use reach::{NoRoute, Reach, Viewpoint};
 pub use role::Role;
 pub use spec::{Amendment, CreateSpec, KeptBy, Progress, SERVER_VARIABLES, Stage};
+pub use usage::{Metering, Usage};
 pub use vocabulary::{Codes, Fault, Reasons, Vocabulary};
 
 use async_trait::async_trait;
@@ -66,6 +74,7 @@ pub trait Runtime: Send + Sync + 'static {
             (Feature::Pause, self.pausing().is_some()),
             (Feature::Snapshots, self.snapshots().is_some()),
             (Feature::Pools, self.pools().is_some()),
+            (Feature::Diagnostics, self.diagnostics().is_some()),
         ];
         let powers = powers.into_iter().filter(|(_, has)| *has);
         powers
@@ -86,6 +95,16 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Pools, where supported.
     fn pools(&self) -> Option<&dyn Pools> {
+        None
+    }
+
+    /// Logs and settings of single sandboxes, where supported.
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        None
+    }
+
+    /// Resource use of sandboxes, where it can be read.
+    fn metering(&self) -> Option<&dyn Metering> {
         None
     }
 

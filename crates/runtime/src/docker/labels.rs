@@ -156,6 +156,36 @@ pub(super) fn of_sidecar(id: &SandboxId, role: Role, instance: &str) -> HashMap<
     labels.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
+/// Platform labels whose values may be shown. A label of another release may be secret.
+const PUBLIC: [&str; 15] = [
+    ID,
+    EXPIRES_AT,
+    MANUAL_CLEANUP,
+    PLATFORM_OS,
+    PLATFORM_ARCH,
+    SNAPSHOT_ID,
+    EXECD_PORT,
+    HTTP_PORT,
+    RENEW_EXTEND,
+    SERVER,
+    CREATED_AT,
+    IMAGE,
+    ENTRYPOINT,
+    RESOURCES,
+    ROLE,
+];
+
+/// Whether a label belongs to the platform.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED_PREFIX)
+}
+
+/// Whether the value of a platform label may be shown.
+pub(super) fn is_public(name: &str) -> bool {
+    let is_extension = name == EXTENSIONS || name.starts_with(EXTENSION_PREFIX);
+    is_extension || PUBLIC.contains(&name)
+}
+
 fn without_prefix<'a>((key, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
     (
         key.strip_prefix(ECHOED_EXTENSION_PREFIX).unwrap_or(key),

@@ -10,6 +10,8 @@
 //! once and mounted read-only ([`execd_volume`]). Sandboxes share one bridge network on which
 //! containers cannot reach each other ([`network`]).
 
+#[cfg(test)]
+mod causes;
 mod config;
 mod container;
 mod conversion;
@@ -17,6 +19,7 @@ mod create;
 #[cfg(test)]
 mod create_faults;
 mod description;
+mod diagnostics;
 mod engine;
 mod error;
 mod event_windows;
@@ -37,6 +40,7 @@ mod pause;
 mod ports;
 mod pull;
 mod remove;
+mod usage;
 mod watch;
 
 pub use config::{DockerConfig, LogLimit, NetworkMode, SidecarConfig};
@@ -51,8 +55,8 @@ use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
 use crate::{
-    Address, CreateSpec, Foreign, NoRoute, Observed, Pausing, Progress, Reach, Runtime,
-    RuntimeError, RuntimeEvent, Viewpoint,
+    Address, CreateSpec, Diagnostics, Foreign, Metering, NoRoute, Observed, Pausing, Progress,
+    Reach, Runtime, RuntimeError, RuntimeEvent, Viewpoint,
 };
 
 /// Name of this back end.
@@ -74,6 +78,7 @@ pub struct DockerRuntime {
     clock: Mutex<event_windows::EngineClock>,
     turns: pause::Turns,
     pulls: pull::Pulls,
+    meter: Arc<usage::Meter>,
 }
 
 impl DockerRuntime {
@@ -97,6 +102,7 @@ impl DockerRuntime {
         let timeout = config.api_timeout;
         let connect = move || Ok(connect()?.with_timeout(timeout));
         let execd = execd_volume::ExecdVolume::load(&config.execd, &config.instance)?;
+        let meter = usage::Meter::of_host(config.network != NetworkMode::Host);
         Ok(Self {
             engine: engine::Engine::new(Box::new(connect)),
             ports: ports::PortPool::new(config.publish_host, config.port_min, config.port_max),
@@ -111,6 +117,7 @@ impl DockerRuntime {
             clock: Mutex::default(),
             turns: pause::Turns::default(),
             pulls: pull::Pulls::default(),
+            meter: Arc::new(meter),
         })
     }
 
@@ -149,6 +156,14 @@ impl Runtime for DockerRuntime {
     }
 
     fn pausing(&self) -> Option<&dyn Pausing> {
+        Some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        Some(self)
+    }
+
+    fn metering(&self) -> Option<&dyn Metering> {
         Some(self)
     }
 

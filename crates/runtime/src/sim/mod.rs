@@ -22,9 +22,9 @@ use tokio::sync::{Notify, mpsc};
 
 use self::powers::Pool;
 use crate::{
-    Address, Amendment, CreateSpec, Foreign, KeptBy, NoRoute, Observed, Pausing, Phase, Pools,
-    Progress, PullFault, Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source,
-    Stage, Status, Viewpoint, Vocabulary,
+    Address, Amendment, CreateSpec, Diagnostics, Foreign, KeptBy, Metering, NoRoute, Observed,
+    Pausing, Phase, Pools, Progress, PullFault, Reach, Role, Runtime, RuntimeError, RuntimeEvent,
+    Snapshots, Source, Stage, Status, Viewpoint, Vocabulary,
 };
 
 const KIND: &str = "sim";
@@ -54,6 +54,8 @@ pub struct Faults {
     pub pause_gate: Option<Arc<Notify>>,
     /// Pauses and resumes take effect, and their answers are lost.
     pub pause_answer_lost: bool,
+    /// Logs cannot be read, for this reason.
+    pub log_fails: Option<String>,
     /// Lines that every entry point has printed.
     pub output: Vec<String>,
 }
@@ -61,7 +63,7 @@ pub struct Faults {
 /// Abilities of the simulated back end.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether it has the optional powers: pausing, snapshots and pools.
+    /// Whether it has the optional powers: pausing, snapshots, pools, diagnostics and metering.
     pub powers: bool,
     /// Further features that a create may use.
     pub create_features: FeatureSet,
@@ -367,6 +369,14 @@ impl Runtime for SimRuntime {
     }
 
     fn pools(&self) -> Option<&dyn Pools> {
+        self.options.powers.then_some(self)
+    }
+
+    fn diagnostics(&self) -> Option<&dyn Diagnostics> {
+        self.options.powers.then_some(self)
+    }
+
+    fn metering(&self) -> Option<&dyn Metering> {
         self.options.powers.then_some(self)
     }
 

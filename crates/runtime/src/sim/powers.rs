@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 
-use super::{KIND, SimRuntime, State, now};
+use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Pausing, Phase, PoolSpec, PoolStatus, Pools, Role, RuntimeError, RuntimeEvent, Snapshots,
-    Source,
+    Diagnostics, Inspection, LogQuery, LogText, Metering, Pausing, Phase, PoolSpec, PoolStatus,
+    Pools, Role, RuntimeError, RuntimeEvent, Snapshots, Source, Usage,
 };
 
 /// A pool. Its ready sandboxes are only counted.
@@ -150,6 +150,87 @@ impl Pausing for SimRuntime {
 
     async fn resume(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
         self.set_frozen(id, false).await
+    }
+}
+
+#[async_trait]
+impl Diagnostics for SimRuntime {
+    async fn read_log(&self, id: &SandboxId, query: LogQuery) -> Result<LogText, RuntimeError> {
+        let Faults {
+            output, log_fails, ..
+        } = self.available()?;
+        if let Some(reason) = log_fails {
+            return Err(RuntimeError::Other {
+                runtime: KIND,
+                op: "read the log",
+                reason,
+            });
+        }
+        let state = self.locked();
+        let group = state.sandboxes.get(id);
+        let group = group.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
+        let at = group.observed.origin.created_at;
+        let recent = query.since.is_none_or(|since| at >= since);
+        let lines = output.iter().filter(|_| recent);
+        let text: String = lines.map(|line| format!("{at} {line}\n")).collect();
+        let from = text.len().saturating_sub(query.bytes);
+        Ok(LogText::of_output(
+            &text.as_bytes()[from..],
+            query.lines,
+            from > 0,
+        ))
+    }
+
+    async fn inspect(&self, id: &SandboxId) -> Result<Inspection, RuntimeError> {
+        self.available()?;
+        let state = self.locked();
+        let group = state.sandboxes.get(id);
+        let group = group.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
+        let (origin, status) = (&group.observed.origin, &group.observed.status);
+        let exit_code = match status.phase {
+            Phase::Exited(code) => Some(code),
+            _ => None,
+        };
+        Ok(Inspection {
+            container: format!("simulated-{id}"),
+            name: id.to_string(),
+            image: origin.source.to_string(),
+            status: format!("{:?}", status.phase).to_lowercase(),
+            is_running: matches!(status.phase, Phase::Running | Phase::Paused),
+            is_paused: status.phase == Phase::Paused,
+            out_of_memory: status.out_of_memory,
+            exit_code,
+            created: Some(origin.created_at),
+            started: (status.phase != Phase::Created).then_some(origin.created_at),
+            finished: exit_code.map(|_| status.since),
+            labels: origin.metadata.clone(),
+            ..Inspection::default()
+        })
+    }
+}
+
+/// Every simulated sandbox uses a quarter of a core, 64 MiB and two processes, and receives 1,000
+/// bytes each second.
+#[async_trait]
+impl Metering for SimRuntime {
+    async fn read_usage(&self, ids: &[SandboxId]) -> Vec<Option<Usage>> {
+        let (state, at) = (self.locked(), now());
+        let usage = |id: &SandboxId| {
+            let observed = &state.sandboxes.get(id)?.observed;
+            let runs = matches!(observed.status.phase, Phase::Running | Phase::Paused);
+            let lived = at.unix_us() - observed.origin.created_at.unix_us();
+            let lived_us = u64::try_from(lived).unwrap_or_default();
+            runs.then_some(Usage {
+                cpu_ns: lived_us * 250,
+                memory_bytes: 64 << 20,
+                processes: 2,
+                received_bytes: Some(lived_us / 1000),
+                sent_bytes: Some(0),
+                read_bytes: None,
+                written_bytes: None,
+            })
+        };
+        ids.iter().map(usage).collect()
     }
 }
 
