@@ -9,6 +9,7 @@ use osb_service::Supervisor;
 use crate::{
     base::Base,
     command::Commands,
+    history::CommandHistory,
     isolated::{IsolatedSessions, Isolation},
     metrics::Meter,
     proxy,
@@ -58,6 +59,12 @@ impl App {
 impl FromRef<App> for Arc<Meter> {
     fn from_ref(app: &App) -> Self {
         Self::clone(&app.base.meter)
+    }
+}
+
+impl FromRef<App> for Arc<CommandHistory> {
+    fn from_ref(app: &App) -> Self {
+        Self::clone(&app.base.history)
     }
 }
 

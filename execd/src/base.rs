@@ -5,8 +5,8 @@ use std::sync::Arc;
 use osb_service::Supervisor;
 
 use crate::{
-    env::Environment, identity::Accounts, metrics::Meter, output::Outputs, process::Processes,
-    telemetry::Telemetry,
+    env::Environment, history::CommandHistory, identity::Accounts, metrics::Meter, output::Outputs,
+    process::Processes, telemetry::Telemetry,
 };
 
 /// Shared parts of the daemon. Clones share them too.
@@ -22,6 +22,8 @@ pub struct Base {
     pub outputs: Outputs,
     /// Resource meter.
     pub meter: Arc<Meter>,
+    /// The last commands.
+    pub history: Arc<CommandHistory>,
     /// Metrics for a collector; inactive unless started.
     pub telemetry: Telemetry,
     /// All background tasks.
@@ -39,6 +41,7 @@ impl Base {
             processes: Processes::default(),
             outputs: Outputs::new(meter.memory()),
             meter: Arc::new(meter),
+            history: Arc::default(),
             telemetry: Telemetry::default(),
             tasks,
         }

@@ -66,6 +66,7 @@ pub mod file_worker;
 pub mod fuzz;
 pub mod hardening;
 pub mod heap;
+pub mod history;
 pub mod hook;
 pub mod http;
 pub mod identity;

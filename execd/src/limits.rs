@@ -287,3 +287,14 @@ pub const ISOLATED_LOG_READ: u64 = 16 << 20;
 pub const ISOLATED_MEASURE: Duration = Duration::from_secs(2);
 /// The interval is also at least this many times the duration of a measurement.
 pub const ISOLATED_MEASURE_PART: u32 = 20;
+
+/// Commands in the history.
+pub const HISTORY_ENTRIES: usize = 1000;
+/// Bytes of texts in the history.
+pub const HISTORY_BYTES: usize = 768 << 10;
+/// Bytes of a directory or an error in the history.
+pub const HISTORY_TEXT: usize = 512;
+/// Bytes of a page of the history.
+pub const HISTORY_PAGE: usize = 1 << 20;
+/// Bytes of an entry of the history beside its texts, as JSON.
+pub const HISTORY_NUMBERS: usize = 320;

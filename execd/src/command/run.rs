@@ -10,6 +10,7 @@ use std::{
 };
 
 use osb_log::redact;
+use osb_protocol::execd::history::CommandKind;
 use rustix::{
     io::Errno,
     thread::{CapabilitySet, capabilities},
@@ -24,8 +25,9 @@ use crate::{
     base::Base,
     error::ApiResult,
     hardening::ProcessHardening,
+    history::Begun,
     identity::Credentials,
-    output::{End, EventReader, Outcome, Pipes, Pump, Replay, Sink, Writer},
+    output::{End, EventReader, NOT_STARTED, Outcome, Pipes, Pump, Replay, Sink, Writer},
     process::{Exit, Process},
     telemetry::Operation,
 };
@@ -66,7 +68,25 @@ pub(super) fn start(
         log: background.then(Arc::default),
     };
     let log = kept.log.clone();
-    let record = commands.admit(Record::new(&id, plan.content, background, kept))?;
+    let begun = Begun {
+        kind: match background {
+            true => CommandKind::Background,
+            false => CommandKind::Foreground,
+        },
+        command: &plan.content,
+        cwd: plan.cwd.as_deref().map(|cwd| cwd.display().to_string()),
+        uid: plan.credentials.as_ref().map(|user| user.uid),
+    };
+    let number = base.history.begin(begun);
+    let record = Record::new(&id, plan.content, background, kept);
+    let record = match commands.admit(record) {
+        Ok(record) => record,
+        Err(error) => {
+            base.history
+                .end(number, NOT_STARTED, Some(error.to_string()));
+            return Err(error);
+        }
+    };
     let began = Instant::now();
     let pipes = Pipes::new(background);
     let started = match (plan.program, pipes) {
@@ -117,7 +137,7 @@ pub(super) fn start(
                 began,
                 timeout: plan.timeout,
             };
-            let task = run_to_end(pump, record, base.clone(), commands.clone());
+            let task = run_to_end(pump, record, number, base.clone(), commands.clone());
             base.tasks.spawn("command", task);
             ended
         }
@@ -125,6 +145,8 @@ pub(super) fn start(
             info!(id, reason, "command not started");
             let outcome = Outcome::now(End::NotStarted(reason), began.elapsed());
             base.telemetry.execution(Operation::Command, &outcome);
+            base.history
+                .end(number, outcome.exit_code(), outcome.error());
             if background || not_started == NotStarted::Keep {
                 commands.finish(&record, &outcome);
             } else {
@@ -155,10 +177,18 @@ fn spawn(
 }
 
 /// Supervises one command to its end.
-async fn run_to_end(mut pump: Pump, record: Arc<Record>, base: Base, commands: Commands) {
+async fn run_to_end(
+    mut pump: Pump,
+    record: Arc<Record>,
+    number: u64,
+    base: Base,
+    commands: Commands,
+) {
     let outcome = pump.until_end().await;
     info!(id = record.id(), end = ?outcome.end, "command ended");
     base.telemetry.execution(Operation::Command, &outcome);
+    base.history
+        .end(number, outcome.exit_code(), outcome.error());
     commands.finish(&record, &outcome);
     pump.sink.finish(&outcome).await;
     if let Some(events) = record.output().events {

@@ -16,8 +16,8 @@ use crate::{
     blocking::Starts,
     error::{ApiError, ApiResult},
     limits,
-    output::{End, Journal, Log, Outcome, OutputUsage},
-    process::{Exit, Process},
+    output::{Journal, Log, Outcome, OutputUsage},
+    process::Process,
 };
 
 /// Record of one command.
@@ -275,13 +275,9 @@ impl Commands {
 
     /// Records the end of a command.
     pub(super) fn finish(&self, record: &Arc<Record>, outcome: &Outcome) {
-        let reasons = outcome.end.reasons();
         let ended = Ended {
-            exit_code: match &outcome.end {
-                End::Exited { exit, .. } => Exit::wire_code(*exit),
-                End::NotStarted(_) | End::Failed { .. } => 255,
-            },
-            error: (!reasons.is_empty()).then(|| reasons.join(", ")),
+            exit_code: outcome.exit_code(),
+            error: outcome.error(),
             at: Timestamp::now(),
         };
         let set = record.ended.set(ended);
@@ -363,7 +359,10 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::{Replay, Source, Writer};
+    use crate::{
+        output::{Replay, Source, Writer},
+        process::Exit,
+    };
 
     fn commands() -> Commands {
         Commands::new(1 << 20)

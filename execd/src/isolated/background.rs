@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::{ApiError, ApiResult},
     limits,
-    output::{Outcome, Pump, Sink},
+    output::{NOT_STARTED, Outcome, Pump, Sink},
     telemetry::Operation,
 };
 
@@ -47,10 +47,13 @@ pub(super) async fn start(
     let run = Arc::new(Background::new(&session.id));
     let busy = session.busy();
     admit(&session, &run)?;
+    let history = &isolation.base.history;
+    let number = history.begin(code.begun());
     let started = begin(isolation, &session, &code).await;
     let (guest, pipes) = match started {
         Ok(started) => started,
         Err(error) => {
+            history.end(number, NOT_STARTED, Some(error.to_string()));
             let mut runs = session.runs.lock().expect("no holder of this lock panics");
             runs.remove(&run.id);
             return Err(match error {
@@ -72,7 +75,7 @@ pub(super) async fn start(
     let started = run.started();
     isolation.base.tasks.spawn(
         "isolated background run",
-        run_to_end(isolation.clone(), pump, run, busy),
+        run_to_end(isolation.clone(), pump, run, number, busy),
     );
     Ok(started)
 }
@@ -114,12 +117,20 @@ async fn begin(
     Guest::start(&isolation.base, &link, &order, states, true).await
 }
 
-async fn run_to_end(isolation: Isolation, mut pump: Pump<Guest>, run: Arc<Background>, busy: Busy) {
+async fn run_to_end(
+    isolation: Isolation,
+    mut pump: Pump<Guest>,
+    run: Arc<Background>,
+    number: u64,
+    busy: Busy,
+) {
     let outcome: Outcome = pump.until_end().await;
     isolation
         .base
         .telemetry
         .execution(Operation::Isolated, &outcome);
+    let history = &isolation.base.history;
+    history.end(number, outcome.exit_code(), outcome.error());
     run.log.cut(limits::ISOLATED_LOG);
     let code = match pump.process.how().await {
         How::Exited(exit) => Ok(exit.wire_code()),

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use osb_protocol::execd::history::CommandKind;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -18,7 +19,8 @@ use super::{
     wire,
 };
 use crate::{
-    output::{End, EventReader, Outcome, Pipe, Pump, Replay, Sink, Subject, Writer},
+    history::Begun,
+    output::{End, EventReader, NOT_STARTED, Outcome, Pipe, Pump, Replay, Sink, Subject, Writer},
     process::Exit,
     telemetry::Operation,
 };
@@ -39,6 +41,16 @@ pub(super) struct Code {
 }
 
 impl Code {
+    /// Entry of the history.
+    pub(super) fn begun(&self) -> Begun<'_> {
+        Begun {
+            kind: CommandKind::Isolated,
+            command: &self.text,
+            cwd: None,
+            uid: None,
+        }
+    }
+
     /// Order for the init. `report` requests the state after the run.
     pub(super) fn order(&self, session: &Session, restore: bool, report: bool) -> Order {
         let first = || session.variables.iter();
@@ -108,11 +120,20 @@ async fn run_to_end(
         return not_run(writer, &error.to_string()).await;
     }
     let began = Instant::now();
+    let history = &isolation.base.history;
+    let number = history.begin(code.begun());
     let (guest, pipes, state) = match begin(&isolation, &session, &code).await {
         Ok(started) => started,
-        // The session ended before the run started; clients see the same end as a moment later.
-        Err(RunError::Lost) => return not_run(writer, &terminated(&isolation)).await,
-        Err(error) => return not_run(writer, &error.to_string()).await,
+        Err(error) => {
+            let reason = match error {
+                // The session ended before the run started; clients see the same end as a moment
+                // later.
+                RunError::Lost => terminated(&isolation),
+                error => error.to_string(),
+            };
+            history.end(number, NOT_STARTED, Some(reason.clone()));
+            return not_run(writer, &reason).await;
+        }
     };
     let mut pump = Pump {
         process: guest.clone(),
@@ -125,6 +146,7 @@ async fn run_to_end(
         outcome = pump.until_end() => outcome,
         never = end_when_left(&left, &guest) => match never {},
     };
+    history.end(number, outcome.exit_code(), outcome.error());
     outcome.end = named(outcome.end, guest.how().await, &isolation);
     info!(id = session.id, end = ?outcome.end, "isolated run ended");
     isolation

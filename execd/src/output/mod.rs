@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) use self::{
     journal::{EventReader, Journal, OutputUsage, Unavailable},
     log::Log,
-    outcome::{End, Outcome},
+    outcome::{End, NOT_STARTED, Outcome},
     pipe::{Pipe, Pipes},
     pump::{Pump, Sink, Subject},
     stream::response,

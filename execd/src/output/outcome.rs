@@ -6,6 +6,9 @@ use jiff::Timestamp;
 
 use crate::process::Exit;
 
+/// Exit status of a command that could not start.
+pub(crate) const NOT_STARTED: i32 = 255;
+
 /// End of a run, with its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
@@ -45,6 +48,20 @@ impl Outcome {
     pub(crate) fn now(end: End, took: Duration) -> Self {
         let at = Timestamp::now().as_millisecond();
         Self { end, at, took }
+    }
+
+    /// Exit status for clients: [`NOT_STARTED`] without a process.
+    pub(crate) fn exit_code(&self) -> i32 {
+        match &self.end {
+            End::Exited { exit, .. } => exit.wire_code(),
+            End::NotStarted(_) | End::Failed { .. } => NOT_STARTED,
+        }
+    }
+
+    /// Why the run failed.
+    pub(crate) fn error(&self) -> Option<String> {
+        let reasons = self.end.reasons();
+        (!reasons.is_empty()).then(|| reasons.join(", "))
     }
 }
 

@@ -15,8 +15,8 @@ use super::{
     guard::{Rules, guard},
 };
 use crate::{
-    app::App, command::api as command, file, file_worker, http::not_found, isolated, metrics,
-    proxy, pty, runtime_init, session,
+    app::App, command::api as command, file, file_worker, history, http::not_found, isolated,
+    metrics, proxy, pty, runtime_init, session,
 };
 
 /// Router with all routes behind the guard.
@@ -35,6 +35,7 @@ pub fn router(app: App, token: Token) -> Router {
         .route("/command/{id}/events", get(command::events))
         .merge(file::routes())
         .merge(file_worker::routes())
+        .merge(history::routes())
         .merge(isolated::routes())
         .merge(metrics::routes())
         .merge(proxy::routes())

@@ -11,6 +11,7 @@ use std::{
 };
 
 use osb_log::redact;
+use osb_protocol::execd::history::CommandKind;
 use rustix::{
     fs::{Access, access},
     io::Errno,
@@ -27,7 +28,10 @@ use crate::{
     base::Base,
     blocking::in_place,
     env::report::Reader,
-    output::{End, EventReader, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer},
+    history::Begun,
+    output::{
+        End, EventReader, NOT_STARTED, Outcome, Pipe, Pipes, Pump, Replay, Sink, Source, Writer,
+    },
     process::{Place, Process, Program, inherit},
     script::ARGUMENT,
     telemetry::Operation,
@@ -87,6 +91,12 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, mut wr
         "session run wanted"
     );
     let began = Instant::now();
+    let number = base.history.begin(Begun {
+        kind: CommandKind::Session,
+        command,
+        cwd: order.cwd.as_deref().map(|cwd| cwd.display().to_string()),
+        uid: None,
+    });
     let Started {
         process,
         pipes,
@@ -94,7 +104,11 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, mut wr
         lost,
     } = match spawn(&base, &session, &order) {
         Ok(started) => started,
-        Err(error) => return not_started(writer, &error.to_string()).await,
+        Err(error) => {
+            let reason = error.to_string();
+            base.history.end(number, NOT_STARTED, Some(reason.clone()));
+            return not_started(writer, &reason).await;
+        }
     };
     info!(
         id = session.id,
@@ -118,6 +132,8 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, mut wr
     };
     info!(id = session.id, end = ?outcome.end, "session run ended");
     base.telemetry.execution(Operation::InSession, &outcome);
+    base.history
+        .end(number, outcome.exit_code(), outcome.error());
     if let Some(mut reported) = report.finish() {
         reported.fit(room());
         if let Sink::Events(writer) = &mut pump.sink

@@ -10,6 +10,7 @@ mod events;
 mod fault;
 mod file;
 mod hardening;
+mod history;
 mod hook;
 mod identity;
 mod init;

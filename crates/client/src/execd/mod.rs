@@ -2,6 +2,7 @@
 
 mod command;
 mod files;
+mod history;
 mod pty;
 
 use osb_protocol::{execd::metrics::Metrics, lifecycle::Endpoint};

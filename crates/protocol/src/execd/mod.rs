@@ -5,6 +5,7 @@
 //! | [`command`] | requests and status of `/command` |
 //! | [`event`] | the events of a stream |
 //! | [`file`] | the filesystem routes |
+//! | [`history`] | `/commands/history` |
 //! | [`isolated`] | sessions with namespaces of their own |
 //! | [`metrics`] | `/metrics` and `/metrics/watch` |
 //! | [`runtime_init`] | `/internal/init` and `/ready` |
@@ -14,6 +15,7 @@
 pub mod command;
 pub mod event;
 pub mod file;
+pub mod history;
 pub mod isolated;
 pub mod metrics;
 pub mod pty;
