@@ -53,14 +53,56 @@ pub struct CreateSandboxRequest {
     pub volumes: Vec<Volume>,
     /// Hooks: `preStart` runs before the entry point, `periodic` ones on a schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
-    pub lifecycle: Option<serde_json::Value>,
+    pub lifecycle: Option<LifecycleHooks>,
     /// Template to start from (Kubernetes only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_id: Option<String>,
     /// Extra switches as strings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extensions: BTreeMap<String, String>,
+}
+
+/// Programs that run in a sandbox beside its entry point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LifecycleHooks {
+    /// Runs before the entry point, which starts only when it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pre_start: Option<PreStartHook>,
+    /// Run on a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Vec<PeriodicHook>>,
+}
+
+/// Hook that runs once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PreStartHook {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Longest run in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 10800))]
+    pub timeout_seconds: Option<u32>,
+}
+
+/// Hook that runs on a schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct PeriodicHook {
+    /// Name, unique within the request.
+    pub name: String,
+    /// Five fields of cron, a descriptor such as `@daily`, or `@every` and a duration.
+    pub schedule: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Longest run in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 300))]
+    pub timeout_seconds: Option<u32>,
 }
 
 #[expect(

@@ -58,6 +58,13 @@ const INTENDED: &[(&str, &str)] = &[
     ),
     // Beyond the contract.
     ("+ GET /ready*", "readiness with its reason"),
+    ("+ * /v1/users*", "administration of users"),
+    ("+ * /v1/api-keys*", "administration of API keys"),
+    (
+        "+ * /v1/sessions*",
+        "administration of sessions of the console",
+    ),
+    ("+ GET /v1/whoami*", "a client asks who it is"),
     (
         "+ POST /v1/sandboxes header idempotency-key*",
         "a create can be repeated safely",

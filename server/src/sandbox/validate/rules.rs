@@ -6,13 +6,12 @@ use osb_protocol::{
     Feature, SandboxId, WireTime,
     execd::HOOKS_ENV,
     labels,
-    lifecycle::{CreateSandboxRequest, Platform},
+    lifecycle::{CreateSandboxRequest, LifecycleHooks, Platform},
     resources::ResourceLimits,
 };
 use osb_runtime::{CreateSpec, Expiry, Origin, SERVER_VARIABLES, Source};
 use rand::RngExt;
 use secrecy::SecretString;
-use serde_json::Value;
 
 use super::{Rules, volumes};
 use crate::sandbox::{Error, lifecycle::now};
@@ -200,8 +199,8 @@ fn limits(resources: &BTreeMap<String, String>, broken: &mut Broken) -> Resource
 }
 
 /// The hooks as execd reads them from its environment.
-fn hooks_text(hooks: &Value) -> Result<String, Error> {
-    let text = hooks.to_string();
+fn hooks_text(hooks: &LifecycleHooks) -> Result<String, Error> {
+    let text = serde_json::to_string(hooks).expect("texts and numbers");
     let most = ARGUMENT_MAX - HOOKS_ENV.len() - "=".len();
     if text.len() > most {
         let rule = format!("must not be longer than {most} bytes as JSON");
