@@ -158,8 +158,15 @@ async fn a_paused_sandbox_is_found_changed_and_removed() {
         (&json!(LATER), &json!("core"))
     );
     assert_eq!(shown["status"], paused);
+    // It is still there after the delete, so that the answer is about a sandbox that ends.
+    sim.set_faults(Faults {
+        remove_fails: Some("not yet".to_owned()),
+        ..Faults::default()
+    });
     assert_eq!(delete(&server, &id).await.0, 204);
     refused(&post(&server, &id, "resume").await, 409, NOT_PAUSED);
+    sim.set_faults(Faults::default());
+    server.service.reconcile().await;
     gone(&server, &sim, &id).await;
     server.stop().await;
 }

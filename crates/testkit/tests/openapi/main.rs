@@ -14,8 +14,8 @@ fn specs(name: &str) -> PathBuf {
 }
 
 fn read(name: &str) -> Value {
-    let text = std::fs::read_to_string(specs(name)).unwrap();
-    serde_json::from_str(&text).unwrap()
+    let text = std::fs::read_to_string(specs(name)).expect("the file is part of the project");
+    serde_json::from_str(&text).expect("the file is JSON")
 }
 
 #[test]
