@@ -150,6 +150,19 @@ async fn a_tenant_of_the_file_works_in_its_own_scope() {
     assert_eq!(status, 404);
     let (status, _) = answer(server.request_as("key-b", Method::DELETE, &path)).await;
     assert_eq!(status, 204);
+    // Root in it could become root on the host, and so reach the other tenants.
+    let mut isolated = TestServer::good_create();
+    isolated["extensions"] = json!({"bootstrap.execd.isolation": "enable"});
+    let create = server.request_as("key-a", Method::POST, "/v1/sandboxes");
+    let (status, body) = answer(create.json(&isolated)).await;
+    assert_eq!(status, 400, "{body}");
+    assert!(
+        body["message"]
+            .as_str()
+            .unwrap()
+            .contains("never to a tenant"),
+        "{body}"
+    );
     for path in ["/v1/users", "/v1/api-keys", "/v1/sessions"] {
         let (status, _) = answer(server.request_as("key-a", Method::GET, path)).await;
         assert_eq!(status, 403, "{path}");

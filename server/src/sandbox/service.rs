@@ -114,7 +114,8 @@ impl Service {
             features: self.inner.runtime.features(),
             max_timeout_seconds: self.inner.limits.max_timeout_seconds,
             execd_auth: self.inner.limits.execd_auth,
-            execd_isolation: self.inner.limits.execd_isolation,
+            // Root in such a sandbox can become root on the host, and so reach every tenant.
+            execd_isolation: self.inner.limits.execd_isolation && self.scope == Scope::All,
         }
     }
 
