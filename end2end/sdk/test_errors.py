@@ -47,7 +47,6 @@ def test_a_bad_field_is_reported_with_its_rule(sdk):
         ({"metadata": {"k": "not a label!"}}, "SANDBOX::INVALID_METADATA_LABEL"),
         ({"resource": {"cpu": "many"}}, "SANDBOX::INVALID_PARAMETER"),
         ({"resource": {"memory": "-1Mi"}}, "SANDBOX::INVALID_PARAMETER"),
-        ({"secure_access": True}, "SANDBOX::INVALID_PARAMETER"),
         ({"extensions": {"poolRef": "p"}}, "SANDBOX::UNSUPPORTED_POOL_REF"),
         ({"extensions": {"access.renew.extend.seconds": "1"}}, "SANDBOX::INVALID_PARAMETER"),
     ],
