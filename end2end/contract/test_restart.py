@@ -291,11 +291,19 @@ def test_a_configuration_that_every_user_can_read_is_reported(server):
         assert server.log.read_text().count(warning) == count, oct(mode)
 
 
-def test_a_second_server_on_the_port_is_refused(server):
+@pytest.mark.parametrize("shared", ["port", "store"])
+def test_a_second_server_on_the_port_or_the_store_is_refused(server, tmp_path, shared):
+    text = server.config.read_text()
+    if shared == "port":
+        text, named = text.replace("store.db", "other.db"), str(server.port)
+    else:
+        text, named = text.replace(f"port = {server.port}", "port = 1"), "store.db: another server uses it"
+    config = tmp_path / "second.toml"
+    config.write_text(text)
     program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
-    second = subprocess.run([program, "--config", server.config], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    second = subprocess.run([program, "--config", config], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
-    assert str(server.port) in second.stdout + second.stderr
+    assert named in second.stdout + second.stderr
     assert server.ready()
 
 

@@ -66,7 +66,6 @@ BAD_RULES = [
     ({"resourceLimits": {"cpu": "0"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"resourceLimits": {"memory": "1.5Gi"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"resourceLimits": {"gpu": "-1"}}, "SANDBOX::INVALID_PARAMETER"),
-    ({"secureAccess": True}, "SANDBOX::INVALID_PARAMETER"),
     ({"networkPolicy": {"defaultAction": "deny"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"access.renew.extend.seconds": "299"}}, "SANDBOX::INVALID_PARAMETER"),
     ({"extensions": {"access.renew.extend.seconds": "x"}}, "SANDBOX::INVALID_PARAMETER"),
