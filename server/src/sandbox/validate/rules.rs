@@ -240,7 +240,9 @@ fn isolation(extensions: &BTreeMap<String, String>, rules: &Rules) -> Result<boo
     match extensions.get(ISOLATION).map(String::as_str) {
         None => Ok(false),
         Some(ISOLATION_ON) if rules.execd_isolation => Ok(true),
-        Some(ISOLATION_ON) => wrong("is not allowed here (runtime.execd_isolation), and never to a tenant".to_owned()),
+        Some(ISOLATION_ON) => {
+            wrong("is not allowed here (runtime.execd_isolation), and never to a tenant".to_owned())
+        }
         Some(_) => wrong(format!("must be {ISOLATION_ON} or left out")),
     }
 }
