@@ -53,6 +53,11 @@ impl LogFile {
 
     fn rotate(&mut self) -> io::Result<()> {
         let LogFileOptions { path, backups, .. } = &self.options;
+        // Another program removed or moved the file, or an earlier attempt ended after the rename.
+        // The backups are not shifted again for it.
+        if !path.try_exists()? {
+            return self.reopen();
+        }
         for number in (1..*backups).rev() {
             // One that is missing has not been written yet.
             let _ = fs::rename(backup(path, number), backup(path, number + 1));
@@ -61,7 +66,11 @@ impl LogFile {
             0 => fs::remove_file(path)?,
             _ => fs::rename(path, backup(path, 1))?,
         }
-        self.file = append(path)?;
+        self.reopen()
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        self.file = append(&self.options.path)?;
         self.size = 0;
         Ok(())
     }
@@ -146,6 +155,25 @@ mod tests {
         // What is there counts after a restart.
         open(&path, 2).write_all(b"six\n").unwrap();
         assert_eq!(contents(&path)[..2], ["six\n", "longer than the limit\n"]);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_made_again_and_the_backups_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("server.log");
+        let mut log = open(&path, 3);
+        for line in ["first 10\n", "second 1\n", "third 10\n"] {
+            log.write_all(line.as_bytes()).unwrap();
+        }
+        fs::remove_file(&path).unwrap();
+        for line in ["fourth 1\n", "fifth 10\n"] {
+            log.write_all(line.as_bytes()).unwrap();
+        }
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+        assert_eq!(read(path.clone()), "fifth 10\n");
+        assert_eq!(read(backup(&path, 1)), "fourth 1\n");
+        assert_eq!(read(backup(&path, 2)), "second 1\n");
+        assert_eq!(read(backup(&path, 3)), "first 10\n");
     }
 
     #[test]
