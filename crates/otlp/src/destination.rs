@@ -9,6 +9,7 @@ use crate::limits;
 /// Variable with the address for metrics, used unchanged.
 const ENV_METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
 /// Variable with the address for traces, used unchanged.
+#[cfg(any(test, feature = "traces"))]
 const ENV_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /// Variable with the address for all signals. The path for metrics is appended.
 const ENV_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -82,6 +83,7 @@ impl Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Metrics,
+    #[cfg(any(test, feature = "traces"))]
     Traces,
 }
 
@@ -90,6 +92,7 @@ impl Signal {
     fn variable(self) -> &'static str {
         match self {
             Self::Metrics => ENV_METRICS_ENDPOINT,
+            #[cfg(any(test, feature = "traces"))]
             Self::Traces => ENV_TRACES_ENDPOINT,
         }
     }
@@ -97,6 +100,7 @@ impl Signal {
     fn path(self) -> &'static str {
         match self {
             Self::Metrics => PATH,
+            #[cfg(any(test, feature = "traces"))]
             Self::Traces => "v1/traces",
         }
     }
@@ -105,6 +109,7 @@ impl Signal {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Metrics => "metrics",
+            #[cfg(any(test, feature = "traces"))]
             Self::Traces => "traces",
         }
     }
