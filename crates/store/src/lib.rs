@@ -19,7 +19,8 @@ pub mod tools;
 pub use account::{AccountRows, ApiKeyRow, PasswordHash, UserChange, UserRow};
 pub use inspection::Inspection;
 pub use model::{
-    Changes, CreateKey, HistoryEntry, Outcome, SessionRow, StageTime, UnansweredCreate,
+    Changes, CreateKey, HistoryEntry, MetricStretch, Outcome, ReportedCommand, SessionRow,
+    StageTime, UnansweredCreate,
 };
 pub use postgres::InvalidDsn;
 
@@ -189,7 +190,14 @@ impl std::fmt::Display for Problem {
 /// A back end implements every concern; the server holds one `Arc<dyn Store>`.
 #[async_trait]
 pub trait Store:
-    std::fmt::Debug + SandboxChanges + SandboxHistory + CreateRequests + ConsoleSessions + Accounts
+    std::fmt::Debug
+    + SandboxChanges
+    + SandboxHistory
+    + SandboxMetrics
+    + SandboxCommands
+    + CreateRequests
+    + ConsoleSessions
+    + Accounts
 {
     /// Id of this installation, made on first use.
     async fn instance_id(&self) -> Result<String, StoreError>;
@@ -245,6 +253,43 @@ pub trait SandboxHistory: Send + Sync + 'static {
 
     /// Deletes entries of sandboxes that ended before `before`; returns their number.
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;
+}
+
+/// Resource use of sandboxes, also of those that are gone.
+#[async_trait]
+pub trait SandboxMetrics: Send + Sync + 'static {
+    /// Writes stretches, each in place of an earlier one with the same sandbox, step and place.
+    async fn put_metrics(&self, stretches: &[MetricStretch]) -> Result<(), StoreError>;
+
+    /// The stretches of a sandbox, by step and start.
+    async fn metrics(&self, id: &SandboxId) -> Result<Vec<MetricStretch>, StoreError>;
+
+    /// Deletes the stretches of sandboxes that have none written at or after `before`, in Unix
+    /// seconds; returns their number.
+    async fn prune_metrics(&self, before: i64) -> Result<u64, StoreError>;
+}
+
+/// Commands that sandboxes reported, also of those that are gone.
+#[async_trait]
+pub trait SandboxCommands: Send + Sync + 'static {
+    /// Writes commands of a sandbox, or how they ended; keeps at most `most` of the newest.
+    async fn put_commands(
+        &self,
+        id: &SandboxId,
+        commands: &[ReportedCommand],
+        most: u32,
+    ) -> Result<(), StoreError>;
+
+    /// The newest commands of a sandbox, newest first.
+    async fn commands(
+        &self,
+        id: &SandboxId,
+        limit: u32,
+    ) -> Result<Vec<ReportedCommand>, StoreError>;
+
+    /// Deletes the commands of sandboxes that reported none at or after `before`, in Unix seconds,
+    /// except of those in `alive`; returns their number.
+    async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError>;
 }
 
 /// Creates, as far as their clients are concerned.

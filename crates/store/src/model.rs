@@ -120,3 +120,45 @@ pub struct CreateKey {
     /// When it was used.
     pub used_at: WireTime,
 }
+
+/// Consecutive samples of a sandbox's resource use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricStretch {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// Seconds from one sample to the next.
+    pub step: u32,
+    /// Which of the stretches with this step it replaces.
+    pub place: u32,
+    /// Time of the first sample, in Unix seconds.
+    pub start: i64,
+    /// When it was written, in Unix seconds.
+    pub written_at: i64,
+    /// The samples, encoded by the server.
+    pub points: Vec<u8>,
+}
+
+/// A command that the execd of a sandbox reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedCommand {
+    /// When it began, in Unix microseconds.
+    pub started_at: i64,
+    /// Its number since execd was started.
+    pub number: i64,
+    /// How it was run.
+    pub kind: String,
+    /// Its text.
+    pub command: String,
+    /// Its working directory, if the client gave one.
+    pub cwd: Option<String>,
+    /// Its user, if the client gave one.
+    pub uid: Option<i64>,
+    /// When it ended, in Unix microseconds.
+    pub finished_at: Option<i64>,
+    /// Its exit status.
+    pub exit_code: Option<i32>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// When it was reported, in Unix seconds.
+    pub reported_at: i64,
+}

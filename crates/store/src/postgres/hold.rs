@@ -271,6 +271,16 @@ pub(super) fn schema() -> Migrator {
             "accounts",
             include_str!("../../migrations/postgres/0002_accounts.sql"),
         ),
+        (
+            3,
+            "metrics",
+            include_str!("../../migrations/postgres/0003_metrics.sql"),
+        ),
+        (
+            4,
+            "commands",
+            include_str!("../../migrations/postgres/0004_commands.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

@@ -3,10 +3,12 @@
 
 mod accounts;
 mod changes;
+mod commands;
 mod creates;
 mod dsn;
 mod history;
 mod hold;
+mod metrics;
 mod problem;
 mod sessions;
 pub(crate) mod tools;

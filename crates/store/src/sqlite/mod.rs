@@ -3,9 +3,11 @@
 
 mod accounts;
 mod changes;
+mod commands;
 mod creates;
 mod database_file;
 mod history;
+mod metrics;
 mod sessions;
 pub(crate) mod tools;
 
@@ -319,6 +321,16 @@ fn schema() -> Migrator {
             3,
             "accounts",
             include_str!("../../migrations/sqlite/0003_accounts.sql"),
+        ),
+        (
+            4,
+            "metrics",
+            include_str!("../../migrations/sqlite/0004_metrics.sql"),
+        ),
+        (
+            5,
+            "commands",
+            include_str!("../../migrations/sqlite/0005_commands.sql"),
         ),
     ];
     let steps = steps.map(|(version, name, sql)| {

@@ -5,8 +5,10 @@
 
 mod accounts;
 mod changes;
+mod commands;
 mod creates;
 mod history;
+mod metrics;
 mod postgres_faults;
 mod sessions;
 mod start;
@@ -148,11 +150,14 @@ on_every_database! {
     accounts::a_store_is_administered_beside_its_server,
     changes::changes_survive_a_restart_and_do_not_touch_each_other,
     changes::many_writers_queue_instead_of_failing,
+    commands::a_command_is_updated_by_its_end_and_the_oldest_go_first,
     creates::a_create_is_unanswered_until_it_is_answered_or_over,
     creates::a_key_is_claimed_once_until_it_is_freed_or_expires,
     creates::concurrent_claims_of_a_key_have_one_winner,
     history::finishing_moves_a_sandbox_from_changes_to_history_once,
     history::any_text_can_be_stored_and_looked_up,
+    metrics::a_stretch_replaces_the_one_in_its_place,
+    metrics::metrics_are_pruned_by_their_newest_stretch,
     sessions::sessions_are_created_once_and_pruned_by_expiry,
     tools::a_store_in_use_is_inspected,
     tools::unreadable_rows_are_named,

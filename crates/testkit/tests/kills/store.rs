@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 use osb_store::{
     AccountRows, Accounts, ApiKeyRow, Changes, ConsoleSessions, CreateKey, CreateRequests,
-    HistoryEntry, SandboxChanges, SandboxHistory, SessionRow, Store, StoreError, UnansweredCreate,
-    UserChange, UserRow,
+    HistoryEntry, MetricStretch, ReportedCommand, SandboxChanges, SandboxCommands, SandboxHistory,
+    SandboxMetrics, SessionRow, Store, StoreError, UnansweredCreate, UserChange, UserRow,
 };
 
 use super::fuse::Fuse;
@@ -155,5 +155,46 @@ impl Accounts for KilledStore {
 
     async fn touch_keys(&self, used: &[(String, WireTime)]) -> Result<(), StoreError> {
         self.inner.touch_keys(used).await
+    }
+}
+
+/// No steps: the server writes them at fixed times, whatever it does otherwise.
+#[async_trait]
+impl SandboxMetrics for KilledStore {
+    async fn put_metrics(&self, stretches: &[MetricStretch]) -> Result<(), StoreError> {
+        self.inner.put_metrics(stretches).await
+    }
+
+    async fn metrics(&self, id: &SandboxId) -> Result<Vec<MetricStretch>, StoreError> {
+        self.inner.metrics(id).await
+    }
+
+    async fn prune_metrics(&self, before: i64) -> Result<u64, StoreError> {
+        self.inner.prune_metrics(before).await
+    }
+}
+
+/// No steps: the server writes them at fixed times, whatever it does otherwise.
+#[async_trait]
+impl SandboxCommands for KilledStore {
+    async fn put_commands(
+        &self,
+        id: &SandboxId,
+        commands: &[ReportedCommand],
+        most: u32,
+    ) -> Result<(), StoreError> {
+        self.inner.put_commands(id, commands, most).await
+    }
+
+    async fn commands(
+        &self,
+        id: &SandboxId,
+        limit: u32,
+    ) -> Result<Vec<ReportedCommand>, StoreError> {
+        self.inner.commands(id, limit).await
+    }
+
+    async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
+        self.inner.prune_commands(before, alive).await
     }
 }
