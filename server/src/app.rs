@@ -86,6 +86,9 @@ impl App {
                 concurrency: config.renew_intent.redis.consumer_concurrency,
             }),
             quotas: config.quotas.quotas(),
+            metrics: config.history.metrics,
+            commands: config.history.commands,
+            history_seconds: config.history.seconds(),
             ..Limits::default()
         };
         let service = Service::start(

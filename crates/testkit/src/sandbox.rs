@@ -46,7 +46,18 @@ impl CannedProgram {
     /// # Errors
     /// When the address cannot be bound.
     pub async fn start(ip: IpAddr, answer: impl Into<Vec<u8>>) -> std::io::Result<Self> {
-        let listener = TcpListener::bind((ip, 0)).await?;
+        Self::start_at((ip, 0).into(), answer).await
+    }
+
+    /// Listens on an address.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn start_at(
+        address: SocketAddr,
+        answer: impl Into<Vec<u8>>,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let (address, answer) = (listener.local_addr()?, answer.into());
         let tasks = Supervisor::new();
         let each = tasks.clone();

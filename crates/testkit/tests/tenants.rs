@@ -6,13 +6,18 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr},
+    path::Path,
     sync::Arc,
 };
 
 use futures::StreamExt;
-use osb_protocol::identity::Role;
-use osb_runtime::Observed;
-use osb_testkit::{CannedProgram, TestServer, connect_from, running_at, wait_until};
+use osb_protocol::{SandboxId, identity::Role};
+use osb_runtime::{
+    Observed,
+    sim::{Faults, Options, SimRuntime},
+};
+use osb_store::{MetricStretch, ReportedCommand};
+use osb_testkit::{CannedProgram, TestServer, connect_from, running_at, store_in, wait_until};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio_tungstenite::{
@@ -70,6 +75,7 @@ fn routes(id: &str, port: u16) -> Vec<(Method, String, Value)> {
     vec![
         route(Method::GET, "", Value::Null),
         route(Method::GET, "/endpoints/80", Value::Null),
+        route(Method::GET, "/commands", Value::Null),
         route(Method::GET, &format!("/proxy/{port}/"), Value::Null),
         route(Method::GET, &format!("/proxy/{port}"), Value::Null),
         route(Method::PATCH, "/metadata", json!({"k": "v"})),
@@ -131,6 +137,141 @@ async fn a_sandbox_of_another_tenant_is_not_found_by_any_role_in_any_route() {
             }
         }
     }
+    server.stop().await;
+}
+
+/// What the server describes and records of a sandbox. The stream of samples has no end.
+fn records(id: &str) -> [String; 8] {
+    [
+        "diagnostics/logs",
+        "diagnostics/logs?scope=all",
+        "diagnostics/events",
+        "diagnostics/events?scope=all",
+        "diagnostics/inspect",
+        "diagnostics/summary",
+        "metrics",
+        "commands",
+    ]
+    .map(|path| format!("/v1/sandboxes/{id}/{path}"))
+}
+
+/// Writes what was recorded of a sandbox, as its server does each minute.
+async fn record(folder: &Path, id: &SandboxId) {
+    let location = store_in(folder).await.unwrap();
+    let store = osb_store::open_shared(&location).await.unwrap().unwrap();
+    let stretch = MetricStretch {
+        id: id.clone(),
+        step: 10,
+        place: 0,
+        start: 600,
+        written_at: 700,
+        points: vec![0; 64],
+    };
+    store.put_metrics(&[stretch]).await.unwrap();
+    let command = ReportedCommand {
+        started_at: 0,
+        number: 1,
+        kind: "foreground".to_owned(),
+        command: "make".to_owned(),
+        cwd: None,
+        uid: None,
+        finished_at: None,
+        exit_code: None,
+        error: None,
+        reported_at: 0,
+    };
+    store.put_commands(id, &[command], 10).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn records_of_a_sandbox_are_its_tenants_also_after_its_end() {
+    let sim = Arc::new(SimRuntime::with_options(Options {
+        powers: true,
+        ..Options::default()
+    }));
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), "").await;
+    let server = server.unwrap();
+    let look = || async { server.service.available().is_ok() };
+    wait_until("the runtime", look, |up| *up).await;
+    let key = async |tenant: Option<&str>| {
+        let new = json!({"name": "k", "role": "operator", "tenant": tenant});
+        let request = server.request(Method::POST, "/v1/api-keys").json(&new);
+        let (_, issued) = answer(request).await;
+        issued["secret"].as_str().unwrap().to_owned()
+    };
+    let (own, other, all) = (
+        key(Some("team-a")).await,
+        key(Some("team-b")).await,
+        key(None).await,
+    );
+    let create = async || {
+        let request = server.request_as(&own, Method::POST, "/v1/sandboxes");
+        answer(request.json(&TestServer::good_create())).await
+    };
+    let get = |key: &str, path: &str| answer(server.request_as(key, Method::GET, path));
+    let is_hidden = async |id: &SandboxId| {
+        let watch = format!("/v1/sandboxes/{id}/metrics/watch");
+        for path in records(id.as_str()).into_iter().chain([watch]) {
+            let (status, body) = get(&other, &path).await;
+            let message = format!("sandbox {id} not found");
+            let seen = (status.as_u16(), &body["code"], &body["message"]);
+            let wanted = json!("DOCKER::SANDBOX_NOT_FOUND");
+            assert_eq!(seen, (404, &wanted, &json!(message)), "{path}");
+        }
+    };
+
+    let (status, made) = create().await;
+    assert_eq!(status, 202, "{made}");
+    let alive = SandboxId::from(made["id"].as_str().unwrap());
+    is_hidden(&alive).await;
+    for key in [&own, &all] {
+        for path in records(alive.as_str()) {
+            let (status, body) = get(key, &path).await;
+            assert_eq!(status, 200, "{path}: {body}");
+        }
+    }
+
+    record(folder.path(), &alive).await;
+    let path = format!("/v1/sandboxes/{alive}");
+    let delete = server.request_as(&own, Method::DELETE, &path);
+    let (status, _) = answer(delete.header("prefer", "wait")).await;
+    assert_eq!(status, 204);
+    is_hidden(&alive).await;
+    for key in [&own, &all] {
+        let (status, body) = get(key, &format!("/v1/sandboxes/{alive}/commands")).await;
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(body["commands"][0]["command"], "make");
+        let (status, body) = get(key, &format!("/v1/sandboxes/{alive}/metrics")).await;
+        assert_eq!(status, 200, "{body}");
+    }
+
+    // The create that fails is remembered.
+    sim.set_faults(Faults {
+        no_image: true,
+        ..Faults::default()
+    });
+    assert!(!create().await.0.is_success());
+    sim.set_faults(Faults::default());
+    let failed = server.service.recent_history(1).await.unwrap();
+    let failed = failed[0].id.clone();
+    assert_ne!(failed, alive);
+    is_hidden(&failed).await;
+    for key in [&own, &all] {
+        for part in ["events", "inspect", "summary"] {
+            let path = format!("/v1/sandboxes/{failed}/diagnostics/{part}");
+            assert_eq!(get(key, &path).await.0, 200, "{path}");
+        }
+    }
+
+    // A record that no history says whose it is.
+    let unknown = SandboxId::from("without-a-history");
+    record(folder.path(), &unknown).await;
+    is_hidden(&unknown).await;
+    let path = format!("/v1/sandboxes/{unknown}/commands");
+    assert_eq!(get(&own, &path).await.0, 404);
+    assert_eq!(get(&all, &path).await.0, 200);
     server.stop().await;
 }
 

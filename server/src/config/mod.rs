@@ -20,8 +20,9 @@ pub use quotas::{QuotaEntry, QuotasSection};
 pub use renewal::{RenewIntentSection, RenewRedisSection};
 pub use seccomp::SeccompError;
 pub use sections::{
-    LogSection, MetricsSection, OtelSection, PostgresqlSection, ProxySection, RuntimeSection,
-    RuntimeType, SecureRuntimeSection, ServerSection, StoreSection, StoreType, TlsSection,
+    HistorySection, LogSection, MetricsSection, OtelSection, PostgresqlSection, ProxySection,
+    RuntimeSection, RuntimeType, SecureRuntimeSection, ServerSection, StoreSection, StoreType,
+    TlsSection,
 };
 pub use tenants::{ENV_TENANTS, TenantProvider, TenantsSection};
 
@@ -78,6 +79,9 @@ pub struct Config {
     /// Metrics and traces for a collector.
     #[serde(default)]
     pub otel: OtelSection,
+    /// What is kept of sandboxes.
+    #[serde(default)]
+    pub history: HistorySection,
     /// Where state is kept.
     #[serde(default)]
     pub store: StoreSection,

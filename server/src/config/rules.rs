@@ -15,6 +15,9 @@ const LEVELS: [&str; 8] = [
 /// Longest of the times that are given in fractions of seconds: a day.
 const LONGEST_SECONDS: f64 = 86_400.0;
 
+/// Hours of `[history]`: up to a year.
+const HISTORY_HOURS: std::ops::RangeInclusive<u32> = 1..=8760;
+
 pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     let rule = |key: &str, rule: &str| Err(ConfigError::rule(file, key, rule));
     let server = &config.server;
@@ -45,6 +48,9 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
             "server.timeout_graceful_shutdown",
             "must be at least 1 second",
         );
+    }
+    if !HISTORY_HOURS.contains(&config.history.retention_hours) {
+        return rule("history.retention_hours", "must be between 1 and 8760");
     }
     if server.backlog == 0 {
         return rule("server.backlog", "must be at least 1");

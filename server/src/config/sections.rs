@@ -311,6 +311,36 @@ impl Default for MetricsSection {
     }
 }
 
+/// `[history]`: an addition to the contract.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(default)]
+pub struct HistorySection {
+    /// Whether the resource use of sandboxes is recorded.
+    pub metrics: bool,
+    /// Whether the commands of sandboxes are stored, as the sandboxes report them.
+    pub commands: bool,
+    /// Hours for which what was recorded of a sandbox is kept after its end.
+    pub retention_hours: u32,
+}
+
+impl HistorySection {
+    /// The retention in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> i64 {
+        i64::from(self.retention_hours) * 3600
+    }
+}
+
+impl Default for HistorySection {
+    fn default() -> Self {
+        Self {
+            metrics: true,
+            commands: true,
+            retention_hours: 168,
+        }
+    }
+}
+
 /// Kind of database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -80,6 +80,7 @@ impl LoadedConfig {
             "renew_intent": config.renew_intent,
             "metrics": config.metrics,
             "otel": config.otel,
+            "history": config.history,
             "store": config.store,
             "secure_runtime": config.secure_runtime,
             "tenants": config.tenants,

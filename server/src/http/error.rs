@@ -106,7 +106,7 @@ impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let (status, code) = status_and_code(&error);
         let text = code.text(&Vocabulary::CONTAINERS.codes);
-        let mut answer = Self::new(status, text, error.to_string());
+        let mut answer = Self::new(status, text, error.explained());
         if let Code::Runtime(fault) = code {
             answer.fault = Some(fault);
         }

@@ -41,6 +41,7 @@ impl Modify for ApiKeyHeader {
         document.tags = Some(vec![
             tag("sandboxes", "Make, find, change and delete sandboxes"),
             tag("endpoints", "Reach ports of a sandbox"),
+            tag("diagnostics", "Find out why a sandbox does not work"),
             tag("metrics", "What SDKs report"),
             tag(
                 "access",

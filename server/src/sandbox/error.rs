@@ -5,10 +5,10 @@ use std::sync::Arc;
 use osb_protocol::{
     Feature, FieldError, SandboxId, error::Loc, labels::LabelError, resources::ResourceError,
 };
-use osb_runtime::RuntimeError;
+use osb_runtime::{Cause, RuntimeError};
 use osb_store::StoreError;
 
-use super::quota::QuotaError;
+use super::{explanation::explain, quota::QuotaError};
 
 /// Why something was not done. The text may be shown to clients; sources are for the log.
 #[derive(Debug, thiserror::Error)]
@@ -158,6 +158,32 @@ impl Error {
         Self::Rule {
             field: field.into(),
             rule: rule.into(),
+        }
+    }
+
+    /// The common cause of the failure, if it is recognised.
+    #[must_use]
+    pub fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Runtime(error) => Cause::of(error),
+            Self::Joined(error) => error.cause(),
+            Self::RuntimeDown { runtime, reason } => Cause::of(&RuntimeError::Unavailable {
+                runtime,
+                reason: reason.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The text with the cause in words and a suggested fix.
+    #[must_use]
+    pub fn explained(&self) -> String {
+        match (self, self.cause()) {
+            // Its text has the cause in words.
+            (Self::Runtime(RuntimeError::ImagePull { .. }), Some(cause)) => {
+                format!("{self}. {}", cause.fix())
+            }
+            (_, cause) => explain(self.to_string(), cause),
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Facts {
     pub stages: Vec<StageAt>,
     /// What its create is doing just now.
     pub note: Option<String>,
+    /// Whether its create was answered before execd answered, which it has not done since.
+    pub execd_is_late: bool,
 }
 
 /// When a stage was reached.
@@ -82,6 +84,7 @@ impl Facts {
             lost: None,
             removal_error: None,
             note: None,
+            execd_is_late: false,
         }
     }
 
@@ -228,6 +231,7 @@ impl Facts {
         if self.stages.iter().all(|reached| reached.stage != stage) {
             self.stages.push(StageAt { stage, at });
             self.note = None;
+            self.execd_is_late &= stage < Stage::Execd;
         }
     }
 }

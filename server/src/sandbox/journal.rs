@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::{Error, Service};
+use crate::identity::Scope;
 
 /// Most entries that wait; the oldest are lost first.
 const WAITING: usize = 10_000;
@@ -135,6 +136,23 @@ impl Service {
             None => self.inner.store.history(id).await?,
         };
         Ok(entry.filter(|entry| self.scope.contains(entry.tenant.as_deref())))
+    }
+
+    /// Fails unless a sandbox is within the scope, or was. Without a scope, also a sandbox that left
+    /// no history passes: what was recorded of it may be kept longer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; when the store fails.
+    pub(super) async fn require_within(&self, id: &SandboxId) -> Result<(), Error> {
+        if self.scope == Scope::All || self.find(id).is_some() {
+            return Ok(());
+        }
+        // Of another tenant, whatever the history says of an earlier one of that id.
+        let is_anothers = self.inner.registry.get(id).is_some();
+        if is_anothers || self.history(id).await?.is_none() {
+            return Err(Error::NotFound(id.clone()));
+        }
+        Ok(())
     }
 
     /// The sandboxes that ended last, newest first; within a scope, those of them that are its own.

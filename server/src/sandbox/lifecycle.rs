@@ -1,10 +1,13 @@
 //! Creates and removes sandboxes: one operation at a time per sandbox, in the task that holds its
 //! `life` lock. The task belongs to the server, not to the request.
 
-use std::sync::{Arc, Weak, atomic::Ordering};
+use std::{
+    sync::{Arc, Weak, atomic::Ordering},
+    time::Duration,
+};
 
 use osb_protocol::{SandboxId, WireTime};
-use osb_runtime::{CreateSpec, Progress, Stage};
+use osb_runtime::{Cause, CreateSpec, Progress, Stage};
 use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome, StageTime, UnansweredCreate};
 use tokio::{sync::SemaphorePermit, task::JoinHandle, time::Instant};
@@ -12,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, warn};
 
 use super::{
-    Error, Facts, Record, Registry, Service,
-    readiness::{self, Wait},
+    Error, Facts, Record, Registry, Service, explain,
+    readiness::{self, QUICK, SLOW, Wait},
     registry::Locks,
 };
 use crate::trace;
@@ -26,6 +29,9 @@ pub(super) fn now() -> WireTime {
 /// Removals at once. Thousands may be due together, after hours in which no server ran, and each needs
 /// a connection to the engine and an answer within its time limit.
 pub(super) const REMOVALS: usize = 64;
+
+/// How long execd is waited for after the create was answered.
+const LATE_EXECD: Duration = Duration::from_secs(600);
 
 /// Reason and message of a sandbox whose client disconnected before the answer.
 pub(super) const ABANDONED: (&str, &str) = (
@@ -150,22 +156,57 @@ impl Service {
     /// Waits until execd answers. A create whose execd is slow has not failed, because the entry point
     /// runs; nor has one whose entry point has ended or whose sandbox was deleted meanwhile.
     async fn wait_for_execd(&self, record: &Record) {
-        let id = &record.facts.origin.id;
+        let id = record.facts.origin.id.clone();
         if let Ok(execd) = self.execd_of(&record.facts) {
-            let deadline = Instant::now() + self.inner.limits.ready_wait;
-            let still_wanted = || {
-                let record = self.inner.registry.get(id);
-                record.is_some_and(|record| is_running(&record.facts))
-            };
-            match readiness::wait(&execd.authority, deadline, still_wanted).await {
+            match self
+                .execd_answers(&id, &execd.authority, self.inner.limits.ready_wait, QUICK)
+                .await
+            {
                 Wait::Ready => {}
-                Wait::TooSlow => {
-                    warn!(sandbox = %id, "execd does not answer yet");
-                    return;
-                }
+                Wait::TooSlow => return self.follow_late_execd(id, execd.authority),
                 Wait::Unwanted => return,
             }
         }
+        self.set_ready(&id);
+    }
+
+    /// Goes on waiting after the create was answered, so that the sandbox shows whether its execd
+    /// answers.
+    fn follow_late_execd(&self, id: SandboxId, authority: String) {
+        warn!(sandbox = %id, "execd does not answer yet");
+        // A sandbox that was removed meanwhile needs no note.
+        let _ = self.change(&id, |facts| {
+            facts.execd_is_late = true;
+            Ok(())
+        });
+        let service = self.clone();
+        let work = async move {
+            if service
+                .execd_answers(&id, &authority, LATE_EXECD, SLOW)
+                .await
+                == Wait::Ready
+            {
+                service.set_ready(&id);
+            }
+        };
+        self.inner.tasks.spawn_abortable("late execd", work);
+    }
+
+    async fn execd_answers(
+        &self,
+        id: &SandboxId,
+        authority: &str,
+        most: Duration,
+        pause: Duration,
+    ) -> Wait {
+        let still_wanted = || {
+            let record = self.inner.registry.get(id);
+            record.is_some_and(|record| is_running(&record.facts))
+        };
+        readiness::wait(authority, Instant::now() + most, pause, still_wanted).await
+    }
+
+    fn set_ready(&self, id: &SandboxId) {
         // A sandbox that was removed meanwhile needs no stages.
         let _ = self.change(id, |facts| {
             let at = now();
@@ -189,7 +230,7 @@ impl Service {
             // The entry stays in the registry while the life lock is held.
             let _ = self.change(id, |facts| {
                 facts.changes.deleted_at.get_or_insert(at);
-                facts.removal_error = Some(failure.to_string());
+                facts.removal_error = Some(explain(failure.to_string(), Cause::of(&failure)));
                 Ok(())
             });
             return;
@@ -211,7 +252,7 @@ impl Service {
             },
             _ => (Outcome::CreateFailed, "START_FAILED"),
         };
-        self.keep_history(history(&record.facts, outcome, reason, error.to_string()))
+        self.keep_history(history(&record.facts, outcome, reason, error.explained()))
             .await;
         self.inner.registry.remove(id);
     }
@@ -313,6 +354,7 @@ impl Service {
         };
         let removed = {
             let _permit = self.removal_permit().await?;
+            self.read_report(&record.facts).await;
             let removing = trace::step("runtime: remove");
             self.inner.runtime.remove(id).instrument(removing).await
         };
@@ -320,7 +362,7 @@ impl Service {
             warn!(sandbox = %id, error = %ErrorChain(&error), "cannot be removed yet, will retry");
             // The entry stays in the registry while the life lock is held.
             let _ = self.change(id, |facts| {
-                facts.removal_error = Some(error.to_string());
+                facts.removal_error = Some(explain(error.to_string(), Cause::of(&error)));
                 Ok(())
             });
             // An expiry stores no intent at first; now it may have to outlive this process.

@@ -12,18 +12,24 @@
 //! * [`renewal`]: accesses that move a deadline.
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
 //! * [`tally`]: counts for operators. [`takeover`]: what another server kept in files.
+//! * [`commands`]: what sandboxes report that they ran. [`metrics`]: resource use over time.
+//! * [`diagnostics`]: texts for operators who look for a fault. [`explanation`]: causes with fixes.
 //! * [`validate`]: the rules of a request. [`quota`]: what a tenant may use.
 
 mod answer;
+pub mod commands;
+pub mod diagnostics;
 pub mod endpoint;
 pub mod error;
 mod events;
 pub mod expiry;
+mod explanation;
 pub mod facts;
 mod failed_hooks;
 mod journal;
 pub mod lifecycle;
 pub mod list;
+pub mod metrics;
 pub mod once;
 mod pause;
 pub mod quota;
@@ -53,6 +59,7 @@ use crate::identity::Scope;
 pub use answer::Unanswered;
 pub use endpoint::{EndpointQuery, Execd, Hosts};
 pub use error::{Error, VolumeFault};
+pub use explanation::explain;
 pub use facts::{Facts, StageAt};
 pub use list::{ListQuery, Page};
 pub use once::IdempotencyKey;
@@ -77,6 +84,12 @@ pub struct Limits {
     pub ready_wait: Duration,
     /// How accesses renew sandboxes; `None` if they do not.
     pub renewal: Option<RenewalLimits>,
+    /// Whether resource use is recorded.
+    pub metrics: bool,
+    /// Whether the commands of sandboxes are stored.
+    pub commands: bool,
+    /// How long what is recorded of a sandbox is kept after its end, in seconds.
+    pub history_seconds: i64,
 }
 
 impl Default for Limits {
@@ -89,6 +102,9 @@ impl Default for Limits {
             quotas: Quotas::default(),
             ready_wait: Duration::from_secs(5),
             renewal: None,
+            metrics: true,
+            commands: true,
+            history_seconds: 7 * 24 * 3600,
         }
     }
 }
@@ -109,6 +125,10 @@ struct Inner {
     hosts: Hosts,
     /// History that waits for the store.
     journal: journal::Journal,
+    /// Reports of commands.
+    command_reports: commands::CommandReports,
+    /// Resource use.
+    metrics: metrics::Metrics,
     /// Creates with an idempotency key.
     under_way: once::KeyedCreates,
     /// Sandboxes whose clients went away.

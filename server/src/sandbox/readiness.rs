@@ -12,8 +12,12 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-/// First and longest pause between attempts.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// First pause between attempts.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// Longest pause between attempts while a client waits.
+pub(super) const QUICK: Duration = Duration::from_millis(50);
+/// Longest pause between attempts that no client waits for.
+pub(super) const SLOW: Duration = Duration::from_secs(1);
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,14 +30,15 @@ pub(super) enum Wait {
     Unwanted,
 }
 
-/// Waits until execd at `authority` answers, until `deadline` at most. `still_wanted` ends the wait
-/// early, for a sandbox that has ended meanwhile.
+/// Waits until execd at `authority` answers, until `deadline` at most, with pauses up to
+/// `longest_pause`. `still_wanted` ends the wait early, for a sandbox that has ended meanwhile.
 pub(super) async fn wait(
     authority: &str,
     deadline: Instant,
+    longest_pause: Duration,
     still_wanted: impl Fn() -> bool,
 ) -> Wait {
-    let mut pause = PAUSE.0;
+    let mut pause = FIRST_PAUSE;
     let mut in_time = true;
     while still_wanted() {
         if !in_time {
@@ -46,7 +51,7 @@ pub(super) async fn wait(
         }
         if in_time {
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE.1);
+            pause = (pause * 2).min(longest_pause);
         }
     }
     Wait::Unwanted
@@ -83,10 +88,10 @@ mod tests {
             answers
         };
         let deadline = Instant::now() + Duration::from_secs(30);
-        let (ready, served) = tokio::join!(wait(&authority, deadline, || true), serve);
+        let (ready, served) = tokio::join!(wait(&authority, deadline, QUICK, || true), serve);
         assert_eq!((ready, served), (Wait::Ready, 2));
         drop(listener);
-        let late = wait(&authority, Instant::now(), || true).await;
+        let late = wait(&authority, Instant::now(), QUICK, || true).await;
         assert_eq!(late, Wait::TooSlow);
     }
 
@@ -97,11 +102,14 @@ mod tests {
         let authority = listener.local_addr().unwrap().to_string();
         drop(listener);
         let deadline = Instant::now() + Duration::from_secs(30);
-        assert_eq!(wait(&authority, deadline, || false).await, Wait::Unwanted);
+        assert_eq!(
+            wait(&authority, deadline, QUICK, || false).await,
+            Wait::Unwanted
+        );
         // It ends during the last attempt.
         let asked = Cell::new(false);
         let ends_meanwhile = || !asked.replace(true);
-        let ended = wait(&authority, Instant::now(), ends_meanwhile).await;
+        let ended = wait(&authority, Instant::now(), QUICK, ends_meanwhile).await;
         assert_eq!(ended, Wait::Unwanted);
     }
 }

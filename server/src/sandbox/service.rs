@@ -48,6 +48,8 @@ impl Service {
                 limits,
                 hosts,
                 journal: super::journal::Journal::default(),
+                command_reports: super::commands::CommandReports::default(),
+                metrics: super::metrics::Metrics::default(),
                 under_way: super::once::KeyedCreates::default(),
                 abandoned: abandoned.0,
                 removals: Semaphore::new(REMOVALS),
@@ -62,6 +64,8 @@ impl Service {
         super::answer::start(service.clone(), abandoned.1);
         super::expiry::start(service.clone());
         super::journal::start(service.clone());
+        super::metrics::start(service.clone());
+        super::commands::start(service.clone());
         super::reconcile::start(service.clone());
         super::renewal::start(service.clone(), accesses);
         Ok(service)

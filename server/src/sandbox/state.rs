@@ -19,18 +19,12 @@
 //! Nothing here is stored: the state follows from the [`Facts`].
 
 use osb_protocol::lifecycle::{SandboxState, SandboxStatus};
-use osb_runtime::{Phase, Reasons, Role, Stage};
+use osb_runtime::{Cause, Phase, Reasons, Role, Stage};
 
-use super::Facts;
+use super::{Facts, explain};
 
-/// Exit status of execd when the entry point does not exist, as shells have it.
-const NOT_FOUND: i64 = 127;
-/// Exit status of execd when the entry point cannot be executed.
-const NOT_EXECUTABLE: i64 = 126;
-/// Exit status after SIGKILL.
-const KILLED: i64 = 137;
-/// Exit status after SIGTERM.
-const TERMINATED: i64 = 143;
+/// Longest life of an entry point that "ended at once", in milliseconds.
+const AT_ONCE_MS: i64 = 10_000;
 
 /// The state with reason, message and time.
 #[must_use]
@@ -73,11 +67,11 @@ fn describe(facts: &Facts, reasons: &Reasons) -> (SandboxState, &'static str, St
         return lost(role);
     }
     match phase {
-        Phase::Running => (
-            SandboxState::Running,
-            reasons.running,
-            "The sandbox is running.".into(),
-        ),
+        Phase::Running => {
+            let late = facts.execd_is_late.then_some(Cause::ExecdSilent);
+            let message = explain("The sandbox is running.".into(), late);
+            (SandboxState::Running, reasons.running, message)
+        }
         Phase::Paused => (
             SandboxState::Paused,
             reasons.paused,
@@ -98,17 +92,12 @@ fn describe(facts: &Facts, reasons: &Reasons) -> (SandboxState, &'static str, St
             let message = format!("The sandbox ended before its entry point started: {why}.");
             (SandboxState::Failed, "LIFECYCLE_HOOK_FAILED", message)
         }
-        Phase::Exited(0) => {
-            let message = "The entry point ended with exit code 0.".into();
-            (SandboxState::Terminated, reasons.exited, message)
-        }
-        Phase::Exited(code) => {
-            let message = format!(
-                "The entry point ended with exit code {code}{}.",
-                why(facts, code)
-            );
-            (SandboxState::Failed, reasons.exited_error, message)
-        }
+        Phase::Exited(0) => (SandboxState::Terminated, reasons.exited, ended(facts, 0)),
+        Phase::Exited(code) => (
+            SandboxState::Failed,
+            reasons.exited_error,
+            ended(facts, code),
+        ),
         Phase::Unknown => {
             let message = "The runtime reports a state that is not known.".into();
             (SandboxState::Unknown, reasons.unknown, message)
@@ -126,16 +115,30 @@ fn lost(role: Role) -> (SandboxState, &'static str, String) {
     (SandboxState::Failed, reason, message)
 }
 
-fn why(facts: &Facts, code: i64) -> &'static str {
-    match code {
-        NOT_FOUND => ": the command was not found in the image",
-        NOT_EXECUTABLE => ": the command cannot be executed",
-        // The engine reports any process that ran out of memory; only a killed entry point says that
-        // it was this one.
-        KILLED if facts.out_of_memory => " because its memory limit was reached",
-        KILLED => ": it was killed",
-        TERMINATED => ": it was terminated by SIGTERM",
+/// What is known about the end of an entry point.
+fn ended(facts: &Facts, code: i64) -> String {
+    let cause = Cause::of_exit(code, facts.out_of_memory);
+    let why = match cause {
+        Some(Cause::EntrypointNotFound) => ": the command was not found in the image",
+        Some(Cause::EntrypointNotExecutable) => ": the command cannot be executed",
+        Some(Cause::OutOfMemory) => " because its memory limit was reached",
+        Some(Cause::Killed) => ": it was killed",
+        Some(Cause::Terminated) => ": it was terminated by SIGTERM",
         _ => "",
+    };
+    let text = format!("The entry point ended with exit code {code}{why}.");
+    match cause {
+        Some(cause) => format!("{text} {}", cause.fix()),
+        None => explain(text, ended_at_once(facts).then_some(Cause::EntrypointEnded)),
+    }
+}
+
+fn ended_at_once(facts: &Facts) -> bool {
+    let started = facts.stages.iter().find(|it| it.stage == Stage::Network);
+    let ended = facts.phase.map(|(_, ended)| ended);
+    match (started, ended) {
+        (Some(started), Some(ended)) => ended.unix_ms() - started.at.unix_ms() < AT_ONCE_MS,
+        _ => false,
     }
 }
 
@@ -275,10 +278,37 @@ pub(crate) mod tests {
             facts.phase = Some((Phase::Exited(code), at(20)));
             status(&facts).message.unwrap()
         };
-        assert!(message(137).ends_with("137 because its memory limit was reached."));
+        assert!(message(137).contains("137 because its memory limit was reached. Raise"));
         // A command's child may have been killed long before.
         assert!(message(1).ends_with("exit code 1."));
-        assert!(message(127).ends_with("not found in the image."));
-        assert!(message(143).ends_with("143: it was terminated by SIGTERM."));
+        assert!(message(127).contains("not found in the image. Check `entrypoint`"));
+        assert!(message(143).contains("143: it was terminated by SIGTERM."));
+    }
+
+    #[test]
+    fn an_entry_point_that_ends_at_once_gets_advice() {
+        let ended = |seconds| {
+            let mut facts = facts();
+            facts.reached(Stage::Network, at(20));
+            facts.set_phase(Phase::Exited(0), at(seconds));
+            status(&facts).message.unwrap()
+        };
+        assert!(
+            ended(21).ends_with(Cause::EntrypointEnded.fix()),
+            "{}",
+            ended(21)
+        );
+        assert_eq!(ended(60), "The entry point ended with exit code 0.");
+    }
+
+    #[test]
+    fn a_silent_execd_shows_until_it_answers() {
+        let mut facts = facts();
+        facts.phase = Some((Phase::Running, at(20)));
+        facts.execd_is_late = true;
+        let message = status(&facts).message.unwrap();
+        assert!(message.contains("execd does not answer"), "{message}");
+        facts.reached(Stage::Execd, at(30));
+        assert_eq!(status(&facts).message.unwrap(), "The sandbox is running.");
     }
 }

@@ -26,7 +26,14 @@ const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
 /// Variable that selects the database of test servers.
 const STORE: &str = "OPENSANDBOX_TEST_STORE";
 /// Test targets of servers over the simulated runtime that use the store.
-const ON_ANY_STORE: [&str; 4] = ["creates", "kills", "lifecycle_api", "store_faults"];
+const ON_ANY_STORE: [&str; 6] = [
+    "creates",
+    "kills",
+    "lifecycle_api",
+    "metrics",
+    "store_faults",
+    "tenants",
+];
 /// Prefix of the names of tests that are only about SQLite's files.
 const ON_FILES: &str = "sqlite_";
 

@@ -171,6 +171,7 @@ mod tests {
                         "Env": ["PLAIN=v4lue", "DATABASE_URL=postgres://u:hunter2@h/d"],
                         "Labels": {
                             labels::ID: "a", labels::EXECD_TOKEN: "t0ken",
+                            labels::SECURE_ACCESS: "s3cure",
                             labels::HELPER: "", "opensandbox.io/of-a-later-release": "s3cret",
                             "team": "core", "deploy-key": "k3y",
                         },
@@ -206,7 +207,7 @@ mod tests {
         );
         assert_eq!(label(labels::HELPER), None);
         let shown = format!("{seen:?}");
-        for secret in ["v4lue", "hunter2", "t0ken", "s3cret", "k3y"] {
+        for secret in ["v4lue", "hunter2", "t0ken", "s3cure", "s3cret", "k3y"] {
             assert!(!shown.contains(secret), "{secret} in {shown}");
         }
     }

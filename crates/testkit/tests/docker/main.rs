@@ -8,6 +8,7 @@
 
 mod containers;
 mod creates;
+mod diagnostics;
 mod engine;
 mod isolation;
 mod pause;

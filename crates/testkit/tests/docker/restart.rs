@@ -120,7 +120,8 @@ fn an_out_of_memory_kill_is_reported_also_after_a_restart() {
         let (_, seen) = wait_until("the end", || get(server, id), failed).await;
         seen["status"]["message"].as_str().unwrap().to_owned()
     };
-    let want = "The entry point ended with exit code 137 because its memory limit was reached.";
+    let want = "The entry point ended with exit code 137 because its memory limit was reached. \
+                Raise `resourceLimits.memory`, or let the program use less.";
     let first = process();
     let id = first.block_on(async {
         stage.engine.up().unwrap();

@@ -20,10 +20,10 @@ use std::{
 
 use osb_protocol::WireTime;
 use osb_runtime::{
-    Phase,
+    EXECD_PORT, Phase,
     sim::{Options, SimRuntime},
 };
-use osb_testkit::{TestServer, running_at, store_in, wait_until};
+use osb_testkit::{CannedProgram, TestServer, running_at, store_in, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -351,6 +351,62 @@ fn a_server_that_lost_its_store_to_another_removes_nothing() {
         server.service.reconcile().await;
         let existing = async || world.sim.sandboxes();
         wait_until("both are removed", existing, Vec::is_empty).await;
+    });
+}
+
+#[test]
+fn a_server_that_lost_its_store_to_another_samples_nothing() {
+    let world = World::new();
+    killed(async {
+        world.is_lost.store(true, SeqCst);
+        let server = world.mortal(&Arc::new(Fuse::new(MOST, Side::Before))).await;
+        let (status, body) = Operation::Create.send(&server, "").await;
+        assert_eq!(status, 202, "{body}");
+        let id = body["id"].as_str().unwrap();
+        let path = format!("/v1/sandboxes/{id}/metrics/watch");
+        let watch = || server.request(Method::GET, &path).send();
+        let samples = watch().await.unwrap().text().await.unwrap();
+        assert!(!samples.contains("data:"), "{samples}");
+        world.is_lost.store(false, SeqCst);
+        let mut watched = watch().await.unwrap();
+        let mut seen = Vec::new();
+        while !seen.starts_with(b"data:") {
+            let chunk = watched.chunk().await.unwrap();
+            seen = chunk.expect("the stream goes on").to_vec();
+        }
+    });
+}
+
+#[test]
+fn reports_are_read_also_before_a_removal_but_not_once_the_store_is_lost() {
+    let page = r#"{"entries": [{"number": 1, "revision": 1, "kind": "foreground",
+        "command": "make", "started_at": "2031-05-01T10:00:00Z"}], "more": false, "epoch": 1}"#;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{page}",
+        page.len()
+    );
+    killed(async {
+        let inside = [127, 0, 0, 62].into();
+        let execd = CannedProgram::start_at((inside, EXECD_PORT).into(), answer);
+        let _execd = execd.await.unwrap();
+        let world = World {
+            sim: Arc::new(SimRuntime::with(
+                ["a", "b"].map(|id| running_at(id, inside, None)),
+            )),
+            ..World::new()
+        };
+        world.is_lost.store(true, SeqCst);
+        let server = world.mortal(&Arc::new(Fuse::new(MOST, Side::Before))).await;
+        let reported = async |id: &str| {
+            let path = format!("/v1/sandboxes/{id}/commands");
+            let commands = server.request(Method::GET, &path).send().await.unwrap();
+            commands.json::<Value>().await.unwrap()["commands"].clone()
+        };
+        assert_eq!(reported("a").await, json!([]));
+        world.is_lost.store(false, SeqCst);
+        assert_eq!(reported("a").await[0]["command"], "make");
+        server.service.delete(&"b".into(), true).await.unwrap();
+        assert_eq!(reported("b").await[0]["command"], "make");
     });
 }
 

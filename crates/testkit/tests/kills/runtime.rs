@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use osb_protocol::{FeatureSet, SandboxId, WireTime};
 use osb_runtime::{
-    Address, Amendment, CreateSpec, Foreign, KeptBy, NoRoute, Observed, Pausing, Progress, Reach,
-    Runtime, RuntimeError, RuntimeEvent, Stage, Viewpoint, sim::SimRuntime,
+    Address, Amendment, CreateSpec, Foreign, KeptBy, Metering, NoRoute, Observed, Pausing,
+    Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Stage, Viewpoint, sim::SimRuntime,
 };
 use osb_service::Supervisor;
 use tokio::sync::mpsc;
@@ -43,6 +43,10 @@ impl Runtime for KilledRuntime {
 
     fn pausing(&self) -> Option<&dyn Pausing> {
         Some(self)
+    }
+
+    fn metering(&self) -> Option<&dyn Metering> {
+        self.inner.metering()
     }
 
     fn reach(&self, address: &Address, port: u16, from: Viewpoint) -> Result<Reach, NoRoute> {

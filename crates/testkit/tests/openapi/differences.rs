@@ -4,10 +4,6 @@
 /// `*` stands for any text.
 const INTENDED: &[(&str, &str)] = &[
     // Not built yet.
-    (
-        "- * /v1/sandboxes/{}/diagnostics/*",
-        "diagnostics come later; the routes answer 501",
-    ),
     ("- * /v1/pools*", "pools come later; the routes answer 501"),
     (
         "- * /v1/templates*",
@@ -39,6 +35,14 @@ const INTENDED: &[(&str, &str)] = &[
         "- * /v1/sandboxes/{}/proxy/*",
         "any method and any body: no schema describes it",
     ),
+    (
+        "- GET /v1/sandboxes/{}/diagnostics/* 200.contentUrl: string",
+        "every content is in the answer",
+    ),
+    (
+        "- GET /v1/sandboxes/{}/diagnostics/* 200.expiresAt: string",
+        "every content is in the answer",
+    ),
     ("- *image.auth*", "no answer contains credentials"),
     (
         "- POST /v1/metrics/events header user-agent*",
@@ -65,6 +69,14 @@ const INTENDED: &[(&str, &str)] = &[
         "administration of sessions of the console",
     ),
     ("+ GET /v1/whoami*", "a client asks who it is"),
+    (
+        "+ GET /v1/sandboxes/{}/metrics*",
+        "recorded resource use, and its stream",
+    ),
+    (
+        "+ GET /v1/sandboxes/{}/commands*",
+        "commands that the sandbox reports",
+    ),
     (
         "+ POST /v1/sandboxes header idempotency-key*",
         "a create can be repeated safely",

@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::stages;
 use crate::{
     identity::{Authenticator, Principal, Scope},
-    sandbox::{EndpointQuery, Error, Record, Service},
+    sandbox::{EndpointQuery, Error, Record, Service, explain},
 };
 
 /// Lines of output shown for a sandbox that failed.
@@ -91,7 +91,7 @@ impl ConsoleBackend for Domain {
         self.service
             .available()
             .err()
-            .map(|error| ErrorChain(&error).to_string())
+            .map(|error| explain(ErrorChain(&error).to_string(), error.cause()))
     }
 
     async fn sandbox(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
@@ -210,7 +210,7 @@ fn refused(error: Error) -> ConsoleError {
         _ if !problems.is_empty() => ConsoleError::Invalid { problems },
         other => ConsoleError::Refused {
             // The causes hold the runtime's own words, which explain the refusal.
-            message: ErrorChain(&other).to_string(),
+            message: explain(ErrorChain(&other).to_string(), other.cause()),
         },
     }
 }

@@ -28,7 +28,7 @@ const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
 
 /// Features that this release serves on runtimes that have them.
-const SERVED: [Feature; 1] = [Feature::Pause];
+const SERVED: [Feature; 2] = [Feature::Pause, Feature::Diagnostics];
 
 /// Features with routes that not every server serves. Those of [`SERVED`] leave this list for
 /// runtimes that have them: a path can be routed only once.

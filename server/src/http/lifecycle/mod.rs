@@ -1,8 +1,11 @@
 //! The lifecycle API, a file per resource. Mounted under `/v1` and at the root.
 
 mod absent;
+mod commands;
+mod diagnostics;
 mod endpoints;
 mod events;
+mod metrics;
 mod pause;
 mod sandboxes;
 
@@ -19,13 +22,24 @@ pub(super) fn routes(features: FeatureSet) -> OpenApiRouter<AppState> {
         .routes(routes!(sandboxes::get, sandboxes::delete))
         .routes(routes!(sandboxes::patch_metadata))
         .routes(routes!(sandboxes::renew))
-        .routes(routes!(endpoints::get));
-    if !features.contains(Feature::Pause) {
-        return routes;
+        .routes(routes!(endpoints::get))
+        .routes(routes!(commands::list))
+        .routes(routes!(metrics::history))
+        .routes(routes!(metrics::watch));
+    let routes = match features.contains(Feature::Pause) {
+        true => routes
+            .routes(routes!(pause::pause))
+            .routes(routes!(pause::resume)),
+        false => routes,
+    };
+    match features.contains(Feature::Diagnostics) {
+        true => routes
+            .routes(routes!(diagnostics::logs))
+            .routes(routes!(diagnostics::events))
+            .routes(routes!(diagnostics::inspect))
+            .routes(routes!(diagnostics::summary)),
+        false => routes,
     }
-    routes
-        .routes(routes!(pause::pause))
-        .routes(routes!(pause::resume))
 }
 
 /// Routes that exist under `/v1` only.

@@ -1,0 +1,293 @@
+//! The commands that sandboxes report.
+//!
+//! execd keeps the last commands of its sandbox. The server reads them each minute, before a removal
+//! and when a client asks, and stores them: they are known after the sandbox's end. A program with
+//! execd's rights can forge them, so they are never more than a report.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, stream};
+use osb_client::ExecdClient;
+use osb_protocol::{
+    SandboxId, WireTime,
+    execd::history::{CommandHistoryEntry, CommandHistoryPage},
+    headers::EXECD_ACCESS_TOKEN,
+    lifecycle::{Endpoint, SandboxCommand, SandboxCommandList},
+};
+use osb_runtime::Phase;
+use osb_service::ErrorChain;
+use osb_store::ReportedCommand;
+use secrecy::ExposeSecret;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use super::{Error, Facts, Service, lifecycle::now};
+
+/// Time between two reports of a sandbox.
+const PERIOD: Duration = Duration::from_secs(60);
+/// Rounds after which old commands are deleted again.
+const PRUNED: u64 = 60;
+/// Longest time that one report takes. A removal waits for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Sandboxes that are asked at the same time.
+const ASKED: usize = 8;
+/// Most pages of one report; the rest follows in the next one.
+const PAGES: usize = 8;
+/// Most commands of a sandbox in the store.
+pub const COMMANDS_MAX: u32 = 1000;
+/// Longest text of a report that is stored, in bytes.
+const TEXT_MAX: usize = 2048;
+
+/// How far the reports of each sandbox were read.
+#[derive(Debug, Default)]
+pub(super) struct CommandReports {
+    read: Mutex<HashMap<SandboxId, Read>>,
+    http: std::sync::OnceLock<reqwest::Client>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Read {
+    epoch: i64,
+    revision: u64,
+}
+
+impl CommandReports {
+    fn read(&self) -> MutexGuard<'_, HashMap<SandboxId, Read>> {
+        // The map is whole after every operation, so a panic elsewhere does not spoil it.
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads reports until the server stops.
+pub(super) fn start(service: Service) {
+    if !service.inner.limits.commands {
+        return;
+    }
+    let tasks = service.inner.tasks.clone();
+    tasks
+        .clone()
+        .spawn_abortable("command reports", async move {
+            for round in 0_u64.. {
+                tokio::time::sleep(PERIOD).await;
+                if service.inner.store.is_used_by_another() {
+                    // The other server reads and prunes them.
+                    continue;
+                }
+                service.read_all_reports().await;
+                if round % PRUNED == 0 {
+                    service.prune_commands().await;
+                }
+            }
+        });
+}
+
+impl Service {
+    /// Whether the commands of sandboxes are stored.
+    #[must_use]
+    pub fn has_commands(&self) -> bool {
+        self.inner.limits.commands
+    }
+
+    /// The last commands of a sandbox, also of one that is gone.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when nothing is known of it; when the store fails.
+    pub async fn commands(&self, id: &SandboxId, limit: u32) -> Result<SandboxCommandList, Error> {
+        self.require_within(id).await?;
+        let record = self.find(id);
+        if let Some(record) = &record {
+            self.read_report(&record.facts).await;
+        }
+        let stored = self.inner.store.commands(id, limit).await?;
+        if stored.is_empty() && record.is_none() {
+            return Err(Error::NotFound(id.clone()));
+        }
+        Ok(SandboxCommandList {
+            sandbox_id: id.clone(),
+            reported_by: "sandbox".to_owned(),
+            commands: stored.into_iter().filter_map(shown).collect(),
+        })
+    }
+
+    async fn read_all_reports(&self) {
+        let (records, _) = self.inner.registry.snapshot();
+        {
+            let ids: std::collections::HashSet<_> = records
+                .iter()
+                .map(|record| &record.facts.origin.id)
+                .collect();
+            let mut read = self.inner.command_reports.read();
+            read.retain(|id, _| ids.contains(id));
+        }
+        stream::iter(records)
+            .for_each_concurrent(ASKED, async |record| {
+                self.read_report(&record.facts).await;
+            })
+            .await;
+    }
+
+    /// Reads what a sandbox reports now, and stores it. A sandbox that does not answer is left alone.
+    pub(super) async fn read_report(&self, facts: &Facts) {
+        let runs = matches!(facts.phase, Some((Phase::Running, _)));
+        let is_lost = self.inner.store.is_used_by_another();
+        if !self.inner.limits.commands || !runs || is_lost {
+            return;
+        }
+        let id = &facts.origin.id;
+        match timeout(PATIENCE, self.read_pages(facts)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(sandbox = %id, error, "its commands are not reported"),
+            Err(_) => debug!(sandbox = %id, "its commands are reported too slowly"),
+        }
+    }
+
+    async fn read_pages(&self, facts: &Facts) -> Result<(), String> {
+        let id = &facts.origin.id;
+        let client = self.report_client(facts)?;
+        for _ in 0..PAGES {
+            let read = {
+                let read = self.inner.command_reports.read();
+                read.get(id).copied().unwrap_or_default()
+            };
+            let page = client.command_history(read.revision, read.epoch).await;
+            let page = page.map_err(|error| ErrorChain(&error).to_string())?;
+            let more = page.more && !page.entries.is_empty();
+            let next = next_read(read, &page);
+            let commands: Vec<_> = page.entries.into_iter().map(stored).collect();
+            let put = self.inner.store.put_commands(id, &commands, COMMANDS_MAX);
+            if let Err(error) = put.await {
+                warn!(sandbox = %id, error = %ErrorChain(&error), "its commands are not stored");
+                return Ok(());
+            }
+            self.inner.command_reports.read().insert(id.clone(), next);
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn report_client(&self, facts: &Facts) -> Result<ExecdClient, String> {
+        let execd = self.execd_of(facts).map_err(|error| error.to_string())?;
+        let http = &self.inner.command_reports.http;
+        let http = match http.get() {
+            Some(http) => http.clone(),
+            None => {
+                let made = osb_client::plain_http().map_err(|error| error.to_string())?;
+                http.get_or_init(|| made).clone()
+            }
+        };
+        let token = execd.token.map(|token| token.expose_secret().to_owned());
+        let token = token.map(|token| (EXECD_ACCESS_TOKEN.to_owned(), token));
+        let endpoint = Endpoint {
+            endpoint: execd.authority,
+            headers: token.into_iter().collect(),
+        };
+        let client = ExecdClient::with_http(http, "http", &endpoint);
+        client.map_err(|error| error.to_string())
+    }
+
+    async fn prune_commands(&self) {
+        let before = now().unix_ms().div_euclid(1000) - self.inner.limits.history_seconds;
+        let (records, _) = self.inner.registry.snapshot();
+        let alive = records.iter().map(|record| record.facts.origin.id.clone());
+        let alive: Vec<SandboxId> = alive.collect();
+        if let Err(error) = self.inner.store.prune_commands(before, &alive).await {
+            warn!(error = %ErrorChain(&error), "old commands stay");
+        }
+    }
+}
+
+/// Where the next report goes on. Revisions begin again when execd does.
+fn next_read(read: Read, page: &CommandHistoryPage) -> Read {
+    let last = page.entries.iter().map(|entry| entry.revision).max();
+    let before = match read.epoch == page.epoch {
+        true => read.revision,
+        false => 0,
+    };
+    Read {
+        epoch: page.epoch,
+        revision: last.unwrap_or(0).max(before),
+    }
+}
+
+fn stored(entry: CommandHistoryEntry) -> ReportedCommand {
+    ReportedCommand {
+        started_at: entry.started_at.as_microsecond(),
+        number: i64::try_from(entry.number).unwrap_or(i64::MAX),
+        kind: entry.kind.as_str().to_owned(),
+        command: cut(entry.command),
+        cwd: entry.cwd.map(cut),
+        uid: entry.uid.map(i64::from),
+        finished_at: entry.finished_at.map(jiff::Timestamp::as_microsecond),
+        exit_code: entry.exit_code,
+        error: entry.error.map(cut),
+        reported_at: now().unix_ms().div_euclid(1000),
+    }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > TEXT_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_MAX));
+    }
+    text
+}
+
+fn shown(command: ReportedCommand) -> Option<SandboxCommand> {
+    Some(SandboxCommand {
+        kind: command.kind,
+        command: command.command,
+        cwd: command.cwd,
+        uid: command.uid,
+        started_at: WireTime::from_unix_us(command.started_at)?,
+        finished_at: command.finished_at.and_then(WireTime::from_unix_us),
+        exit_code: command.exit_code,
+        error: command.error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_execd_is_read_from_its_beginning() {
+        let page = |epoch, revisions: &[u64]| CommandHistoryPage {
+            epoch,
+            more: false,
+            entries: revisions
+                .iter()
+                .map(|revision| CommandHistoryEntry {
+                    number: 1,
+                    revision: *revision,
+                    kind: osb_protocol::execd::history::CommandKind::Session,
+                    command: "é".repeat(TEXT_MAX),
+                    cwd: None,
+                    uid: None,
+                    started_at: jiff::Timestamp::UNIX_EPOCH,
+                    finished_at: None,
+                    exit_code: None,
+                    error: None,
+                })
+                .collect(),
+        };
+        let next = |read, page| {
+            let Read { epoch, revision } = next_read(read, &page);
+            (epoch, revision)
+        };
+        let read = Read {
+            epoch: 5,
+            revision: 9,
+        };
+        assert_eq!(next(read, page(5, &[10, 12])), (5, 12));
+        assert_eq!(next(read, page(5, &[])), (5, 9));
+        assert_eq!(next(read, page(6, &[])), (6, 0));
+        assert_eq!(next(read, page(6, &[1, 2])), (6, 2));
+        let kept = stored(page(5, &[1]).entries.remove(0));
+        assert!(kept.command.len() <= TEXT_MAX && kept.command.ends_with('é'));
+    }
+}

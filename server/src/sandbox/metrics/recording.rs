@@ -1,0 +1,349 @@
+//! What is recorded of one sandbox's resource use.
+//!
+//! A sample is about the time since the one before it. Samples within ten seconds become one point
+//! of the fine series, and the points of a minute one of the coarse series.
+
+use osb_protocol::SandboxId;
+use osb_runtime::Usage;
+use osb_store::MetricStretch;
+
+use super::series::{Point, Sample, Series};
+
+/// Seconds of a fine point.
+pub(super) const FINE_STEP: i64 = 10;
+/// Fine points: an hour.
+const FINE_POINTS: usize = 360;
+/// Fine points that are stored together: ten minutes.
+const FINE_STRETCH: i64 = 60;
+/// Seconds of a coarse point.
+pub(super) const COARSE_STEP: i64 = 60;
+/// Coarse points: a day.
+const COARSE_POINTS: usize = 1440;
+/// Coarse points that are stored together: two hours.
+const COARSE_STRETCH: i64 = 120;
+/// Longest time between the start of a container and the first sample from which its counters still
+/// show a rate, in microseconds.
+const FRESH_US: i64 = 20_000_000;
+
+/// The recorded use of one sandbox.
+#[derive(Debug)]
+pub(super) struct Recording {
+    /// The counters that were read last, and when, in Unix microseconds.
+    last: Option<(i64, Usage)>,
+    /// Samples of the fine point that is being formed, and its slot.
+    forming: Vec<Point>,
+    slot: i64,
+    fine: Track,
+    coarse: Track,
+}
+
+/// A series and how much of it is stored.
+#[derive(Debug)]
+struct Track {
+    series: Series,
+    /// Points of a stored stretch.
+    stretch: i64,
+    /// Stretches of a sandbox in the store.
+    places: i64,
+    /// First slot that is not stored.
+    unstored: i64,
+}
+
+/// What a call of [`Recording::stretches`] covers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Covered {
+    fine: i64,
+    coarse: i64,
+}
+
+impl Recording {
+    pub(super) fn new() -> Self {
+        Self {
+            last: None,
+            forming: Vec::new(),
+            slot: 0,
+            fine: Track::new(FINE_STEP, FINE_POINTS, FINE_STRETCH),
+            coarse: Track::new(COARSE_STEP, COARSE_POINTS, COARSE_STRETCH),
+        }
+    }
+
+    /// Restores what is stored, by step and start.
+    pub(super) fn restore(stored: &[MetricStretch]) -> Self {
+        let mut recording = Self::new();
+        for stretch in stored {
+            let step = i64::from(stretch.step);
+            let track = match step {
+                FINE_STEP => &mut recording.fine,
+                COARSE_STEP => &mut recording.coarse,
+                _ => continue,
+            };
+            let points = stretch.points.chunks(Point::BYTES);
+            for (slot, point) in (stretch.start.div_euclid(step)..).zip(points) {
+                if let Some(point) = Point::decode(point) {
+                    track.series.push(slot, point);
+                }
+            }
+            track.unstored = track.series.next_slot();
+        }
+        recording
+    }
+
+    /// Adds what was read at `at_us`; returns the use since the sample before. `started_us` is when the
+    /// container was started, if that is known.
+    pub(super) fn add(&mut self, at_us: i64, usage: Usage, started_us: Option<i64>) -> Sample {
+        let fresh = started_us.filter(|started| at_us - started < FRESH_US);
+        let before = self.last.or_else(|| Some((fresh?, at_start(&usage))));
+        let sample = sample(at_us, &usage, before);
+        let middle = before.map_or(at_us, |(before, _)| before.midpoint(at_us));
+        let slot = middle.div_euclid(FINE_STEP * 1_000_000);
+        self.last = Some((at_us, usage));
+        if slot > self.slot {
+            self.form();
+            self.slot = slot;
+        }
+        self.forming.push(sample.into());
+        self.settle(at_us);
+        sample
+    }
+
+    /// Completes the points whose time is over.
+    pub(super) fn settle(&mut self, at_us: i64) {
+        let seconds = at_us.div_euclid(1_000_000);
+        if self.slot < seconds.div_euclid(FINE_STEP) {
+            self.form();
+        }
+        let fine = &self.fine.series;
+        if fine.is_empty() {
+            return;
+        }
+        let slots = COARSE_STEP / FINE_STEP;
+        let minute = (fine.next_slot() - 1).div_euclid(slots);
+        if minute < seconds.div_euclid(COARSE_STEP) && minute >= self.coarse.series.next_slot() {
+            let (_, points) = fine.range(minute * slots, (minute + 1) * slots);
+            self.coarse.series.push(minute, Point::mean(&points));
+        }
+    }
+
+    fn form(&mut self) {
+        if !self.forming.is_empty() {
+            let point = Point::mean(&self.forming);
+            self.fine.series.push(self.slot, point);
+            self.forming.clear();
+        }
+    }
+
+    /// The points that are not stored yet, in whole stretches.
+    pub(super) fn stretches(
+        &self,
+        id: &SandboxId,
+        written_at: i64,
+        into: &mut Vec<MetricStretch>,
+    ) -> Covered {
+        for track in [&self.fine, &self.coarse] {
+            track.stretches(id, written_at, into);
+        }
+        Covered {
+            fine: self.fine.series.next_slot(),
+            coarse: self.coarse.series.next_slot(),
+        }
+    }
+
+    /// Notes that these points are stored.
+    pub(super) fn set_stored(&mut self, covered: Covered) {
+        self.fine.unstored = covered.fine;
+        self.coarse.unstored = covered.coarse;
+    }
+
+    /// The samples of a step of [`FINE_STEP`] or [`COARSE_STEP`], and the Unix seconds of the first.
+    pub(super) fn samples(&self, step: i64) -> (i64, Vec<Sample>) {
+        let series = match step {
+            FINE_STEP => &self.fine.series,
+            _ => &self.coarse.series,
+        };
+        let (first, points) = series.range(i64::MIN, i64::MAX);
+        let samples = points.into_iter().map(Sample::from);
+        (first * series.step(), samples.collect())
+    }
+}
+
+impl Track {
+    fn new(step: i64, most: usize, stretch: i64) -> Self {
+        let points = i64::try_from(most).unwrap_or(i64::MAX);
+        Self {
+            series: Series::new(step, most),
+            stretch,
+            // The oldest stretch may still be needed in part when a new one begins.
+            places: points / stretch + 1,
+            unstored: 0,
+        }
+    }
+
+    fn stretches(&self, id: &SandboxId, written_at: i64, into: &mut Vec<MetricStretch>) {
+        let (mut slot, end) = (self.unstored, self.series.next_slot());
+        let (oldest, _) = self.series.range(i64::MIN, i64::MIN);
+        slot = slot.max(oldest);
+        while slot < end {
+            let number = slot.div_euclid(self.stretch);
+            let next = (number + 1) * self.stretch;
+            let (first, points) = self.series.range(number * self.stretch, next);
+            let mut bytes = Vec::with_capacity(points.len() * Point::BYTES);
+            for point in points {
+                point.encode(&mut bytes);
+            }
+            into.push(MetricStretch {
+                id: id.clone(),
+                step: u32::try_from(self.series.step()).unwrap_or_default(),
+                place: u32::try_from(number.rem_euclid(self.places)).unwrap_or_default(),
+                start: first * self.series.step(),
+                written_at,
+                points: bytes,
+            });
+            slot = next;
+        }
+    }
+}
+
+/// The counters of a container that has just been started.
+fn at_start(usage: &Usage) -> Usage {
+    Usage {
+        received_bytes: usage.received_bytes.map(|_| 0),
+        sent_bytes: usage.sent_bytes.map(|_| 0),
+        read_bytes: usage.read_bytes.map(|_| 0),
+        written_bytes: usage.written_bytes.map(|_| 0),
+        ..Usage::default()
+    }
+}
+
+fn sample(at_us: i64, usage: &Usage, before: Option<(i64, Usage)>) -> Sample {
+    let memory = Sample {
+        memory_bytes: Some(usage.memory_bytes),
+        processes: Some(usage.processes),
+        ..Sample::default()
+    };
+    let Some((before_us, before)) = before else {
+        return memory;
+    };
+    let Some(elapsed_us) = u64::try_from(at_us - before_us).ok().filter(|us| *us > 0) else {
+        return memory;
+    };
+    // A counter that fell belongs to another start of the container.
+    let rate = |now: Option<u64>, before: Option<u64>| {
+        let counted = u128::from(now?.checked_sub(before?)?);
+        u64::try_from(counted * 1_000_000 / u128::from(elapsed_us)).ok()
+    };
+    let cpu = rate(Some(usage.cpu_ns), Some(before.cpu_ns));
+    #[expect(clippy::cast_precision_loss, reason = "a few billion per core")]
+    let cpu_cores = cpu.map(|ns_per_second| ns_per_second as f64 / 1e9);
+    Sample {
+        cpu_cores,
+        received: rate(usage.received_bytes, before.received_bytes),
+        sent: rate(usage.sent_bytes, before.sent_bytes),
+        read: rate(usage.read_bytes, before.read_bytes),
+        written: rate(usage.written_bytes, before.written_bytes),
+        ..memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+    /// A multiple of the longest stretch.
+    const START: i64 = 2_000_160_000;
+
+    /// The use of a program that takes a half core and receives 100 bytes per second.
+    fn usage(seconds: i64) -> Usage {
+        let seconds = u64::try_from(seconds).unwrap();
+        Usage {
+            cpu_ns: seconds * 500_000_000,
+            memory_bytes: 8 << 20,
+            processes: 2,
+            received_bytes: Some(seconds * 100),
+            ..Usage::default()
+        }
+    }
+
+    fn recorded(every: i64, seconds: i64) -> Recording {
+        let mut recording = Recording::new();
+        for second in (0..=seconds).step_by(usize::try_from(every).unwrap()) {
+            let at = (START + second) * SECOND;
+            recording.add(at, usage(second), Some(START * SECOND));
+        }
+        recording
+    }
+
+    #[test]
+    fn samples_become_points_of_both_steps() {
+        for every in [1, 10] {
+            let recording = recorded(every, 125);
+            let (start, fine) = recording.samples(FINE_STEP);
+            assert_eq!((start, fine.len()), (START, 12), "every {every} s");
+            assert!(
+                fine[1..].iter().all(|it| it.cpu_cores == Some(0.5)),
+                "{fine:?}"
+            );
+            assert!(fine.iter().all(|it| it.memory_bytes == Some(8 << 20)));
+            assert_eq!(fine[3].received, Some(100));
+            assert_eq!(fine[3].read, None);
+            let (start, coarse) = recording.samples(COARSE_STEP);
+            assert_eq!((start, coarse.len()), (START, 2));
+            assert_eq!(coarse[1].cpu_cores, Some(0.5));
+        }
+    }
+
+    #[test]
+    fn the_first_sample_of_an_old_container_has_no_rate() {
+        let mut recording = Recording::new();
+        let first = recording.add(START * SECOND, usage(500), Some((START - 500) * SECOND));
+        assert_eq!((first.cpu_cores, first.processes), (None, Some(2)));
+        let second = recording.add((START + 10) * SECOND, usage(510), None);
+        assert_eq!(second.cpu_cores, Some(0.5));
+        let restarted = recording.add((START + 20) * SECOND, usage(1), None);
+        assert_eq!(restarted.cpu_cores, None, "counters fell");
+        let mut fresh = Recording::new();
+        let first = fresh.add((START + 5) * SECOND, usage(5), Some(START * SECOND));
+        assert_eq!(first.cpu_cores, Some(0.5), "since its start");
+    }
+
+    #[test]
+    fn a_day_takes_at_most_50_kib() {
+        let recording = recorded(10, 30 * 3600);
+        let bytes = recording.fine.series.bytes() + recording.coarse.series.bytes();
+        assert!(bytes + size_of::<Recording>() <= 50 << 10, "{bytes} bytes");
+        assert_eq!(recording.samples(FINE_STEP).1.len(), FINE_POINTS);
+        assert_eq!(recording.samples(COARSE_STEP).1.len(), COARSE_POINTS);
+    }
+
+    #[test]
+    fn what_is_stored_each_minute_restores_all_of_it() {
+        let id = SandboxId::from("a");
+        let mut store = std::collections::BTreeMap::new();
+        let mut recording = Recording::new();
+        let mut written = 0;
+        for minute in 0..(26 * 60) {
+            for ten in 0..6 {
+                let second = minute * 60 + ten * 10;
+                recording.add((START + second) * SECOND, usage(second), None);
+            }
+            let mut stretches = Vec::new();
+            let covered = recording.stretches(&id, START + minute * 60, &mut stretches);
+            recording.set_stored(covered);
+            written = written.max(stretches.len());
+            for stretch in stretches {
+                store.insert((stretch.step, stretch.place), stretch);
+            }
+        }
+        assert!(written <= 4, "{written} rows in a minute");
+        assert!(store.len() <= 20, "{} rows", store.len());
+        let mut rows: Vec<_> = store.into_values().collect();
+        rows.sort_by_key(|row| (row.step, row.start));
+        let restored = Recording::restore(&rows);
+        for step in [FINE_STEP, COARSE_STEP] {
+            assert_eq!(restored.samples(step), recording.samples(step), "{step}");
+        }
+        let mut none = Vec::new();
+        restored.stretches(&id, 0, &mut none);
+        assert_eq!(none, [], "all of it is stored");
+    }
+}
