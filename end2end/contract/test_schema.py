@@ -32,7 +32,11 @@ EXAMPLES = 80
 #: answers 429 once an address has sent a hundred wrong keys.
 WITHOUT_KEY = 2
 #: What the simulated runtime lacks: optional features, and ports of the host.
-LACKING = {"SANDBOX::API_NOT_SUPPORTED", "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE"}
+LACKING = {
+    "SANDBOX::API_NOT_SUPPORTED",
+    "DIAGNOSTICS_NOT_IMPLEMENTED",
+    "DOCKER::NETWORK_MODE_ENDPOINT_UNAVAILABLE",
+}
 CONFIG = """
 [server]
 host = "127.0.0.1"
