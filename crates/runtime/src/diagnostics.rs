@@ -41,16 +41,24 @@ pub struct LogText {
 }
 
 impl LogText {
-    /// Takes the last `lines` lines of raw output, whose beginning may be missing.
+    /// Takes the wanted part of raw output, whose beginning may be missing.
     #[must_use]
-    pub fn of_output(output: &[u8], lines: usize, is_cut: bool) -> Self {
+    pub fn of_output(output: &[u8], query: &LogQuery, is_cut: bool) -> Self {
         let text = String::from_utf8_lossy(output);
         let mut all: Vec<&str> = text.split_inclusive('\n').collect();
         if is_cut && !all.is_empty() {
             // The first line may lack its beginning.
             all.remove(0);
         }
-        let kept = &all[all.len().saturating_sub(lines)..];
+        // Engines take whole seconds: the output begins with the second of the wanted time.
+        let is_early = |line: &str| {
+            let (time, _) = line.split_once(' ').unwrap_or((line, ""));
+            let time = WireTime::parse(time).ok();
+            query.since.zip(time).is_some_and(|(since, at)| at < since)
+        };
+        let early = all.iter().take_while(|line| is_early(line)).count();
+        let recent = &all[early..];
+        let kept = &recent[recent.len().saturating_sub(query.lines)..];
         Self {
             text: kept.concat(),
             is_cut,
@@ -135,12 +143,40 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_whole() {
-        let text = |output: &[u8], lines, is_cut| LogText::of_output(output, lines, is_cut).text;
+        let text = |output: &[u8], lines, is_cut| {
+            let query = LogQuery {
+                lines,
+                since: None,
+                bytes: usize::MAX,
+            };
+            LogText::of_output(output, &query, is_cut).text
+        };
         assert_eq!(text(b"a\nb\nc\n", 2, false), "b\nc\n");
         assert_eq!(text(b"a\nb", 9, false), "a\nb", "an end without a newline");
         assert_eq!(text(b"lf of a line\nb\n", 9, true), "b\n");
         assert_eq!(text(b"\xff\n", 1, false), "\u{fffd}\n");
         assert_eq!(text(b"", 1, true), "");
+    }
+
+    #[test]
+    fn no_line_is_from_before_the_wanted_time() {
+        let output = b"2031-05-01T10:00:01.100000001Z early\n\
+            2031-05-01T10:00:01.299999999Z early\n\
+            2031-05-01T10:00:01.300000001Z wanted\n\
+            2031-05-01T10:00:02Z wanted, too\n";
+        let query = |lines, since| LogQuery {
+            lines,
+            since: Some(WireTime::parse(since).unwrap()),
+            bytes: usize::MAX,
+        };
+        let lines = |lines, since| {
+            let log = LogText::of_output(output, &query(lines, since), false);
+            log.text.lines().count()
+        };
+        assert_eq!(lines(9, "2031-05-01T10:00:01.3Z"), 2);
+        assert_eq!(lines(1, "2031-05-01T10:00:01.3Z"), 1);
+        assert_eq!(lines(9, "2031-05-01T10:00:01Z"), 4);
+        assert_eq!(lines(9, "2031-05-01T10:00:03Z"), 0);
     }
 
     #[test]

@@ -23,7 +23,8 @@ impl Diagnostics for DockerRuntime {
             .timestamps(true)
             .tail(&query.lines.to_string());
         if let Some(since) = query.since {
-            let seconds = since.unix_ms().div_euclid(1000);
+            // The engine takes whole seconds; earlier lines of the first one are left out below.
+            let seconds = since.unix_ms().div_euclid(1000).max(0);
             options = options.since(i32::try_from(seconds).unwrap_or(i32::MAX));
         }
         let container = self.main_container(id).await?;
@@ -31,11 +32,7 @@ impl Diagnostics for DockerRuntime {
             .read_output(&container, options.build(), TailBuffer::new(query.bytes))
             .await?
             .ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
-        Ok(LogText::of_output(
-            &output.bytes,
-            query.lines,
-            output.is_cut,
-        ))
+        Ok(LogText::of_output(&output.bytes, &query, output.is_cut))
     }
 
     async fn inspect(&self, id: &SandboxId) -> Result<Inspection, RuntimeError> {
@@ -149,6 +146,35 @@ mod tests {
 
     use super::*;
     use crate::docker::fake_engine::FakeEngine;
+
+    #[tokio::test]
+    async fn a_log_begins_at_the_wanted_time_and_not_at_its_second() {
+        let engine = FakeEngine::start(|request| match request {
+            _ if request.starts_with("GET /containers/json") => {
+                let labels = json!({labels::ID: "a", labels::SERVER: "us"});
+                (200, json!([{"Id": "c1", "Labels": labels}]).to_string())
+            }
+            // As an engine does with the second of the wanted time.
+            _ if request.starts_with("GET /containers/c1/logs")
+                && request.contains("since=1935568801") =>
+            {
+                let lines = "2031-05-03T10:00:01.2Z early\n2031-05-03T10:00:01.4Z late\n";
+                let length = char::from(u8::try_from(lines.len()).unwrap());
+                // A frame: stream 1, four bytes of length, the bytes.
+                (200, format!("\u{1}\0\0\0\0\0\0{length}{lines}"))
+            }
+            _ => (404, json!({"message": "No such container"}).to_string()),
+        })
+        .await;
+        let query = LogQuery {
+            lines: 10,
+            since: Some(WireTime::parse("2031-05-03T10:00:01.3Z").unwrap()),
+            bytes: 1 << 10,
+        };
+        let runtime = engine.runtime();
+        let log = Diagnostics::read_log(&runtime, &"a".into(), query).await;
+        assert_eq!(log.unwrap().text, "2031-05-03T10:00:01.4Z late\n");
+    }
 
     #[tokio::test]
     async fn an_inspection_has_no_secret() {

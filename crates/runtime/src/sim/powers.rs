@@ -170,13 +170,12 @@ impl Diagnostics for SimRuntime {
         let group = state.sandboxes.get(id);
         let group = group.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
         let at = group.observed.origin.created_at;
-        let recent = query.since.is_none_or(|since| at >= since);
-        let lines = output.iter().filter(|_| recent);
+        let lines = output.iter();
         let text: String = lines.map(|line| format!("{at} {line}\n")).collect();
         let from = text.len().saturating_sub(query.bytes);
         Ok(LogText::of_output(
             &text.as_bytes()[from..],
-            query.lines,
+            &query,
             from > 0,
         ))
     }
