@@ -234,8 +234,14 @@ pub trait SandboxChanges: Send + Sync + 'static {
         metadata: &BTreeMap<String, String>,
     ) -> Result<(), StoreError>;
 
-    /// Keeps the intent to delete: whatever happens next, the sandbox goes.
-    async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError>;
+    /// Keeps the intent to delete: whatever happens next, the sandbox goes. Its tenant is kept for the
+    /// history, because the container that names it may be gone before the history is written.
+    async fn set_deleted(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError>;
 }
 
 /// Sandboxes that are gone.
@@ -248,8 +254,12 @@ pub trait SandboxHistory: Send + Sync + 'static {
     /// One ended sandbox.
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError>;
 
-    /// The newest ended sandboxes.
-    async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
+    /// The sandboxes that ended last, newest first; with `tenant`, only those of that tenant.
+    async fn recent_history(
+        &self,
+        tenant: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<HistoryEntry>, StoreError>;
 
     /// Deletes entries of sandboxes that ended before `before`; returns their number.
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;

@@ -13,6 +13,8 @@ pub struct Changes {
     pub metadata: Option<BTreeMap<String, String>>,
     /// When deletion was asked for.
     pub deleted_at: Option<WireTime>,
+    /// The tenant whose sandbox it is, if its deletion was asked for.
+    pub tenant: Option<String>,
 }
 
 /// How a sandbox ended.
@@ -106,6 +108,8 @@ pub struct UnansweredCreate {
     pub image: String,
     /// When it was accepted.
     pub created_at: WireTime,
+    /// The tenant whose sandbox it is.
+    pub tenant: Option<String>,
 }
 
 /// An idempotency key of a create.

@@ -310,6 +310,7 @@ fn a_crash_at_any_step_leaves_no_sandbox_that_no_client_knows() {
                     id: id.as_str().into(),
                     image: String::new(),
                     created_at: WireTime::from_unix_us(1).unwrap(),
+                    tenant: None,
                 };
                 store.set_unanswered(&create).await.unwrap();
                 store.close().await;

@@ -207,7 +207,7 @@ async fn sqlite_a_full_disk_can_be_emptied_by_deleting() {
     drop(server);
     let location = Location::Sqlite(disk.0.join("store.db"));
     let store = osb_store::open(&location).await.unwrap();
-    let written = store.recent_history(10).await.unwrap();
+    let written = store.recent_history(None, 10).await.unwrap();
     assert_eq!(written.len(), 5, "it was written once there was space");
     store.close().await;
 }

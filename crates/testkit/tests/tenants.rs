@@ -8,6 +8,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 
 use futures::StreamExt;
@@ -16,6 +17,7 @@ use osb_runtime::{
     Observed,
     sim::{Faults, Options, SimRuntime},
 };
+use osb_service::Supervisor;
 use osb_store::{MetricStretch, ReportedCommand};
 use osb_testkit::{CannedProgram, TestServer, connect_from, running_at, store_in, wait_until};
 use reqwest::{Method, RequestBuilder, StatusCode};
@@ -273,6 +275,78 @@ async fn records_of_a_sandbox_are_its_tenants_also_after_its_end() {
     assert_eq!(get(&own, &path).await.0, 404);
     assert_eq!(get(&all, &path).await.0, 200);
     server.stop().await;
+}
+
+/// Runs a server in a process of its own, as far as tasks are concerned, and kills it.
+fn killed<T>(work: impl Future<Output = T>) -> T {
+    let process = tokio::runtime::Runtime::new().unwrap();
+    let result = process.block_on(work);
+    process.shutdown_timeout(Duration::from_secs(60));
+    result
+}
+
+#[test]
+fn what_a_crash_ended_is_in_its_tenants_history() {
+    let sim = Arc::new(SimRuntime::with_options(Options {
+        powers: true,
+        ..Options::default()
+    }));
+    let folder = tempfile::tempdir().unwrap();
+    let over = async || {
+        let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), "").await;
+        let server = server.unwrap();
+        let look = || async { server.service.available().is_ok() };
+        wait_until("the runtime", look, |up| *up).await;
+        server
+    };
+    let (keys, created, deleted) = killed(async {
+        let server = over().await;
+        let mut keys = Vec::new();
+        for tenant in ["team-a", "team-b"] {
+            let new = json!({"name": "k", "role": "operator", "tenant": tenant});
+            let request = server.request(Method::POST, "/v1/api-keys").json(&new);
+            let (_, issued) = answer(request).await;
+            keys.push(issued["secret"].as_str().unwrap().to_owned());
+        }
+        let create = server.request_as(&keys[0], Method::POST, "/v1/sandboxes");
+        let create = create.json(&TestServer::good_create());
+        let (status, deleted) = answer(create.try_clone().unwrap()).await;
+        assert_eq!(status, 202, "{deleted}");
+        let deleted = SandboxId::from(deleted["id"].as_str().unwrap());
+        sim.set_faults(Faults {
+            image_gate: Some(Arc::default()),
+            remove_delay: Duration::from_secs(3600),
+            ..Faults::default()
+        });
+        let path = format!("/v1/sandboxes/{deleted}");
+        let (status, _) = answer(server.request_as(&keys[0], Method::DELETE, &path)).await;
+        assert_eq!(status, 204);
+        // Its answer never comes.
+        Supervisor::new().spawn("create", create.send());
+        let location = store_in(folder.path()).await.unwrap();
+        let store = osb_store::open_shared(&location).await.unwrap().unwrap();
+        let marked = async || store.all_unanswered().await.unwrap();
+        let marked = wait_until("the create", marked, |marked| !marked.is_empty()).await;
+        store.close().await;
+        (keys, marked[0].id.clone(), deleted)
+    });
+    sim.set_faults(Faults::default());
+    killed(async {
+        sim.vanish(&deleted).await;
+        let server = over().await;
+        server.service.reconcile().await;
+        for id in [&created, &deleted] {
+            let history = async || server.service.history(id).await.unwrap();
+            let entry = wait_until("the history", history, Option::is_some).await;
+            assert_eq!(entry.unwrap().tenant.as_deref(), Some("team-a"));
+        }
+        let path = format!("/v1/sandboxes/{created}/diagnostics/events");
+        for (key, wanted) in keys.iter().zip([200, 404]) {
+            let (status, body) = answer(server.request_as(key, Method::GET, &path)).await;
+            assert_eq!(status, wanted, "{body}");
+        }
+        server.stop().await;
+    });
 }
 
 #[tokio::test]

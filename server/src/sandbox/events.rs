@@ -122,7 +122,7 @@ impl Service {
                 reason: "GONE_AT_START".to_owned(),
                 message: "It was gone when the server started.".to_owned(),
                 stages: Vec::new(),
-                tenant: None,
+                tenant: known.tenant,
             };
             self.keep_history(entry).await;
         }
@@ -144,7 +144,7 @@ impl Service {
                 reason: ABANDONED.0.to_owned(),
                 message: "The server ended before the sandbox was made.".to_owned(),
                 stages: Vec::new(),
-                tenant: None,
+                tenant: create.tenant,
             };
             self.keep_history(entry).await;
         }

@@ -63,9 +63,12 @@ impl Journal {
         self.locked().iter().find(|entry| entry.id == *id).cloned()
     }
 
-    /// Those that wait, newest first.
-    fn newest(&self, most: usize) -> Vec<HistoryEntry> {
-        self.locked().iter().rev().take(most).cloned().collect()
+    /// Those within a scope that wait, newest first.
+    fn newest(&self, scope: &Scope, most: usize) -> Vec<HistoryEntry> {
+        let waiting = self.locked();
+        let own = waiting.iter().rev();
+        let own = own.filter(|entry| scope.contains(entry.tenant.as_deref()));
+        own.take(most).cloned().collect()
     }
 }
 
@@ -155,19 +158,19 @@ impl Service {
         Ok(())
     }
 
-    /// The sandboxes that ended last, newest first; within a scope, those of them that are its own.
+    /// The sandboxes within the scope that ended last, newest first.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, Error> {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut recent = self.inner.journal.newest(most);
-        for entry in self.inner.store.recent_history(limit).await? {
+        let mut recent = self.inner.journal.newest(&self.scope, most);
+        let stored = self.inner.store.recent_history(self.scope.tenant(), limit);
+        for entry in stored.await? {
             if recent.iter().all(|known| known.id != entry.id) {
                 recent.push(entry);
             }
         }
-        recent.retain(|entry| self.scope.contains(entry.tenant.as_deref()));
         recent.sort_by_key(|entry| std::cmp::Reverse(entry.ended_at));
         recent.truncate(most);
         Ok(recent)

@@ -149,6 +149,7 @@ impl Service {
             id: spec.id().clone(),
             image: spec.origin.source.to_string(),
             created_at: spec.origin.created_at,
+            tenant: spec.origin.tenant.as_deref().map(str::to_owned),
         };
         Ok(self.inner.store.set_unanswered(&create).await?)
     }
@@ -293,7 +294,10 @@ impl Service {
 
     /// Stores the intent to delete. Returns whether it is stored.
     async fn keep_deletion(&self, id: &SandboxId, locks: &Locks, at: WireTime) -> bool {
-        match self.inner.store.set_deleted(id, at).await {
+        let record = self.inner.registry.get(id);
+        let tenant = record.and_then(|record| record.facts.origin.tenant.clone());
+        let kept = self.inner.store.set_deleted(id, at, tenant.as_deref());
+        match kept.await {
             Ok(()) => {
                 locks.deletion_kept.store(true, Ordering::Relaxed);
                 true

@@ -15,13 +15,19 @@ use crate::{Changes, SandboxChanges, StoreError};
 #[async_trait]
 impl SandboxChanges for PostgresStore {
     async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
-        type Row = (String, Option<Moment>, Option<String>, Option<Moment>);
+        type Row = (
+            String,
+            Option<Moment>,
+            Option<String>,
+            Option<Moment>,
+            Option<String>,
+        );
         let query = sqlx::query_as(
-            "SELECT id, expires_at, metadata::text, deleted_at FROM sandbox_changes",
+            "SELECT id, expires_at, metadata::text, deleted_at, tenant FROM sandbox_changes",
         );
         let rows: Vec<Row> = self.read_all("read the sandbox changes", query).await?;
         rows.into_iter()
-            .map(|(id, expires_at, metadata, deleted_at)| {
+            .map(|(id, expires_at, metadata, deleted_at, tenant)| {
                 let metadata = metadata
                     .map(|text| serde_json::from_str(&text))
                     .transpose()
@@ -33,6 +39,7 @@ impl SandboxChanges for PostgresStore {
                     expires_at: expires_at.map(|Moment(at)| at),
                     metadata,
                     deleted_at: deleted_at.map(|Moment(at)| at),
+                    tenant,
                 };
                 Ok((SandboxId::new(id), changes))
             })
@@ -67,14 +74,21 @@ impl SandboxChanges for PostgresStore {
         self.write("keep the metadata", statement).await.map(drop)
     }
 
-    async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
+    async fn set_deleted(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError> {
         let statement = sqlx::query(
-            "INSERT INTO sandbox_changes (id, deleted_at) VALUES ($1, $2)
+            "INSERT INTO sandbox_changes (id, deleted_at, tenant) VALUES ($1, $2, $3)
              ON CONFLICT (id) DO UPDATE
-             SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at)",
+             SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at),
+                 tenant = excluded.tenant",
         )
         .bind(text(id.as_str()))
-        .bind(Moment(at));
+        .bind(Moment(at))
+        .bind(tenant.map(text));
         self.write("keep the delete intent", statement)
             .await
             .map(drop)

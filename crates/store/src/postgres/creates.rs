@@ -13,12 +13,14 @@ use crate::{CreateKey, CreateRequests, StoreError, UnansweredCreate};
 impl CreateRequests for PostgresStore {
     async fn set_unanswered(&self, create: &UnansweredCreate) -> Result<(), StoreError> {
         let statement = sqlx::query(
-            "INSERT INTO unanswered_creates (id, image, created_at) VALUES ($1, $2, $3)
+            "INSERT INTO unanswered_creates (id, image, created_at, tenant)
+             VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO NOTHING",
         )
         .bind(text(create.id.as_str()))
         .bind(text(&create.image))
-        .bind(Moment(create.created_at));
+        .bind(Moment(create.created_at))
+        .bind(create.tenant.as_deref().map(text));
         self.write("keep a create", statement).await.map(drop)
     }
 
@@ -38,15 +40,16 @@ impl CreateRequests for PostgresStore {
     }
 
     async fn all_unanswered(&self) -> Result<Vec<UnansweredCreate>, StoreError> {
-        type Row = (String, String, Moment);
-        let query = sqlx::query_as("SELECT id, image, created_at FROM unanswered_creates");
+        type Row = (String, String, Moment, Option<String>);
+        let query = sqlx::query_as("SELECT id, image, created_at, tenant FROM unanswered_creates");
         let rows: Vec<Row> = self.read_all("read the unanswered creates", query).await?;
         let creates = rows
             .into_iter()
-            .map(|(id, image, Moment(created_at))| UnansweredCreate {
+            .map(|(id, image, Moment(created_at), tenant)| UnansweredCreate {
                 id: SandboxId::new(id),
                 image,
                 created_at,
+                tenant,
             });
         Ok(creates.collect())
     }

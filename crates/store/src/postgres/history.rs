@@ -70,13 +70,25 @@ impl SandboxHistory for PostgresStore {
         row.map(entry).transpose()
     }
 
-    async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        let query = sqlx::query_as(
+    async fn recent_history(
+        &self,
+        tenant: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<HistoryEntry>, StoreError> {
+        let all = sqlx::query_as(
             "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text,
                tenant
              FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
-        )
-        .bind(i64::from(limit));
+        );
+        let own = sqlx::query_as(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text,
+               tenant
+             FROM sandbox_history WHERE tenant = $2 ORDER BY ended_at DESC LIMIT $1",
+        );
+        let query = match tenant {
+            None => all.bind(i64::from(limit)),
+            Some(tenant) => own.bind(i64::from(limit)).bind(text(tenant)),
+        };
         let rows: Vec<Row> = self.read_all("read the history", query).await?;
         rows.into_iter().map(entry).collect()
     }

@@ -273,13 +273,13 @@ pub(super) fn schema() -> Migrator {
         ),
         (
             3,
-            "metrics",
-            include_str!("../../migrations/postgres/0003_metrics.sql"),
+            "metrics and commands",
+            include_str!("../../migrations/postgres/0003_metrics_and_commands.sql"),
         ),
         (
             4,
-            "commands",
-            include_str!("../../migrations/postgres/0004_commands.sql"),
+            "tenants",
+            include_str!("../../migrations/postgres/0004_tenants.sql"),
         ),
     ];
     let steps = steps.map(|(version, name, sql)| {

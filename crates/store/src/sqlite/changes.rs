@@ -11,12 +11,19 @@ use crate::{Changes, SandboxChanges, StoreError};
 #[async_trait]
 impl SandboxChanges for SqliteStore {
     async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
-        type Row = (String, Option<i64>, Option<String>, Option<i64>);
-        let query =
-            sqlx::query_as("SELECT id, expires_at, metadata, deleted_at FROM sandbox_changes");
+        type Row = (
+            String,
+            Option<i64>,
+            Option<String>,
+            Option<i64>,
+            Option<String>,
+        );
+        let query = sqlx::query_as(
+            "SELECT id, expires_at, metadata, deleted_at, tenant FROM sandbox_changes",
+        );
         let rows: Vec<Row> = self.read_all("read the sandbox changes", query).await?;
         rows.into_iter()
-            .map(|(id, expires_at, metadata, deleted_at)| {
+            .map(|(id, expires_at, metadata, deleted_at, tenant)| {
                 let metadata = metadata
                     .map(|text| serde_json::from_str(&text))
                     .transpose()
@@ -28,6 +35,7 @@ impl SandboxChanges for SqliteStore {
                     expires_at: expires_at.and_then(WireTime::from_unix_us),
                     metadata,
                     deleted_at: deleted_at.and_then(WireTime::from_unix_us),
+                    tenant,
                 };
                 Ok((SandboxId::new(id), changes))
             })
@@ -62,14 +70,21 @@ impl SandboxChanges for SqliteStore {
         self.write("keep the metadata", statement).await.map(drop)
     }
 
-    async fn set_deleted(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
+    async fn set_deleted(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError> {
         let statement = sqlx::query(
-            "INSERT INTO sandbox_changes (id, deleted_at) VALUES ($1, $2)
+            "INSERT INTO sandbox_changes (id, deleted_at, tenant) VALUES ($1, $2, $3)
              ON CONFLICT (id) DO UPDATE
-             SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at)",
+             SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at),
+                 tenant = excluded.tenant",
         )
         .bind(id.as_str())
-        .bind(at.unix_us());
+        .bind(at.unix_us())
+        .bind(tenant);
         self.write("keep the delete intent", statement)
             .await
             .map(drop)

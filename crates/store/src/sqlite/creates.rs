@@ -10,12 +10,14 @@ use crate::{CreateKey, CreateRequests, StoreError, UnansweredCreate};
 impl CreateRequests for SqliteStore {
     async fn set_unanswered(&self, create: &UnansweredCreate) -> Result<(), StoreError> {
         let statement = sqlx::query(
-            "INSERT INTO unanswered_creates (id, image, created_at) VALUES ($1, $2, $3)
+            "INSERT INTO unanswered_creates (id, image, created_at, tenant)
+             VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO NOTHING",
         )
         .bind(create.id.as_str())
         .bind(&create.image)
-        .bind(create.created_at.unix_us());
+        .bind(create.created_at.unix_us())
+        .bind(&create.tenant);
         self.write("keep a create", statement).await.map(drop)
     }
 
@@ -35,16 +37,19 @@ impl CreateRequests for SqliteStore {
     }
 
     async fn all_unanswered(&self) -> Result<Vec<UnansweredCreate>, StoreError> {
-        type Row = (String, String, i64);
-        let query = sqlx::query_as("SELECT id, image, created_at FROM unanswered_creates");
+        type Row = (String, String, i64, Option<String>);
+        let query = sqlx::query_as("SELECT id, image, created_at, tenant FROM unanswered_creates");
         let rows: Vec<Row> = self.read_all("read the unanswered creates", query).await?;
-        let creates = rows.into_iter().filter_map(|(id, image, created_at)| {
-            Some(UnansweredCreate {
-                id: SandboxId::new(id),
-                image,
-                created_at: WireTime::from_unix_us(created_at)?,
-            })
-        });
+        let creates = rows
+            .into_iter()
+            .filter_map(|(id, image, created_at, tenant)| {
+                Some(UnansweredCreate {
+                    id: SandboxId::new(id),
+                    image,
+                    created_at: WireTime::from_unix_us(created_at)?,
+                    tenant,
+                })
+            });
         Ok(creates.collect())
     }
 

@@ -74,12 +74,23 @@ impl SandboxHistory for SqliteStore {
         row.map(entry).transpose()
     }
 
-    async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        let query = sqlx::query_as(
+    async fn recent_history(
+        &self,
+        tenant: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<HistoryEntry>, StoreError> {
+        let all = sqlx::query_as(
             "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
              FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
-        )
-        .bind(limit);
+        );
+        let own = sqlx::query_as(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
+             FROM sandbox_history WHERE tenant = $2 ORDER BY ended_at DESC LIMIT $1",
+        );
+        let query = match tenant {
+            None => all.bind(limit),
+            Some(tenant) => own.bind(limit).bind(tenant),
+        };
         let rows: Vec<Row> = self.read_all("read the history", query).await?;
         rows.into_iter().map(entry).collect()
     }

@@ -324,13 +324,13 @@ fn schema() -> Migrator {
         ),
         (
             4,
-            "metrics",
-            include_str!("../../migrations/sqlite/0004_metrics.sql"),
+            "metrics and commands",
+            include_str!("../../migrations/sqlite/0004_metrics_and_commands.sql"),
         ),
         (
             5,
-            "commands",
-            include_str!("../../migrations/sqlite/0005_commands.sql"),
+            "tenants",
+            include_str!("../../migrations/sqlite/0005_tenants.sql"),
         ),
     ];
     let steps = steps.map(|(version, name, sql)| {
@@ -466,7 +466,7 @@ mod tests {
             assert_eq!(problem_of(refused), Problem::Locked);
         }
         assert_eq!(problem_of(store.check().await), Problem::Locked);
-        assert_eq!(store.recent_history(1).await.unwrap(), []);
+        assert_eq!(store.recent_history(None, 1).await.unwrap(), []);
         other.close().await.unwrap();
         write(&store, "0").await.unwrap();
         store.check().await.unwrap();

@@ -17,9 +17,9 @@ pub(super) async fn changes_survive_a_restart_and_do_not_touch_each_other(stage:
         let store = stage.open().await;
         store.set_expiry(&id, at).await.unwrap();
         store.set_metadata(&id, &metadata).await.unwrap();
-        store.set_deleted(&id, at).await.unwrap();
+        store.set_deleted(&id, at, Some("team-a")).await.unwrap();
         store
-            .set_deleted(&id, at.plus_seconds(9).unwrap())
+            .set_deleted(&id, at.plus_seconds(9).unwrap(), Some("team-a"))
             .await
             .unwrap();
         let instance = store.instance_id().await.unwrap();
@@ -33,6 +33,7 @@ pub(super) async fn changes_survive_a_restart_and_do_not_touch_each_other(stage:
         expires_at: Some(at),
         metadata: Some(metadata),
         deleted_at: Some(at),
+        tenant: Some("team-a".to_owned()),
     };
     assert_eq!(
         store.all_changes().await.unwrap(),

@@ -17,6 +17,7 @@ pub(super) async fn a_create_is_unanswered_until_it_is_answered_or_over(stage: S
         id: id.into(),
         image: "debian:12".into(),
         created_at: at(1),
+        tenant: Some("team-a".to_owned()),
     };
     for id in ["answered", "over", "left"] {
         store.set_unanswered(&create(id)).await.unwrap();

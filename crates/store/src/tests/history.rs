@@ -33,9 +33,41 @@ pub(super) async fn finishing_moves_a_sandbox_from_changes_to_history_once(stage
         .unwrap();
     assert!(store.all_changes().await.unwrap().is_empty());
     assert_eq!(store.history(&entry.id).await.unwrap(), Some(entry.clone()));
-    assert_eq!(store.recent_history(10).await.unwrap(), [entry]);
+    assert_eq!(store.recent_history(None, 10).await.unwrap(), [entry]);
     assert_eq!(store.prune_history(at(9)).await.unwrap(), 0);
     assert_eq!(store.prune_history(at(10)).await.unwrap(), 1);
+}
+
+pub(super) async fn a_busy_tenant_does_not_hide_the_history_of_another(stage: Stage) {
+    let store = stage.open().await;
+    let ended = |id: &str, us: i64, tenant: Option<&str>| HistoryEntry {
+        id: id.into(),
+        image: "debian:12".into(),
+        created_at: WireTime::from_unix_us(1).unwrap(),
+        ended_at: WireTime::from_unix_us(us).unwrap(),
+        outcome: Outcome::Deleted,
+        reason: "DELETED".into(),
+        message: String::new(),
+        stages: Vec::new(),
+        tenant: tenant.map(str::to_owned),
+    };
+    for (id, us, tenant) in [
+        ("quiet", 1, Some("quiet")),
+        ("busy-1", 2, Some("busy")),
+        ("busy-2", 4, Some("busy")),
+        ("operator", 3, None),
+    ] {
+        store.finish(&ended(id, us, tenant)).await.unwrap();
+    }
+    let ids = async |tenant, limit| {
+        let recent = store.recent_history(tenant, limit).await.unwrap();
+        let ids = recent.iter().map(|entry| entry.id.as_str().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(ids(Some("quiet"), 2).await, ["quiet"]);
+    assert_eq!(ids(Some("busy"), 1).await, ["busy-2"]);
+    assert_eq!(ids(None, 2).await, ["busy-2", "operator"]);
+    assert_eq!(ids(Some("absent"), 2).await, [""; 0]);
 }
 
 /// PostgreSQL has no NUL in texts; ids come from URLs, messages from programs.

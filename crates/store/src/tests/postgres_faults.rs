@@ -68,7 +68,11 @@ async fn a_lock_of_another_program_is_not_waited_for_long() {
         assert_eq!(problem_of(refused), Problem::Locked);
     }
     assert_eq!(problem_of(store.check().await), Problem::Locked);
-    assert_eq!(store.recent_history(1).await.unwrap(), [], "reads go on");
+    assert_eq!(
+        store.recent_history(None, 1).await.unwrap(),
+        [],
+        "reads go on"
+    );
     other.close().await.unwrap();
     until_it_works(&store).await;
     store.check().await.unwrap();
@@ -137,7 +141,7 @@ async fn a_server_whose_store_was_used_by_another_never_writes_again() {
     };
     let second = timeout(PATIENCE, taken).await.expect("a free lock");
     second
-        .set_deleted(&"a".into(), WireTime::from_unix_us(2).unwrap())
+        .set_deleted(&"a".into(), WireTime::from_unix_us(2).unwrap(), None)
         .await
         .unwrap();
     assert!(write(&first).await.is_err());

@@ -95,7 +95,10 @@ fn a_delete_interrupted_by_a_crash_is_completed() {
             .await
             .unwrap();
         let at = WireTime::parse("2001-01-01T00:00:00Z").unwrap();
-        store.set_deleted(&id.as_str().into(), at).await.unwrap();
+        store
+            .set_deleted(&id.as_str().into(), at, None)
+            .await
+            .unwrap();
         store.close().await;
         drop(store);
         let server = stage.server().await;

@@ -63,13 +63,13 @@ steps!(SandboxChanges {
     fn all_changes() -> HashMap<SandboxId, Changes>;
     fn set_expiry(id: &SandboxId, at: WireTime) -> ();
     fn set_metadata(id: &SandboxId, metadata: &BTreeMap<String, String>) -> ();
-    fn set_deleted(id: &SandboxId, at: WireTime) -> ();
+    fn set_deleted(id: &SandboxId, at: WireTime, tenant: Option<&str>) -> ();
 });
 
 steps!(SandboxHistory {
     fn finish(entry: &HistoryEntry) -> ();
     fn history(id: &SandboxId) -> Option<HistoryEntry>;
-    fn recent_history(limit: u32) -> Vec<HistoryEntry>;
+    fn recent_history(tenant: Option<&str>, limit: u32) -> Vec<HistoryEntry>;
     fn prune_history(before: WireTime) -> u64;
 });
 
