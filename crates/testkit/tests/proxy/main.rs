@@ -4,6 +4,7 @@
     reason = "a test helper that cannot go on fails the test"
 )]
 
+mod addresses;
 mod forwarding;
 mod pages;
 mod pauses;

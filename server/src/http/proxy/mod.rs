@@ -123,14 +123,13 @@ pub(super) async fn proxy(
     let (id, port_text) = address(uri.path());
     let id = sandbox_id(id);
     let page = Page::wanted_by(&request, &id, &port_text);
-    let port = match port(&port_text) {
-        Ok(port) => port,
-        // Only a number makes it a proxy path, which needs no key.
-        Err(error) => {
-            let is_number = port_text.bytes().all(|byte| byte.is_ascii_digit());
-            let denied = verdict.err().filter(|_| !is_number);
-            return Page::answer(page, denied.map_or(error, refusal));
-        }
+    // Only digits make it a proxy path, which needs no key. `+80` is a number for those with one.
+    let is_open = !port_text.is_empty() && port_text.bytes().all(|byte| byte.is_ascii_digit());
+    let denied = verdict.as_ref().err().filter(|_| !is_open);
+    let port = match (denied, port(&port_text)) {
+        (Some(denied), _) => return Page::answer(page, refusal(*denied)),
+        (None, Err(error)) => return Page::answer(page, error),
+        (None, Ok(port)) => port,
     };
     let socket = match handshake(&request) {
         Some(parts) => WebSocketClient::of(parts).await,
@@ -452,6 +451,40 @@ mod tests {
     use axum::response::IntoResponse;
 
     use super::{super::error::Cause, *};
+
+    #[test]
+    fn every_failure_has_the_contracts_status_and_code() {
+        let refused = || std::io::ErrorKind::ConnectionRefused.into();
+        for (error, status, code) in [
+            (
+                ForwardError::Connect(refused()),
+                502,
+                "BACKEND_CONNECTION_FAILED",
+            ),
+            (
+                ForwardError::Timeout(osb_forward::Awaited::ResponseHead),
+                504,
+                "BACKEND_TIMEOUT",
+            ),
+            (
+                ForwardError::Timeout(osb_forward::Awaited::RequestBody),
+                504,
+                "BACKEND_TIMEOUT",
+            ),
+            (ForwardError::TransferCoding, 502, "BACKEND_RESPONSE_FAILED"),
+            (ForwardError::UnaskedUpgrade, 502, "BACKEND_RESPONSE_FAILED"),
+            (
+                ForwardError::Exhausted(refused()),
+                500,
+                "GENERAL::UNKNOWN_ERROR",
+            ),
+        ] {
+            let shown = error.to_string();
+            let answer = failed(error);
+            let seen = (answer.status().as_u16(), answer.code());
+            assert_eq!(seen, (status, code), "{shown}");
+        }
+    }
 
     #[test]
     fn failures_of_programs_are_no_lines_of_the_log() {
