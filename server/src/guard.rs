@@ -3,7 +3,7 @@
 use std::{io::IsTerminal, time::Duration};
 
 use osb_store::{Store, StoreError};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tracing::warn;
 
 use crate::config::{Config, ENV_INSECURE};
@@ -45,22 +45,79 @@ pub async fn check(config: &Config, store: &dyn Store) -> Result<(), GuardError>
     if !accounts.users.is_empty() || !accounts.keys.is_empty() {
         return Ok(());
     }
-    if std::env::var(ENV_INSECURE).is_ok_and(|value| value == CONFIRMATION) {
+    let variable = std::env::var(ENV_INSECURE).ok();
+    let terminal = std::io::stdin()
+        .is_terminal()
+        .then(|| BufReader::new(tokio::io::stdin()));
+    confirm(variable.as_deref(), terminal).await
+}
+
+/// Lets the server start without a key if the variable or the operator at the terminal says so.
+async fn confirm(
+    variable: Option<&str>,
+    terminal: Option<impl AsyncBufRead + Unpin>,
+) -> Result<(), GuardError> {
+    if variable == Some(CONFIRMATION) {
         warn!("running WITHOUT an API key: every client that can connect controls all sandboxes");
         return Ok(());
     }
-    if !std::io::stdin().is_terminal() {
+    let Some(mut input) = terminal else {
         return Err(GuardError::NoKey);
-    }
+    };
     eprint!(
         "\x1b[31mserver.api_key is empty: every client that can connect will control all sandboxes.\x1b[0m\n\
          Type {CONFIRMATION} to start all the same: "
     );
     let mut line = String::new();
-    let mut input = BufReader::new(tokio::io::stdin());
     match tokio::time::timeout(PATIENCE, input.read_line(&mut line)).await {
         Ok(Ok(_)) if line.trim_end_matches(['\r', '\n']) == CONFIRMATION => Ok(()),
         Ok(_) => Err(GuardError::Refused),
         Err(_) => Err(GuardError::NoAnswer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const NO_TERMINAL: Option<&[u8]> = None;
+
+    #[tokio::test]
+    async fn without_a_terminal_only_the_exact_variable_confirms() {
+        assert!(confirm(Some("YES"), NO_TERMINAL).await.is_ok());
+        for variable in [None, Some(""), Some("yes"), Some("YES "), Some("s3cret")] {
+            let error = confirm(variable, NO_TERMINAL).await.unwrap_err();
+            assert!(matches!(error, GuardError::NoKey), "{variable:?}");
+            let text = error.to_string();
+            assert!(text.contains("OPENSANDBOX_INSECURE_SERVER=YES"), "{text}");
+            assert!(!text.contains("s3cret"), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn at_a_terminal_only_the_exact_word_confirms() {
+        for line in ["YES\n", "YES\r\n", "YES"] {
+            let answer = confirm(None, Some(line.as_bytes())).await;
+            assert!(answer.is_ok(), "{line:?}: {answer:?}");
+        }
+        for line in ["", "\n", "yes\n", "YES!\n", " YES\n", "no\nYES\n"] {
+            let answer = confirm(None, Some(line.as_bytes())).await;
+            assert!(
+                matches!(answer, Err(GuardError::Refused)),
+                "{line:?}: {answer:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_who_types_nothing_is_not_waited_for() {
+        let (_silent, terminal) = tokio::io::duplex(16);
+        let begun = Instant::now();
+        let answer = confirm(None, Some(BufReader::new(terminal))).await;
+        assert!(matches!(answer, Err(GuardError::NoAnswer)), "{answer:?}");
+        // The clock of the test, which does not run by itself.
+        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
     }
 }
