@@ -3,6 +3,8 @@
 //! One struct per concern. Every value knows a default; a wrong one stops the start with file, key
 //! and rule. `docs/configuration.md` lists the keys for people.
 
+#[cfg(test)]
+mod contract_tests;
 mod docker;
 mod init;
 mod known;
