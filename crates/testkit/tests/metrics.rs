@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use osb_protocol::SandboxId;
 use osb_runtime::sim::{Options, SimRuntime};
+use osb_store::MetricStretch;
 use osb_testkit::{TestServer, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -145,4 +146,99 @@ async fn metrics_can_be_turned_off() {
         );
     }
     server.stop().await;
+}
+
+/// Sandboxes of the measurement.
+const MANY: usize = 1000;
+/// Seconds of each step, points of a stored stretch and stretches of a sandbox, as the server has them.
+const TRACKS: [(i64, i64, i64); 2] = [(10, 60, 7), (60, 120, 13)];
+/// Bytes of a stored point.
+const POINT: usize = 28;
+
+/// Processor time of this process in milliseconds, and bytes that it has written.
+fn spent() -> (u64, u64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split(' ').collect();
+    let ticks = |at: usize| fields[at].parse::<u64>().unwrap();
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+    // A tick is 10 ms on every Linux that this project builds for.
+    (
+        (ticks(12) + ticks(13)) * 10,
+        written.unwrap().parse().unwrap(),
+    )
+}
+
+/// Writes a day of samples for each sandbox.
+async fn record_a_day(folder: &std::path::Path, ids: &[SandboxId]) {
+    let location = osb_testkit::store_in(folder).await.unwrap();
+    let store = osb_store::open(&location).await.unwrap();
+    let now = jiff::Timestamp::now().as_second();
+    for id in ids {
+        let mut rows = Vec::new();
+        for (step, stretch, places) in TRACKS {
+            let last = now / step / stretch - 1;
+            rows.extend((last - places + 2..=last).map(|number| MetricStretch {
+                id: id.clone(),
+                step: u32::try_from(step).unwrap(),
+                place: u32::try_from(number % places).unwrap(),
+                start: number * stretch * step,
+                written_at: now,
+                points: vec![1; POINT * usize::try_from(stretch).unwrap()],
+            }));
+        }
+        store.put_metrics(&rows).await.unwrap();
+    }
+    store.close().await;
+}
+
+/// Prints what recording costs the server, beside the same server without it. Figures of a release
+/// build count; `sim` answers at once, so reading cgroups is not among them.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement of eight minutes, to be run alone with --release --nocapture"]
+async fn recording_a_thousand_sandboxes_is_measured() {
+    let (sim, folder) = (metered(), tempfile::tempdir().unwrap());
+    let start = async |more: &str| {
+        let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), more).await;
+        let server = server.unwrap();
+        ready(&server).await;
+        server
+    };
+    let first = start("").await;
+    let mut ids = Vec::new();
+    // They outlive the measurement.
+    let mut body = TestServer::good_create();
+    body["timeout"] = Value::Null;
+    for _ in 0..MANY {
+        let made = first.request(Method::POST, "/v1/sandboxes").json(&body);
+        let made: Value = made.send().await.unwrap().json().await.unwrap();
+        ids.push(SandboxId::from(made["id"].as_str().unwrap()));
+    }
+    first.stop().await;
+    drop(first);
+    record_a_day(folder.path(), &ids).await;
+    for more in ["[history]\nmetrics = false", ""] {
+        let server = start(more).await;
+        // Recordings are restored with the first samples.
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let before = spent();
+        let minutes = 3;
+        tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
+        let after = spent();
+        println!(
+            "{more:?}: {} ms of processor time and {} KiB written in a minute",
+            (after.0 - before.0) / minutes,
+            (after.1 - before.1) / minutes / 1024,
+        );
+        server.stop().await;
+    }
+    let location = osb_testkit::store_in(folder.path()).await.unwrap();
+    let store = osb_store::open(&location).await.unwrap();
+    for id in &ids[..10] {
+        let rows = store.metrics(id).await.unwrap();
+        let bytes: usize = rows.iter().map(|row| row.points.len()).sum();
+        let points = bytes / POINT;
+        assert!((1800..=1980).contains(&points), "{points} points of {id}");
+    }
+    store.close().await;
 }
