@@ -94,7 +94,7 @@ def test_pages_of_a_sandbox_cannot_act_as_the_console(api, web):
     assert "allow-same-origin" not in sandbox
 
 
-@pytest.mark.parametrize("status", [204, 404, 418, 500])
+@pytest.mark.parametrize("status", [204, 401, 403, 404, 418, 500])
 def test_any_status_passes(api, web, status):
     assert api.http.get(f"{web}/status/{status}").status_code == status
 

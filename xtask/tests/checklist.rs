@@ -1,42 +1,106 @@
-//! Every test that docs/execd-tests.md names exists.
+//! Every test that a checklist names exists, and every row of a checklist has a test or a reason.
 
 use std::{fs, path::Path};
 
-/// Path of the file that holds a test, from its kind and the name before `::`.
-fn file_of(kind: &str, module: &str) -> Option<String> {
-    Some(match kind {
-        "unit" => format!("execd/src/{module}.rs"),
-        "log" | "otlp" => format!("crates/{kind}/src/{module}.rs"),
-        "daemon" => format!("execd/tests/daemon/{module}.rs"),
-        "contract" | "sdk" => format!("end2end/{kind}/{module}.py"),
-        _ => return None,
-    })
+/// A page with a row for each requirement.
+struct Checklist {
+    page: &'static str,
+    /// Kinds of tests, and the folder of each.
+    kinds: &'static [(&'static str, &'static str)],
+    /// Fewest tests that it names: guards against a table that is not found.
+    least: usize,
+}
+
+const CHECKLISTS: [Checklist; 2] = [
+    Checklist {
+        page: "docs/execd-tests.md",
+        kinds: &[
+            ("unit", "execd/src"),
+            ("log", "crates/log/src"),
+            ("otlp", "crates/otlp/src"),
+            ("daemon", "execd/tests/daemon"),
+            ("contract", "end2end/contract"),
+            ("sdk", "end2end/sdk"),
+        ],
+        least: 50,
+    },
+    Checklist {
+        page: "docs/lifecycle-tests.md",
+        kinds: &[
+            ("api", "crates/testkit/tests"),
+            ("unit", "server/src"),
+            ("runtime", "crates/runtime/src"),
+            ("store", "crates/store/src"),
+            ("protocol", "crates/protocol/src"),
+            ("forward", "crates/forward/tests/forward"),
+            ("contract", "end2end/contract"),
+            ("sdk", "end2end/sdk"),
+        ],
+        least: 200,
+    },
+];
+
+/// Words that begin the reason of a row without a test.
+const REASONS: [&str; 2] = ["*differs*: ", "*later*: "];
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    fs::read_to_string(root.join(path)).unwrap_or_default()
+}
+
+/// The tests that a text names, as kind and test.
+fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter_map(|name| name.split_once(' ').filter(|(_, test)| test.contains("::")))
 }
 
 #[test]
-fn every_test_that_the_checklist_names_exists() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let table = fs::read_to_string(root.join("docs/execd-tests.md")).unwrap();
-    let mut named = 0;
-    let mut missing = Vec::new();
-    for name in table.split('`').skip(1).step_by(2) {
-        let Some((kind, test)) = name.split_once(' ') else {
-            continue;
-        };
-        let Some((module, function)) = test.split_once("::") else {
-            continue;
-        };
-        let file = file_of(kind, module).unwrap_or_else(|| panic!("what kind is `{name}`?"));
-        let text = fs::read_to_string(root.join(&file)).unwrap_or_default();
-        let defined = [format!("fn {function}("), format!("def {function}(")];
-        if !defined
-            .iter()
-            .any(|defined| text.contains(defined.as_str()))
-        {
-            missing.push(name);
+fn every_test_that_a_checklist_names_exists() {
+    for list in CHECKLISTS {
+        let mut count = 0;
+        let mut missing = Vec::new();
+        for (kind, test) in named(&read(list.page)) {
+            let folder = list.kinds.iter().find(|(known, _)| *known == kind);
+            let (_, folder) = folder.unwrap_or_else(|| panic!("what kind is `{kind} {test}`?"));
+            let (module, function) = test.split_once("::").unwrap();
+            let extension = match *folder {
+                folder if folder.starts_with("end2end") => "py",
+                _ => "rs",
+            };
+            let text = read(&format!("{folder}/{module}.{extension}"));
+            let defined = [format!("fn {function}("), format!("def {function}(")];
+            if !defined.iter().any(|it| text.contains(it.as_str())) {
+                missing.push(format!("{kind} {test}"));
+            }
+            count += 1;
         }
-        named += 1;
+        assert!(missing.is_empty(), "{}: {missing:#?}", list.page);
+        assert!(count >= list.least, "{} names {count} tests", list.page);
     }
-    assert!(missing.is_empty(), "{missing:#?}");
-    assert!(named > 50, "only {named} tests are named");
+}
+
+#[test]
+fn every_row_of_a_checklist_has_a_test_or_a_reason() {
+    for list in CHECKLISTS {
+        let mut bare = Vec::new();
+        let text = read(list.page);
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
+        // Rows of other tables have more cells, or are the head.
+        let rows = rows.filter_map(|row| row.strip_suffix(" |")?.split_once(" | "));
+        let mut count = 0;
+        for (row, checked) in rows.filter(|(_, checked)| !checked.contains(" | ")) {
+            let is_head = checked == "Checked by" || checked == "Location";
+            let is_kind = row.starts_with('`') && list.kinds.iter().any(|it| row.contains(it.0));
+            if is_head || is_kind {
+                continue;
+            }
+            count += 1;
+            let has_reason = REASONS.iter().any(|reason| checked.contains(reason));
+            if named(checked).next().is_none() && !has_reason {
+                bare.push(row.to_owned());
+            }
+        }
+        assert!(bare.is_empty(), "{}: {bare:#?}", list.page);
+        assert!(count > 20, "{} has {count} rows", list.page);
+    }
 }

@@ -4,6 +4,8 @@
     reason = "a test helper that cannot go on fails the test"
 )]
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use osb_protocol::{Feature, FeatureSet, SandboxId};
 use osb_runtime::{
     Codes, PoolSpec, Reasons, Role, Runtime, Source, Vocabulary,
@@ -253,6 +255,23 @@ async fn a_sandbox_that_loses_its_sidecar_has_failed() {
         Vec::is_empty,
     )
     .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_expiry_removes_the_whole_group() {
+    let (server, sim) = TestServer::sim_with(everything()).await.unwrap();
+    let id = created(&server, &TestServer::good_create()).await;
+    assert_eq!(sim.roles(&id), [Role::Main, Role::Egress]);
+    let soon = SystemTime::now() + Duration::from_secs(1);
+    let soon = soon.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let path = format!("/v1/sandboxes/{id}/renew-expiration");
+    let renew = server.request(Method::POST, &path);
+    let (status, body) = answer(renew.json(&json!({ "expiresAt": soon }))).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let gone = |seen: &(StatusCode, Value)| seen.0 == StatusCode::NOT_FOUND;
+    wait_until("its expiry", || get(&server, &id), gone).await;
+    assert_eq!(sim.roles(&id), []);
     server.stop().await;
 }
 

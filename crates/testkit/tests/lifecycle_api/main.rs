@@ -8,6 +8,7 @@ mod calls;
 mod failures;
 mod hooks;
 mod life;
+mod lists;
 mod refusals;
 mod requests;
 mod resync;

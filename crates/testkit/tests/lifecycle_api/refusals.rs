@@ -196,3 +196,35 @@ async fn what_has_no_effect_is_accepted() {
     );
     server.stop().await;
 }
+
+#[tokio::test]
+async fn the_extension_of_a_renewal_is_a_whole_number_within_bounds() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    let key = "access.renew.extend.seconds";
+    for (text, seconds) in [
+        ("300", Some(300)),
+        (" 86400 ", Some(86_400)),
+        ("299", None),
+        ("86401", None),
+        ("-300", None),
+        ("300.0", None),
+        ("5m", None),
+        ("", None),
+        (" ", None),
+        ("99999999999999999999", None),
+    ] {
+        let (status, answer) =
+            create(&server, |body| body["extensions"] = json!({ key: text })).await;
+        let Some(seconds) = seconds else {
+            assert_eq!(status, 400, "{text:?}: {answer}");
+            assert_eq!(answer["code"], "SANDBOX::INVALID_PARAMETER", "{text:?}");
+            assert_eq!(places(&answer), [[json!("extensions"), json!(key)]]);
+            continue;
+        };
+        assert_eq!(status, 202, "{text:?}: {answer}");
+        let id = osb_protocol::SandboxId::from(answer["id"].as_str().unwrap());
+        let kept = sim.spec(&id).unwrap().origin.renew_extend_seconds;
+        assert_eq!(kept, Some(seconds), "{text:?}");
+    }
+    server.stop().await;
+}

@@ -573,6 +573,28 @@ fn rules_about_sandboxes_come_with_their_field() {
 }
 
 #[test]
+fn a_timeout_may_be_as_long_as_configured() {
+    let unlimited = Rules {
+        max_timeout_seconds: None,
+        ..RULES
+    };
+    for (rules, seconds, is_good) in [
+        (&RULES, 60, true),
+        (&RULES, 3600, true),
+        (&RULES, 3601, false),
+        (&unlimited, 3601, true),
+        (&unlimited, 10 * 86_400, true),
+    ] {
+        let checked = request(&with("/timeout", json!(seconds)), rules);
+        assert_eq!(checked.is_ok(), is_good, "{seconds}: {checked:?}");
+        if let Ok(spec) = checked {
+            let at = spec.origin.created_at.plus_seconds(seconds);
+            assert_eq!(Some(spec.origin.expiry), at.map(Expiry::At));
+        }
+    }
+}
+
+#[test]
 fn the_longest_timeouts_break_the_same_rule_whatever_their_spelling() {
     let unlimited = Rules {
         max_timeout_seconds: None,
