@@ -102,10 +102,12 @@ impl HttpBody for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
-        if let Some(connection) = &mut this.connection {
-            connection.poll_drive(cx);
-        }
-        let broken = match Pin::new(&mut this.inner).poll_frame(cx) {
+        let mut inner = Pin::new(&mut this.inner);
+        let polled = match &mut this.connection {
+            Some(connection) => connection.poll_reader(cx, |cx| inner.as_mut().poll_frame(cx)),
+            None => inner.poll_frame(cx),
+        };
+        let broken = match polled {
             Poll::Ready(Some(Err(error))) => BodyError::Backend(error),
             Poll::Ready(frame) => {
                 this.deadline = None;

@@ -38,6 +38,7 @@ mod request_body;
 mod rules;
 mod target;
 mod tunnel;
+mod turn;
 mod websocket;
 
 pub use body::BodyError;

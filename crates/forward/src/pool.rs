@@ -31,7 +31,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{Limits, request_body::RequestBody};
+use crate::{Limits, request_body::RequestBody, turn::Turn};
 
 /// Silence after which the kernel sends keep-alive probes, which end tunnels to vanished backends.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
@@ -130,6 +130,7 @@ impl Pool {
             backend: backend.as_str().into(),
             sender,
             drive: Drive::Inline(Box::pin(driver.with_upgrades())),
+            turn: Turn::new(),
             timer: None,
         })
     }
@@ -223,6 +224,7 @@ pub(crate) struct Connection {
     backend: Arc<str>,
     sender: SendRequest<RequestBody>,
     drive: Drive,
+    turn: Turn,
     /// Made at the first wait. Moving it to a later time is cheaper than making another.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -245,30 +247,47 @@ impl Connection {
         mut deadline: Option<Instant>,
         mut silent: impl FnMut() -> Option<Instant>,
     ) -> Result<Response<Incoming>, SendFailure> {
-        let mut head = std::pin::pin!(self.sender.try_send_request(request));
-        let (drive, timer) = (&mut self.drive, &mut self.timer);
+        let Self {
+            sender,
+            drive,
+            turn,
+            timer,
+            ..
+        } = self;
+        let mut head = std::pin::pin!(turn.before_poll(|| sender.try_send_request(request)));
         std::future::poll_fn(|cx| {
-            drive.poll(cx);
-            if let Poll::Ready(head) = head.as_mut().poll(cx) {
-                return Poll::Ready(head.map_err(|broken| SendFailure::Broken(Box::new(broken))));
-            }
-            while let Some(at) = deadline {
-                if poll_timer(timer, at, cx).is_pending() {
-                    break;
+            turn.poll(cx, |cx| {
+                drive.poll(cx);
+                if let Poll::Ready(head) = head.as_mut().poll(cx) {
+                    let failed = |broken| SendFailure::Broken(Box::new(broken));
+                    return Poll::Ready(head.map_err(failed));
                 }
-                deadline = silent();
-                if deadline.is_none() {
-                    return Poll::Ready(Err(SendFailure::Silent));
+                while let Some(at) = deadline {
+                    if poll_timer(timer, at, cx).is_pending() {
+                        break;
+                    }
+                    deadline = silent();
+                    if deadline.is_none() {
+                        return Poll::Ready(Err(SendFailure::Silent));
+                    }
                 }
-            }
-            Poll::Pending
+                Poll::Pending
+            })
         })
         .await
     }
 
-    /// Reads and writes what is possible.
-    pub(crate) fn poll_drive(&mut self, cx: &mut Context<'_>) {
-        self.drive.poll(cx);
+    /// Reads and writes what is possible, and polls what takes from it.
+    pub(crate) fn poll_reader<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut reader: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Self { drive, turn, .. } = self;
+        turn.poll(cx, |cx| {
+            drive.poll(cx);
+            reader(cx)
+        })
     }
 
     /// Waits until a time.

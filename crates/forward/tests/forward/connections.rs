@@ -1,10 +1,19 @@
 //! Connections to the backend: reused, replaced, and turned into tunnels.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use crate::support::{Fixture, PATIENCE, Wire, lines};
-use futures::{SinkExt, StreamExt};
-use osb_forward::{HeaderRules, Limits};
+use axum::body::Body;
+use futures::{SinkExt, StreamExt, task::AtomicWaker};
+use osb_forward::{Forwarder, HeaderRules, Limits, Target};
+use osb_service::Supervisor;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -39,6 +48,75 @@ async fn a_connection_serves_many_requests() {
         // On the same connection: the backend accepts no other.
     }
     assert!(backend.head().await.starts_with("POST /19 "));
+}
+
+/// How often a future woke its task while it was polled, which makes a runtime wake another thread.
+#[derive(Default)]
+struct OwnWakes {
+    task: AtomicWaker,
+    is_polling: AtomicBool,
+    count: AtomicUsize,
+}
+
+impl Wake for OwnWakes {
+    fn wake(self: Arc<Self>) {
+        if self.is_polling.load(Ordering::SeqCst) {
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
+        self.task.wake();
+    }
+}
+
+async fn own_wakes<T>(future: impl Future<Output = T>) -> (T, usize) {
+    let wakes = Arc::new(OwnWakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut future = std::pin::pin!(future);
+    let done = std::future::poll_fn(|cx| {
+        wakes.task.register(cx.waker());
+        wakes.is_polling.store(true, Ordering::SeqCst);
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        wakes.is_polling.store(false, Ordering::SeqCst);
+        polled
+    })
+    .await;
+    (done, wakes.count.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn an_exchange_on_a_kept_connection_does_not_wake_itself() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let backend = listener.local_addr().unwrap();
+    let forwarder = Forwarder::new(Limits::default(), &Supervisor::new());
+    let rules = HeaderRules::default();
+    let mut kept: Option<Wire> = None;
+    for number in 0..10 {
+        let request = http::Request::get("http://a/").body(Body::empty()).unwrap();
+        let target = Target {
+            authority: backend.to_string().parse().unwrap(),
+            path_and_query: "/x".parse().unwrap(),
+        };
+        let exchange = async {
+            let response = forwarder.forward(request, target, &rules).await.unwrap();
+            axum::body::to_bytes(response.into_body(), 10)
+                .await
+                .unwrap()
+        };
+        let answer = async {
+            let mut wire = match kept.take() {
+                Some(wire) => wire,
+                None => Wire(listener.accept().await.unwrap().0),
+            };
+            wire.head().await;
+            wire.write(OK).await;
+            wire
+        };
+        let ((body, wakes), wire) = tokio::join!(own_wakes(exchange), answer);
+        assert_eq!(body, "ok");
+        kept = Some(wire);
+        if number > 0 {
+            assert_eq!(wakes, 0, "request {number}");
+        }
+    }
 }
 
 #[tokio::test]
