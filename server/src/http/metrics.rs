@@ -44,8 +44,21 @@ async fn render(app: &AppState) -> String {
     );
     sandboxes(app, &mut page).await;
     requests(app, &mut page);
+    tasks(&mut page);
     process(&mut page);
     page.0
+}
+
+/// Work of the asynchronous runtime. A number that only rises is a leak.
+fn tasks(page: &mut Page) {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    page.one(
+        "opensandbox_tasks",
+        "gauge",
+        "Tasks that live: connections, watchers and work in the background.",
+        &[],
+        number(metrics.num_alive_tasks()),
+    );
 }
 
 async fn sandboxes(app: &AppState, page: &mut Page) {
