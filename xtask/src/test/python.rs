@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use super::{Context, server::TestServer, suite::Suite, tally::Tally};
 use crate::{host::python, interrupt::interrupted};
 
-/// Longest time of one suite.
+/// Longest time of one suite, and with the long form of its tests.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
+const LIMIT_FULL: Duration = Duration::from_secs(90 * 60);
 
 /// Exit status of pytest when no test was selected.
 const NO_MATCH: i32 = 5;
@@ -104,7 +105,10 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
     server.describe_to(&mut pytest);
     let suite = Suite {
         name: run.name,
-        limit: LIMIT,
+        limit: match context.options.full {
+            true => LIMIT_FULL,
+            false => LIMIT,
+        },
     };
     eprintln!("==> {}", run.name);
     let no_match = filter.map(|_| NO_MATCH);

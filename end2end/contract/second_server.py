@@ -1,0 +1,82 @@
+"""A second server, which tests may kill."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from conftest import KEY, PATIENCE, Api
+from target import Target
+from waiting import wait_until
+
+NEEDED = ("OPENSANDBOX_TEST_SERVER_BINARY", "OPENSANDBOX_TEST_SERVER_CONFIG")
+
+
+class Server:
+    """Same program and settings as the one under test, other port and store."""
+
+    def __init__(self, folder: Path, image: str, run_id: str):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        text = Path(os.environ["OPENSANDBOX_TEST_SERVER_CONFIG"]).read_text()
+        text = re.sub(r"(?m)^port = \d+", f"port = {self.port}", text)
+        text = re.sub(r'(?m)^path = ".*"', f'path = "{folder}/store.db"', text)
+        self.key = re.search(r'(?m)^api_key = "(.*)"', text)[1]
+        self.config = folder / "config.toml"
+        self.config.write_text(text)
+        self.log = folder / "server.log"
+        self.process: subprocess.Popen | None = None
+        url = f"http://127.0.0.1:{self.port}"
+        http = httpx.Client(base_url=url, headers={KEY: self.key}, timeout=PATIENCE)
+        self.api = Api(http, Target(url, self.key, image), run_id)
+
+    def start(self, **settings: Any) -> None:
+        program = os.environ["OPENSANDBOX_TEST_SERVER_BINARY"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([program, "--config", self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **settings)
+        wait_until("the server is ready", self.ready)
+
+    def ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
+        try:
+            return self.api.http.get("/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+
+
+@pytest.fixture
+def server(tmp_path: Path, target: Target, run_id: str) -> Iterator[Server]:
+    missing = [name for name in NEEDED if name not in os.environ]
+    if missing:
+        pytest.skip(f"needs a server program to kill: {' and '.join(missing)}")
+    server = Server(tmp_path, target.image, run_id)
+    try:
+        server.start()
+        yield server
+        if server.process.poll() is not None:
+            server.start()
+        for sandbox in server.api.http.get("/v1/sandboxes", params={"pageSize": 200}).json()["items"]:
+            server.api.delete(sandbox["id"])
+    finally:
+        server.stop()
