@@ -5,17 +5,12 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
 
-use super::{
-    engine::Engine,
-    report::Report,
-    stats::Samples,
-    subject::{Sandbox, Subject},
-};
+use super::{client::Sandbox, engine::Engine, report::Report, stats::Samples, subject::Subject};
 use crate::{
     repo::Repo,
     step::notice,
@@ -74,7 +69,7 @@ pub(super) fn on_disk(repo: &Repo, name: &str, report: &mut Report) -> Result<()
     Ok(())
 }
 
-fn one_start(program: &Path, dir: &Path) -> Result<std::time::Duration> {
+fn one_start(program: &Path, dir: &Path) -> Result<Duration> {
     let config = dir.join("config.toml");
     write_private(
         &config,
@@ -124,6 +119,19 @@ pub(super) fn resident(pid: u32) -> Result<u64> {
         })
         .context("the kernel reports no resident size")?;
     Ok(kib * 1024)
+}
+
+/// Processor time that a process has used, in user space and in the kernel.
+pub(super) fn processor_time(pid: u32) -> Result<Duration> {
+    /// Clock ticks of a second in `/proc`: the same on every Linux.
+    const TICKS: u64 = 100;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+        .with_context(|| format!("cannot read the state of process {pid}"))?;
+    // Fields are counted from behind the name, which may contain anything.
+    let behind = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    let fields = behind.unwrap_or_default().split(' ').skip(11).take(2);
+    let ticks: u64 = fields.map(|field| field.parse::<u64>().unwrap_or(0)).sum();
+    Ok(Duration::from_millis(ticks * 1000 / TICKS))
 }
 
 /// Reports how much the memory of a daemon grew since it had `before` bytes.

@@ -7,92 +7,125 @@ use tokio::task::JoinSet;
 
 use super::{
     Options,
+    client::Client,
     engine::{Engine, Template, remove},
     report::Report,
     stats::Samples,
-    subject::Subject,
 };
+
 /// Concurrent creates in the parallel part.
 const PARALLEL: usize = 20;
 /// Rounds of the parallel part.
 const ROUNDS: usize = 3;
 
-/// Measures create→ready and delete against raw Docker.
+/// A server that is measured in turns with others.
+pub(super) struct Contender<'a> {
+    /// Prefix of the names of its rows.
+    pub(super) prefix: &'static str,
+    /// Where it is.
+    pub(super) client: &'a Client,
+}
+
+impl<'a> Contender<'a> {
+    /// The server of a client.
+    pub(super) const fn new(prefix: &'static str, client: &'a Client) -> Self {
+        Self { prefix, client }
+    }
+}
+
+/// What the turns of one server took.
+#[derive(Default)]
+struct Turns {
+    created: Samples,
+    answered: Samples,
+    gone: Samples,
+}
+
+/// Measures create→ready and delete against raw Docker, each server in turn; twenty creates at once
+/// for the first one.
 pub(super) async fn measure(
-    subject: &Subject,
+    servers: &[Contender<'_>],
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
     let engine = Engine::local();
-    let template = warm_up(subject, &engine).await?;
-    one_by_one(subject, &engine, &template, options.turns, report).await?;
-    in_parallel(subject, &engine, &template, report).await
+    let first = servers.first().context("no server is measured")?;
+    let template = warm_up(first.client, &engine).await?;
+    for other in &servers[1..] {
+        warm_up(other.client, &engine).await?;
+    }
+    one_by_one(servers, &engine, &template, options.turns, report).await?;
+    in_parallel(first.client, &engine, &template, report).await
 }
 
 /// Creates and deletes a sandbox, because the first one also creates the volume and the network.
-async fn warm_up(subject: &Subject, engine: &Engine) -> Result<Template> {
-    let mut server = subject.connect().await?;
-    let first = subject.create_ready(&mut server).await?;
+async fn warm_up(client: &Client, engine: &Engine) -> Result<Template> {
+    let mut server = client.connect().await?;
+    let first = client.create_ready(&mut server).await?;
     let template = engine.template(&first.id).await?;
-    delete_and_wait(subject, engine, &first.id).await?;
+    delete_and_wait(client, engine, &first.id).await?;
     Ok(template)
 }
 
 async fn one_by_one(
-    subject: &Subject,
+    servers: &[Contender<'_>],
     engine: &Engine,
     template: &Template,
     turns: usize,
     report: &mut Report,
 ) -> Result<()> {
-    let (mut server, mut raw) = (subject.connect().await?, engine.connect().await?);
-    let mut samples: [Samples; 5] = Default::default();
-    let [created, raw_started, answered, gone, raw_removed] = &mut samples;
+    let mut raw = engine.connect().await?;
+    let (mut raw_started, mut raw_removed) = (Samples::default(), Samples::default());
+    let mut measured: Vec<Turns> = servers.iter().map(|_| Turns::default()).collect();
     for turn in 0..turns {
-        let start = Instant::now();
-        let sandbox = subject.create_ready(&mut server).await?;
-        created.add(start.elapsed());
-
         let start = Instant::now();
         let container = template.start(&mut raw).await?;
         raw_started.add(start.elapsed());
 
-        let (answer, whole) = delete_and_wait(subject, engine, &sandbox.id).await?;
-        answered.add(answer);
-        gone.add(whole);
+        for (server, measured) in servers.iter().zip(&mut measured) {
+            let mut connection = server.client.connect().await?;
+            let start = Instant::now();
+            let sandbox = server.client.create_ready(&mut connection).await?;
+            measured.created.add(start.elapsed());
+            let (answer, whole) = delete_and_wait(server.client, engine, &sandbox.id).await?;
+            measured.answered.add(answer);
+            measured.gone.add(whole);
+        }
 
         let start = Instant::now();
         remove(&mut raw, &container).await?;
         raw_removed.add(start.elapsed());
         eprintln!("    turn {} of {turns}", turn + 1);
     }
-    report.compare(
-        "create → execd answers",
-        created.summary(),
-        "raw create + start",
-        raw_started.summary(),
-    );
-    report.durations("delete: answered", answered);
-    report.compare(
-        "delete: gone",
-        gone.summary(),
-        "raw rm -f",
-        raw_removed.summary(),
-    );
+    for (Contender { prefix, .. }, turns) in servers.iter().zip(&measured) {
+        report.compare(
+            &format!("{prefix}create → execd answers"),
+            turns.created.summary(),
+            "raw create + start",
+            raw_started.summary(),
+        );
+        report.durations(&format!("{prefix}delete: answered"), &turns.answered);
+        report.compare(
+            &format!("{prefix}delete: gone"),
+            turns.gone.summary(),
+            "raw rm -f",
+            raw_removed.summary(),
+        );
+    }
     Ok(())
 }
 
 /// Measures the time until DELETE is answered, and until the container is removed.
 async fn delete_and_wait(
-    subject: &Subject,
+    client: &Client,
     engine: &Engine,
     id: &str,
 ) -> Result<(Duration, Duration)> {
-    let mut server = subject.connect().await?;
+    let mut server = client.connect().await?;
     let container = engine.container_of(id).await?;
     let start = Instant::now();
     let deleted = async {
-        subject.delete(&mut server, id).await?;
+        client.delete(&mut server, id).await?;
         Ok::<_, anyhow::Error>(start.elapsed())
     };
     let removed = async {
@@ -103,7 +136,7 @@ async fn delete_and_wait(
 }
 
 async fn in_parallel(
-    subject: &Subject,
+    client: &Client,
     engine: &Engine,
     template: &Template,
     report: &mut Report,
@@ -112,16 +145,14 @@ async fn in_parallel(
     for round in 0..ROUNDS {
         let mut servers = Vec::new();
         for _ in 0..PARALLEL {
-            servers.push(subject.connect().await?);
+            servers.push(client.connect().await?);
         }
         let start = Instant::now();
-        let made = servers
-            .iter_mut()
-            .map(|server| subject.create_ready(server));
+        let made = servers.iter_mut().map(|server| client.create_ready(server));
         let sandboxes = futures::future::try_join_all(made).await?;
         ours.add(start.elapsed());
         for sandbox in &sandboxes {
-            delete_and_wait(subject, engine, &sandbox.id).await?;
+            delete_and_wait(client, engine, &sandbox.id).await?;
         }
 
         let requests = template.with_fresh_ports::<PARALLEL>()?;

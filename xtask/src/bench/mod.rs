@@ -3,12 +3,15 @@
 //! Absolute figures depend on the machine. Each measurement that has a baseline (raw Docker, a plain
 //! fork) therefore alternates with it in the same run, and the ratio is what counts.
 
+mod client;
 mod command;
+mod complete;
 mod daemon;
 mod engine;
 mod execd;
 mod footprint;
 mod http;
+mod ladder;
 mod lifecycle;
 mod load;
 mod nginx;
@@ -28,20 +31,26 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use tokio::runtime::Runtime;
 
-use self::{report::Report, subject::Subject};
+use self::{client::Client, lifecycle::Contender, report::Report, subject::Subject};
 use crate::{
     build::{self, Profile},
     host::{Installer, engine as docker},
     repo::Repo,
-    step::step,
+    step::{notice, step},
     up::ensure_base_image,
 };
+
+/// Prefix of the rows of a server with PostgreSQL, tenants, quotas, users, keys and audit.
+const COMPLETE: &str = "everything on: ";
 
 /// Benchmarks.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Bench {
-    /// Create, ready, delete, reads, proxied requests, commands, footprint
+    /// Create, ready, delete, reads, proxied requests, commands, footprint; the same with everything
+    /// on and, if `REFERENCE_URL` names one, for another server of the API
     Lifecycle(Options),
+    /// Requests at a rising rate, until the server no longer keeps up
+    Ladder(Options),
     /// A keyed request while clients without a key hold connections
     Overload(Options),
     /// The daemon outside a sandbox: commands, streams, files, terminals, footprint
@@ -69,7 +78,10 @@ pub(crate) struct Options {
 impl Bench {
     fn options(&self) -> &Options {
         match self {
-            Self::Lifecycle(options) | Self::Overload(options) | Self::Execd(options) => options,
+            Self::Lifecycle(options)
+            | Self::Ladder(options)
+            | Self::Overload(options)
+            | Self::Execd(options) => options,
         }
     }
 }
@@ -95,6 +107,9 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
     let mut report = Report::new(repo);
     match bench {
         Bench::Lifecycle(_) => lifecycle(repo, &installer, options, &runtime, &mut report)?,
+        Bench::Ladder(_) => {
+            runtime.block_on(ladder::measure(repo, &installer, options, &mut report))?;
+        }
         Bench::Overload(_) => runtime.block_on(overload::measure(repo, options, &mut report))?,
         Bench::Execd(_) => {
             runtime.block_on(daemon::measure(repo, options, &mut report))?;
@@ -122,27 +137,48 @@ fn lifecycle(
         ensure_base_image(repo, installer)
     })?;
 
+    let reference = Client::reference()?;
+    if reference.is_none() {
+        notice("not measured: another server of the API; set REFERENCE_URL and REFERENCE_API_KEY");
+    }
     let subject = Subject::start(repo, "bench-docker", "docker")?;
     let measured = runtime.block_on(async {
         footprint::at_rest(&subject, report)?;
-        lifecycle::measure(&subject, options, report).await?;
-        reads::measure(repo, &subject, options, report).await?;
+        let complete = Subject::start_complete(repo, installer, "bench-complete", "docker").await?;
+        let mut servers = vec![
+            Contender::new("", subject.client()),
+            Contender::new(COMPLETE, complete.client()),
+        ];
+        servers.extend(
+            reference
+                .as_ref()
+                .map(|client| Contender::new("reference: ", client)),
+        );
+        lifecycle::measure(&servers, options, report).await?;
+        reads::measure(repo, &servers, options, report).await?;
+        complete.stop()?;
         in_sandbox(&subject, options, report).await
     });
-    let crowd = subject
-        .stop()
-        .and(measured)
-        .and_then(|()| Subject::start(repo, "bench-sim", "sim"))?;
-    let measured = runtime.block_on(reads::crowd(repo, &crowd, options, report));
+    subject.stop().and(measured)?;
+
+    let crowd = Subject::start(repo, "bench-sim", "sim")?;
+    let measured = runtime.block_on(async {
+        reads::crowd(repo, &crowd, options, report).await?;
+        let complete =
+            Subject::start_complete(repo, installer, "bench-sim-complete", "sim").await?;
+        complete::measure(crowd.client(), complete.client(), options, report).await?;
+        complete.stop()
+    });
     crowd.stop().and(measured)?;
     footprint::start_up(repo, report)
 }
 
 /// Commands and memory in a sandbox.
 async fn in_sandbox(subject: &Subject, options: &Options, report: &mut Report) -> Result<()> {
-    let mut server = subject.connect().await?;
-    let sandbox = subject.create_ready(&mut server).await?;
+    let client = subject.client();
+    let mut server = client.connect().await?;
+    let sandbox = client.create_ready(&mut server).await?;
     footprint::of_execd(subject, &sandbox, report).await?;
     command::measure(&sandbox.execd, "in a sandbox: ", options, report).await?;
-    subject.delete(&mut server, &sandbox.id).await
+    client.delete(&mut server, &sandbox.id).await
 }

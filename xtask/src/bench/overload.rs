@@ -31,7 +31,7 @@ pub(super) async fn measure(repo: &Repo, options: &Options, report: &mut Report)
     let measured = async {
         let quiet = requests(&subject, options).await?;
         report.outcomes("keyed request", &quiet.0, quiet.1);
-        let flood = Flood::start(subject.address()).await?;
+        let flood = Flood::start(subject.client().address()).await?;
         let crowded = requests(&subject, options).await?;
         let name = format!(
             "keyed request, {} connections without a key",
@@ -71,7 +71,7 @@ async fn requests(subject: &Subject, options: &Options) -> Result<(Samples, usiz
     while Instant::now() < end {
         let start = Instant::now();
         let answer = async {
-            let mut connection = subject.connect().await?;
+            let mut connection = subject.client().connect().await?;
             connection.send("GET", "/v1/sandboxes", None).await
         };
         match answer.await {

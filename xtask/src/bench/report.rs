@@ -66,6 +66,11 @@ impl Report {
         self.push(&format!("  {floor}"), theirs, String::new(), json!({}));
     }
 
+    /// Adds latencies with a remark.
+    pub(super) fn latencies(&mut self, name: &str, latency: Summary, note: &str) {
+        self.push(name, latency, note.to_owned(), json!({ "note": note }));
+    }
+
     /// Adds latencies and throughput.
     pub(super) fn load(&mut self, name: &str, load: &Load) {
         let note = format!("{:.0} requests/s", load.rate);

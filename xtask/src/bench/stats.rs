@@ -14,6 +14,11 @@ impl Samples {
         self.0.push(sample);
     }
 
+    /// Adds the samples of another list.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
     /// Number of samples.
     pub(super) fn len(&self) -> usize {
         self.0.len()

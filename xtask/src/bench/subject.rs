@@ -1,64 +1,111 @@
-//! The measured server, and sandboxes on it.
+//! The measured server.
 
 use std::{
     fs,
-    path::PathBuf,
-    time::{Duration, Instant},
+    path::{Path, PathBuf},
+    process::Command,
 };
 
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use anyhow::{Context, Result};
+use serde_json::json;
 
-use super::{execd::Execd, http::Connection, load::Target};
+use super::client::Client;
 use crate::{
+    host::{Installer, postgres::Postgres},
+    process::query,
     repo::Repo,
     step::notice,
-    up::{BASE_IMAGE, Server, Settings, free_port, random_key, render, write_private},
+    up::{Server, Settings, free_port, random_key, render, write_private},
 };
 
-/// Header of the API key.
-const API_KEY: &str = "OPEN-SANDBOX-API-KEY";
-/// Longest time a sandbox may take to answer.
-const READY: Duration = Duration::from_secs(60);
-/// Pause between two requests to a starting sandbox.
-const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Tenant of the measured requests where the server has tenants.
+const TENANT: &str = "bench";
+/// Users where the server has some.
+const USERS: usize = 3;
+/// Variable with the path of the file of tenants.
+const TENANTS_FILE: &str = "SANDBOX_TENANTS_CONFIG_PATH";
 
 /// A release build of the server on a free port; stopped when dropped.
 pub(super) struct Subject {
     server: Server,
-    settings: Settings,
-}
-
-/// One sandbox.
-pub(super) struct Sandbox {
-    /// Sandbox id.
-    pub(super) id: String,
-    /// Endpoint of its execd.
-    pub(super) execd: Execd,
-}
-
-#[derive(Deserialize)]
-struct Created {
-    id: String,
+    client: Client,
+    /// Its database, unless that is a file.
+    _postgres: Option<Postgres>,
 }
 
 impl Subject {
     /// Starts a server with an empty store and the given runtime.
     pub(super) fn start(repo: &Repo, name: &str, runtime: &str) -> Result<Self> {
-        let dir: PathBuf = repo.reports().join(name);
-        if dir.exists() {
-            fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
-        }
-        fs::create_dir_all(&dir)?;
+        let dir = empty_folder(repo, name)?;
+        let key = random_key()?;
+        let text = configuration(&key, &dir, runtime)?;
+        Self::run(repo, &dir, &text, &key, None)
+    }
+
+    /// Starts a server with everything on that a request passes: a store in PostgreSQL, tenants with
+    /// quotas, users, and an API key of the store for the requests. The audit is on by default.
+    pub(super) async fn start_complete(
+        repo: &Repo,
+        installer: &Installer,
+        name: &str,
+        runtime: &str,
+    ) -> Result<Self> {
+        let postgres = Postgres::start_durable(installer)?;
+        let dir = empty_folder(repo, name)?;
+        let mut text = configuration("", &dir, runtime)?;
+        text.truncate(text.find("[store]").context("there is no [store]")?);
+        text += &format!(
+            "[store]\ntype = \"postgresql\"\n[store.postgresql]\ndsn = \"{}\"\n\
+             [tenants]\nprovider = \"file\"\n\
+             [quotas]\nsandboxes = 100000\ncpu = \"100000\"\nmemory = \"100000Gi\"\n",
+            postgres.url()
+        );
+        let tenants = format!(
+            "[[tenants]]\nname = \"{TENANT}\"\nnamespace = \"{TENANT}\"\napi_keys = [\"{}\"]\n",
+            random_key()?
+        );
+        write_private(&dir.join("tenants.toml"), &tenants)?;
         let config = dir.join("config.toml");
-        let text = render(free_port()?, &random_key()?, &dir.join("store.db"))
-            .replace("type = \"docker\"", &format!("type = \"{runtime}\""));
         write_private(&config, &text)?;
+        let new_key = |arguments: &[&str]| {
+            let mut command = Command::new(repo.dist().join("opensandbox-server"));
+            command.arg("--config").arg(&config).args(["key", "add"]);
+            query(command.args(arguments))
+        };
+        let admin = new_key(&["admin", "--role", "service_admin"])?;
+        let key = new_key(&["bench", "--tenant", TENANT, "--role", "operator"])?;
+        let subject = Self::run(repo, &dir, &text, &key, Some(postgres))?;
+        let mut connection = Client::new(subject.client.address(), &admin)
+            .connect()
+            .await?;
+        for number in 0..USERS {
+            let user = json!({
+                "name": format!("user-{number}"), "password": random_key()?,
+                "role": "operator", "tenant": TENANT,
+            });
+            connection.call("POST", "/v1/users", Some(&user)).await?;
+        }
+        Ok(subject)
+    }
+
+    fn run(
+        repo: &Repo,
+        dir: &Path,
+        text: &str,
+        key: &str,
+        postgres: Option<Postgres>,
+    ) -> Result<Self> {
+        let config = dir.join("config.toml");
+        write_private(&config, text)?;
         let settings = Settings::load(&config)?;
         let program = repo.dist().join("opensandbox-server");
-        let server = Server::start(&program, &config, &settings, &dir)?;
-        Ok(Self { server, settings })
+        let environment = [(TENANTS_FILE, dir.join("tenants.toml"))];
+        let server = Server::start(&program, &config, &settings, dir, &environment)?;
+        Ok(Self {
+            server,
+            client: Client::new(&settings.address, key),
+            _postgres: postgres,
+        })
     }
 
     /// Stops the server.
@@ -71,71 +118,9 @@ impl Subject {
         self.server.pid()
     }
 
-    /// `host:port`.
-    pub(super) fn address(&self) -> &str {
-        &self.settings.address
-    }
-
-    /// Opens a persistent connection that sends the key.
-    pub(super) async fn connect(&self) -> Result<Connection> {
-        let connection = Connection::tcp(self.address()).await?;
-        Ok(connection.with_header(API_KEY, self.key()))
-    }
-
-    /// Returns the load target for a path.
-    pub(super) fn target(&self, path: &str) -> Target {
-        Target {
-            url: format!("http://{}{path}", self.address()),
-            headers: vec![(API_KEY.to_owned(), self.key().to_owned())],
-        }
-    }
-
-    fn key(&self) -> &str {
-        self.settings.api_key.as_deref().unwrap_or_default()
-    }
-
-    /// Body of a create request.
-    pub(super) fn create_body() -> Value {
-        json!({
-            "image": { "uri": BASE_IMAGE },
-            "entrypoint": ["tail", "-f", "/dev/null"],
-            "timeout": 3600,
-            "resourceLimits": { "cpu": "1", "memory": "512Mi" },
-        })
-    }
-
-    /// Creates a sandbox without waiting for its execd.
-    pub(super) async fn create(&self, connection: &mut Connection) -> Result<String> {
-        let body = Self::create_body();
-        let created: Created = connection
-            .call("POST", "/v1/sandboxes", Some(&body))
-            .await?
-            .json()?;
-        Ok(created.id)
-    }
-
-    /// Creates a sandbox and waits until its execd answers, as SDKs do but with a shorter interval.
-    pub(super) async fn create_ready(&self, connection: &mut Connection) -> Result<Sandbox> {
-        let id = self.create(connection).await?;
-        let path = format!("/v1/sandboxes/{id}/endpoints/44772");
-        let execd: Execd = connection.call("GET", &path, None).await?.json()?;
-        let sandbox = Sandbox { id, execd };
-        let deadline = Instant::now() + READY;
-        while !sandbox.execd.answers().await {
-            if Instant::now() > deadline {
-                bail!("execd of {} did not answer in {READY:?}", sandbox.id);
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-        Ok(sandbox)
-    }
-
-    /// Deletes a sandbox without waiting for its removal.
-    pub(super) async fn delete(&self, connection: &mut Connection, id: &str) -> Result<()> {
-        connection
-            .call("DELETE", &format!("/v1/sandboxes/{id}"), None)
-            .await?;
-        Ok(())
+    /// Its client, with a key that may create sandboxes.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 }
 
@@ -148,9 +133,17 @@ impl Drop for Subject {
     }
 }
 
-impl Sandbox {
-    /// Path of an execd route through the server's proxy.
-    pub(super) fn proxied(&self, route: &str) -> String {
-        format!("/v1/sandboxes/{}/proxy/44772{route}", self.id)
+/// An empty folder for a server's files.
+fn empty_folder(repo: &Repo, name: &str) -> Result<PathBuf> {
+    let dir = repo.reports().join(name);
+    if dir.exists() {
+        fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
     }
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+fn configuration(key: &str, dir: &Path, runtime: &str) -> Result<String> {
+    let text = render(free_port()?, key, &dir.join("store.db"));
+    Ok(text.replace("type = \"docker\"", &format!("type = \"{runtime}\"")))
 }

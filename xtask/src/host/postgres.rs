@@ -56,8 +56,18 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Installs PostgreSQL when allowed, makes a cluster and starts its server.
+    /// Installs PostgreSQL when allowed, makes a cluster and starts its server, for tests: it does not
+    /// wait until data is on the disk, because nothing in it outlives the run.
     pub(crate) fn start(installer: &Installer) -> Result<Self> {
+        Self::start_with(installer, "off")
+    }
+
+    /// The same, for measurements: a commit waits until it is on the disk, as it does for users.
+    pub(crate) fn start_durable(installer: &Installer) -> Result<Self> {
+        Self::start_with(installer, "on")
+    }
+
+    fn start_with(installer: &Installer, fsync: &str) -> Result<Self> {
         if programs().is_none() {
             installer.packages("PostgreSQL", &["postgresql"])?;
         }
@@ -66,7 +76,7 @@ impl Postgres {
         let name = format!("opensandbox-postgres-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let started = launch(&programs, &folder);
+        let started = launch(&programs, &folder, fsync);
         let (server, port) = started.inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         })?;
@@ -116,7 +126,7 @@ impl Drop for Postgres {
 }
 
 /// Makes a cluster and starts its server on a free port.
-fn launch(programs: &Path, folder: &Path) -> Result<(Child, u16)> {
+fn launch(programs: &Path, folder: &Path, fsync: &str) -> Result<(Child, u16)> {
     if is_root() {
         let id = |flag: &str| -> Result<u32> {
             Ok(query(Command::new("id").args([flag, USER]))?.parse()?)
@@ -145,8 +155,7 @@ fn launch(programs: &Path, folder: &Path) -> Result<(Child, u16)> {
         .args(["-c", "listen_addresses=127.0.0.1"])
         .arg("-c")
         .arg(format!("unix_socket_directories={}", folder.display()))
-        // Nothing in it outlives the run.
-        .args(["-c", "fsync=off"])
+        .args(["-c", &format!("fsync={fsync}")])
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)

@@ -37,7 +37,7 @@ impl TestServer {
         )?;
         let settings = Settings::load(&config)?;
         let program = context.repo.dist_for_tests().join("opensandbox-server");
-        let server = Server::start(&program, &config, &settings, &dir)?;
+        let server = Server::start(&program, &config, &settings, &dir, &[])?;
         Ok(Self {
             server,
             settings,

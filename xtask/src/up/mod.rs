@@ -83,6 +83,7 @@ pub(crate) fn up(repo: &Repo, options: &Options) -> Result<ExitCode> {
             &settings.file,
             settings,
             &state,
+            &[],
         )
     })?;
     Guide {

@@ -65,12 +65,13 @@ impl Server {
         }))
     }
 
-    /// Starts the server and waits until it is ready.
+    /// Starts the server, with further variables in its environment, and waits until it is ready.
     pub(crate) fn start(
         program: &Path,
         config: &Path,
         settings: &Settings,
         state: &Path,
+        environment: &[(&str, PathBuf)],
     ) -> Result<Self> {
         check_free(&settings.address)?;
         let log = log(state);
@@ -81,6 +82,7 @@ impl Server {
             .arg(program)
             .arg("--config")
             .arg(config)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)
@@ -314,7 +316,7 @@ mod tests {
             address: format!("127.0.0.1:{}", super::super::free_port().unwrap()),
             api_key: None,
         };
-        let started = Server::start(&program, &settings.file, &settings, &state);
+        let started = Server::start(&program, &settings.file, &settings, &state, &[]);
         let error = started.err().unwrap().to_string();
         assert!(error.contains("exit status: 3"), "{error}");
         assert!(error.ends_with("recorded"), "{error}");
