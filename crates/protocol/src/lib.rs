@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`lifecycle`] | docs/contract.md, lifecycle: models of sandboxes, endpoints, lists |
 //! | [`execd`] | docs/contract.md, execd: commands, stream events, files, metrics, PTY frames |
+//! | [`audit`] | entries of the audit trail |
 //! | [`error`] | error bodies and codes |
 //! | [`feature`] | what not every runtime can do |
 //! | [`identity`] | roles, users, API keys and sessions |
@@ -16,6 +17,7 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod error;
 pub mod execd;
 pub mod feature;

@@ -12,7 +12,8 @@ const NAMED: usize = 5;
 type IsReadable = fn(&str) -> bool;
 
 /// Columns with JSON and what has to be in it.
-const JSON: [(&str, &str, IsReadable); 2] = [
+const JSON: [(&str, &str, IsReadable); 3] = [
+    ("audit_entries", "details", crate::audit::is_readable),
     ("sandbox_changes", "metadata", |text| {
         serde_json::from_str::<BTreeMap<String, String>>(text).is_ok()
     }),

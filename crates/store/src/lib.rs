@@ -1,12 +1,13 @@
 //! What the server must not forget: SQL store and migrations.
 //!
 //! Container labels hold what was known at create; this store holds what changed since (renewals,
-//! metadata, delete intents), the history of ended sandboxes, users, API keys, console sessions and
-//! the id of this installation. Everything in memory is derived from both.
+//! metadata, delete intents), the history of ended sandboxes, the audit trail, users, API keys,
+//! console sessions and the id of this installation. Everything in memory is derived from both.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod account;
+mod audit;
 mod inspection;
 mod model;
 mod postgres;
@@ -17,6 +18,7 @@ mod tool_error;
 pub mod tools;
 
 pub use account::{AccountRows, ApiKeyRow, PasswordHash, UserChange, UserRow};
+pub use audit::{AuditPlace, AuditQuery};
 pub use inspection::Inspection;
 pub use model::{
     Changes, CreateKey, HistoryEntry, MetricStretch, Outcome, ReportedCommand, SessionRow,
@@ -32,7 +34,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use osb_protocol::{SandboxId, WireTime};
+use osb_protocol::{SandboxId, WireTime, audit::AuditEntry};
 use secrecy::SecretString;
 
 /// Which database a store lives in.
@@ -198,6 +200,7 @@ pub trait Store:
     + CreateRequests
     + ConsoleSessions
     + Accounts
+    + AuditStore
 {
     /// Id of this installation, made on first use.
     async fn instance_id(&self) -> Result<String, StoreError>;
@@ -380,4 +383,23 @@ pub trait Accounts: Send + Sync + 'static {
 
     /// Notes when keys were used last. No change of the revision.
     async fn touch_keys(&self, used: &[(String, WireTime)]) -> Result<(), StoreError>;
+}
+
+/// The audit trail.
+#[async_trait]
+pub trait AuditStore: Send + Sync + 'static {
+    /// Adds entries in their order. One that is there already is not added again, so that a caller may
+    /// repeat a write that it does not know the end of.
+    async fn append_audit(&self, entries: &[AuditEntry]) -> Result<(), StoreError>;
+
+    /// Reads at most `most` entries, newest first, with their places.
+    async fn audit(
+        &self,
+        query: &AuditQuery,
+        most: u32,
+    ) -> Result<Vec<(AuditPlace, AuditEntry)>, StoreError>;
+
+    /// Deletes the oldest entries: up to `most` beyond the `keep` newest, and up to `most` from before
+    /// `before`. Returns their number.
+    async fn prune_audit(&self, before: WireTime, keep: u64, most: u32) -> Result<u64, StoreError>;
 }

@@ -281,6 +281,11 @@ pub(super) fn schema() -> Migrator {
             "tenants",
             include_str!("../../migrations/postgres/0004_tenants.sql"),
         ),
+        (
+            5,
+            "audit",
+            include_str!("../../migrations/postgres/0005_audit.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

@@ -2,6 +2,7 @@
 //! store is implemented in a file of its own, beside its SQL.
 
 mod accounts;
+mod audit;
 mod changes;
 mod commands;
 mod creates;

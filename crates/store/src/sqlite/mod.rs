@@ -2,6 +2,7 @@
 //! file of its own, beside its SQL.
 
 mod accounts;
+mod audit;
 mod changes;
 mod commands;
 mod creates;
@@ -331,6 +332,11 @@ fn schema() -> Migrator {
             5,
             "tenants",
             include_str!("../../migrations/sqlite/0005_tenants.sql"),
+        ),
+        (
+            6,
+            "audit",
+            include_str!("../../migrations/sqlite/0006_audit.sql"),
         ),
     ];
     let steps = steps.map(|(version, name, sql)| {

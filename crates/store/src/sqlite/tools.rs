@@ -28,7 +28,7 @@ use crate::{
 const BUSY: Duration = Duration::from_secs(10);
 
 /// Damage that only SQLite can have: it stores any type in any column.
-const DAMAGE: [Damage; 5] = [
+const DAMAGE: [Damage; 6] = [
     Damage {
         table: "instance",
         what: "the whole database is corrupt",
@@ -53,6 +53,11 @@ const DAMAGE: [Damage; 5] = [
         // An id of a session would let its reader in.
         query: "SELECT 'a session' FROM sessions
                 WHERE typeof(expires_at) <> 'integer' OR typeof(data) <> 'blob'",
+    },
+    Damage {
+        table: "audit_entries",
+        what: "a time is no number",
+        query: "SELECT CAST(id AS TEXT) FROM audit_entries WHERE typeof(at) <> 'integer'",
     },
     Damage {
         table: "create_keys",

@@ -4,6 +4,7 @@
 //! for tests, which `cargo xtask test` starts; its role creates schemas and ends connections.
 
 mod accounts;
+mod audit;
 mod changes;
 mod commands;
 mod creates;
@@ -148,6 +149,11 @@ on_every_database! {
     accounts::keys_are_kept_until_they_are_revoked,
     accounts::every_change_counts_and_the_use_of_a_key_does_not,
     accounts::a_store_is_administered_beside_its_server,
+    audit::entries_are_kept_in_order_and_once,
+    audit::a_reader_meets_every_entry_once_while_others_are_written,
+    audit::filters_select_and_combine,
+    audit::the_oldest_are_pruned_in_bounded_steps,
+    audit::unreadable_entries_are_named,
     changes::changes_survive_a_restart_and_do_not_touch_each_other,
     changes::many_writers_queue_instead_of_failing,
     commands::a_command_is_updated_by_its_end_and_the_oldest_go_first,

@@ -47,7 +47,7 @@ pub(super) async fn unreadable_rows_are_named(stage: Stage) {
 
 impl Stage {
     /// Runs a statement of another program.
-    async fn execute(&self, statement: &'static str) {
+    pub(super) async fn execute(&self, statement: &'static str) {
         match &self.location {
             Location::Sqlite(path) => execute(path, statement).await,
             Location::Postgres(_) => {

@@ -9,11 +9,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use osb_protocol::{SandboxId, WireTime};
+use osb_protocol::{SandboxId, WireTime, audit::AuditEntry};
 use osb_store::{
-    AccountRows, Accounts, ApiKeyRow, Changes, ConsoleSessions, CreateKey, CreateRequests,
-    HistoryEntry, MetricStretch, ReportedCommand, SandboxChanges, SandboxCommands, SandboxHistory,
-    SandboxMetrics, SessionRow, Store, StoreError, UnansweredCreate, UserChange, UserRow,
+    AccountRows, Accounts, ApiKeyRow, AuditPlace, AuditQuery, AuditStore, Changes, ConsoleSessions,
+    CreateKey, CreateRequests, HistoryEntry, MetricStretch, ReportedCommand, SandboxChanges,
+    SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
+    UnansweredCreate, UserChange, UserRow,
 };
 
 use super::fuse::Fuse;
@@ -196,5 +197,25 @@ impl SandboxCommands for KilledStore {
 
     async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
         self.inner.prune_commands(before, alive).await
+    }
+}
+
+/// No steps: the trail is written off the path of every act.
+#[async_trait]
+impl AuditStore for KilledStore {
+    async fn append_audit(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
+        self.inner.append_audit(entries).await
+    }
+
+    async fn audit(
+        &self,
+        query: &AuditQuery,
+        most: u32,
+    ) -> Result<Vec<(AuditPlace, AuditEntry)>, StoreError> {
+        self.inner.audit(query, most).await
+    }
+
+    async fn prune_audit(&self, before: WireTime, keep: u64, most: u32) -> Result<u64, StoreError> {
+        self.inner.prune_audit(before, keep, most).await
     }
 }
