@@ -89,6 +89,7 @@ impl App {
             metrics: config.history.metrics,
             commands: config.history.commands,
             history_seconds: config.history.seconds(),
+            audit: config.audit.limits(),
             ..Limits::default()
         };
         let service = Service::start(
@@ -224,6 +225,7 @@ impl App {
 
     /// Closes what outlives the tasks.
     pub async fn close(&self) {
+        self.service.audit_trail().finish().await;
         // What this server did not get to answer is not what a crash left.
         if let Err(error) = self.store.set_all_answered().await {
             warn!(error = %ErrorChain(&error), "unanswered creates will be removed at the next start");

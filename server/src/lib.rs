@@ -6,6 +6,7 @@
 
 mod access_queue;
 pub mod app;
+pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod descriptors;

@@ -39,12 +39,12 @@ fn main() -> ExitCode {
         Some(Command::Config(ConfigCommand::Show { json })) => show_config(cli.config, json),
         Some(Command::SupportBundle { file }) => support_bundle(cli.config, file),
         Some(Command::Store(command)) => maintain_store(cli.config, command),
-        Some(Command::User { command }) => administer(cli.config, async |store| {
-            manage::users(store, command).await
+        Some(Command::User { command }) => administer(cli.config, async |store, recorded| {
+            manage::users(store, recorded, command).await
         }),
-        Some(Command::Key { command }) => {
-            administer(cli.config, async |store| manage::keys(store, command).await)
-        }
+        Some(Command::Key { command }) => administer(cli.config, async |store, recorded| {
+            manage::keys(store, recorded, command).await
+        }),
         None => run(cli.config),
     };
     match done {
@@ -106,10 +106,10 @@ fn support_bundle(flag: Option<PathBuf>, file: Option<PathBuf>) -> anyhow::Resul
     runtime.block_on(maintenance::support_bundle(&loaded, file, &build, &env))
 }
 
-/// Works on the configured store.
+/// Works on the configured store. The work learns whether the audit trail is kept.
 fn administer(
     flag: Option<PathBuf>,
-    work: impl AsyncFnOnce(&Location) -> anyhow::Result<()>,
+    work: impl AsyncFnOnce(&Location, bool) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
     telemetry::init("warn", telemetry::LogFormat::Auto)?;
@@ -117,7 +117,8 @@ fn administer(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(work(&loaded.config.store.location()))
+    let config = &loaded.config;
+    runtime.block_on(work(&config.store.location(), config.audit.enabled))
 }
 
 fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {

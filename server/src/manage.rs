@@ -9,13 +9,17 @@ use std::{
 use anyhow::{Context, bail};
 use osb_protocol::{
     WireTime,
+    audit::{AuditActor, AuditActorKind, AuditEntry, AuditOutcome},
     identity::{ApiKey, NewApiKey, NewUser, User},
 };
+use osb_service::ErrorChain;
 use osb_store::{Location, Store};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
 
 use crate::{
+    audit::{self, Action},
     cli::{KeyCommand, UserCommand},
     identity::accounts::{Accounts, UserEdit, in_seconds},
 };
@@ -23,24 +27,32 @@ use crate::{
 /// Seconds of a day.
 const DAY: i64 = 24 * 3600;
 
-/// Manages users.
+/// Manages users. `recorded` says whether the audit trail gets an entry.
 ///
 /// # Errors
 /// When the store cannot be used or a rule is broken.
-pub async fn users(location: &Location, command: UserCommand) -> anyhow::Result<()> {
+pub async fn users(
+    location: &Location,
+    recorded: bool,
+    command: UserCommand,
+) -> anyhow::Result<()> {
     let (store, accounts) = open(location).await?;
-    let done = change_users(&accounts, command).await;
+    let mut deed = None;
+    let done = change_users(&accounts, command, &mut deed).await;
+    record(&*store, deed.filter(|_| recorded), done.is_ok()).await;
     store.close().await;
     done
 }
 
-/// Manages API keys.
+/// Manages API keys. `recorded` says whether the audit trail gets an entry.
 ///
 /// # Errors
 /// When the store cannot be used or a rule is broken.
-pub async fn keys(location: &Location, command: KeyCommand) -> anyhow::Result<()> {
+pub async fn keys(location: &Location, recorded: bool, command: KeyCommand) -> anyhow::Result<()> {
     let (store, accounts) = open(location).await?;
-    let done = change_keys(&accounts, command).await;
+    let mut deed = None;
+    let done = change_keys(&accounts, command, &mut deed).await;
+    record(&*store, deed.filter(|_| recorded), done.is_ok()).await;
     store.close().await;
     done
 }
@@ -57,7 +69,48 @@ async fn open(location: &Location) -> anyhow::Result<(Arc<dyn Store>, Accounts)>
     Ok((store, accounts))
 }
 
-async fn change_users(accounts: &Accounts, command: UserCommand) -> anyhow::Result<()> {
+/// What a command does, for the audit trail; `None` until it is about to change something.
+type Deed = Option<AuditEntry>;
+
+/// An act at the command line, before it is done.
+fn deed(action: Action, name: &str) -> AuditEntry {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let mut user = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
+    let user = user.find_map(|name| std::env::var(name).ok());
+    let actor = AuditActor {
+        kind: AuditActorKind::CommandLine,
+        name: audit::bounded(user.as_deref().unwrap_or(&uid)),
+        id: uid,
+        role: None,
+        tenant: None,
+    };
+    let mut deed = audit::entry(action, actor, AuditOutcome::Failed);
+    deed.changes
+        .insert("name".to_owned(), audit::bounded(name).into());
+    deed
+}
+
+/// Writes what a command did into the audit trail. It is done by then, so a failure is reported only.
+async fn record(store: &dyn Store, deed: Deed, is_done: bool) {
+    let Some(mut deed) = deed else {
+        return;
+    };
+    if is_done {
+        deed.outcome = AuditOutcome::Succeeded;
+    }
+    if let Err(error) = store.append_audit(&[deed]).await {
+        eprintln!(
+            "the audit trail has no entry of this: {}",
+            ErrorChain(&error)
+        );
+    }
+}
+
+async fn change_users(
+    accounts: &Accounts,
+    command: UserCommand,
+    done: &mut Deed,
+) -> anyhow::Result<()> {
     let find = |name: &str| {
         let id = accounts.user_id(name);
         id.with_context(|| format!("there is no user named {name}"))
@@ -71,7 +124,11 @@ async fn change_users(accounts: &Accounts, command: UserCommand) -> anyhow::Resu
                 role,
                 tenant,
             };
+            let doing = done.insert(deed(Action::UserCreate, &new.name));
+            doing.changes.insert("role".to_owned(), json!(new.role));
             let user = accounts.add_user(new).await?;
+            doing.object.id.clone_from(&user.id);
+            doing.tenant.clone_from(&user.tenant);
             println!("added {} ({})", user.name, user.role);
         }
         UserCommand::Reset { name } => {
@@ -81,11 +138,23 @@ async fn change_users(accounts: &Accounts, command: UserCommand) -> anyhow::Resu
                 disabled: Some(false),
                 ..UserEdit::default()
             };
+            let doing = done.insert(deed(Action::UserUpdate, &name));
+            doing.object.id.clone_from(&id);
+            let facts = &mut doing.changes;
+            facts.insert("passwordChanged".to_owned(), true.into());
+            facts.insert(
+                "disabled".to_owned(),
+                audit::change(Value::Null, false.into()),
+            );
             let user = accounts.change_user(&id, edit).await?;
+            doing.tenant.clone_from(&user.tenant);
             println!("{} has a new password", user.name);
         }
         UserCommand::Remove { name } => {
-            accounts.delete_user(&find(&name)?).await?;
+            let id = find(&name)?;
+            let doing = done.insert(deed(Action::UserDelete, &name));
+            doing.object.id.clone_from(&id);
+            accounts.delete_user(&id).await?;
             println!("removed {name}");
         }
         UserCommand::List { json } => {
@@ -100,7 +169,11 @@ async fn change_users(accounts: &Accounts, command: UserCommand) -> anyhow::Resu
     Ok(())
 }
 
-async fn change_keys(accounts: &Accounts, command: KeyCommand) -> anyhow::Result<()> {
+async fn change_keys(
+    accounts: &Accounts,
+    command: KeyCommand,
+    done: &mut Deed,
+) -> anyhow::Result<()> {
     match command {
         KeyCommand::Add {
             name,
@@ -115,7 +188,13 @@ async fn change_keys(accounts: &Accounts, command: KeyCommand) -> anyhow::Result
                 tenant,
                 expires_at,
             };
+            let doing = done.insert(deed(Action::KeyCreate, &new.name));
+            doing.changes.insert("role".to_owned(), json!(new.role));
             let issued = accounts.add_key(new).await?;
+            doing.object.id.clone_from(&issued.key.id);
+            doing.tenant.clone_from(&issued.key.tenant);
+            let prefix = issued.key.prefix.as_str().into();
+            doing.changes.insert("prefix".to_owned(), prefix);
             eprintln!(
                 "key {} ({}); its secret is not shown again:",
                 issued.key.id, issued.key.role
@@ -138,6 +217,9 @@ async fn change_keys(accounts: &Accounts, command: KeyCommand) -> anyhow::Result
             let [found] = &named[..] else {
                 bail!("{} keys are named {key}; use the id", named.len());
             };
+            let doing = done.insert(deed(Action::KeyRevoke, &found.name));
+            doing.object.id.clone_from(&found.id);
+            doing.tenant.clone_from(&found.tenant);
             accounts.revoke_key(&found.id).await?;
             println!("revoked {} ({})", found.name, found.id);
         }
@@ -270,6 +352,7 @@ impl Drop for Hidden {
 #[cfg(test)]
 mod tests {
     use osb_protocol::identity::Role;
+    use osb_store::AuditQuery;
 
     use super::*;
 
@@ -301,8 +384,9 @@ mod tests {
             tenant: None,
             days: Some(30),
         };
-        keys(&location, add("first")).await.unwrap();
-        keys(&location, add("second")).await.unwrap();
+        let keys = async |command| keys(&location, true, command).await;
+        keys(add("first")).await.unwrap();
+        keys(add("second")).await.unwrap();
         let (store, accounts) = open(&location).await.unwrap();
         let listed = accounts.keys();
         store.close().await;
@@ -310,12 +394,29 @@ mod tests {
         assert_eq!(listed.len(), 2);
         assert!(listed.iter().all(|key| key.expires_at.is_some()));
         let revoke = |key: &str| KeyCommand::Revoke { key: key.into() };
-        keys(&location, revoke(&listed[0].prefix)).await.unwrap();
-        let refused = keys(&location, revoke("osb_none")).await.unwrap_err();
+        keys(revoke(&listed[0].prefix)).await.unwrap();
+        let refused = keys(revoke("osb_none")).await.unwrap_err();
         assert!(refused.to_string().contains("0 keys"), "{refused}");
         let (store, accounts) = open(&location).await.unwrap();
         assert!(accounts.keys()[0].revoked_at.is_some());
         assert!(accounts.keys()[1].revoked_at.is_none());
+        let trail = store.audit(&AuditQuery::default(), 10).await.unwrap();
+        let trail: Vec<_> = trail.into_iter().map(|(_, entry)| entry).collect();
+        let seen = trail
+            .iter()
+            .rev()
+            .map(|it| (it.action.as_str(), it.object.id.as_str()));
+        let [newest, oldest] = [&listed[0].id, &listed[1].id];
+        let expected = [
+            ("key.create", oldest.as_str()),
+            ("key.create", newest.as_str()),
+            ("key.revoke", newest.as_str()),
+        ];
+        assert_eq!(seen.collect::<Vec<_>>(), expected);
+        let actor = &trail[0].actor;
+        let uid = rustix::process::getuid().as_raw().to_string();
+        assert_eq!((actor.kind, &actor.id), (AuditActorKind::CommandLine, &uid));
+        assert!(trail.iter().all(|it| it.outcome == AuditOutcome::Succeeded));
         store.close().await;
     }
 }

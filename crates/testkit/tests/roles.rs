@@ -76,7 +76,7 @@ async fn cells(server: &TestServer) -> Vec<(Method, String)> {
 /// The role that a route needs, whatever the server's table says.
 fn needed(method: &Method, path: &str) -> Role {
     let rest = path.strip_prefix("/v1").unwrap();
-    let administers = ["/users", "/api-keys", "/sessions"]
+    let administers = ["/users", "/api-keys", "/sessions", "/audit"]
         .iter()
         .any(|resource| rest.starts_with(resource));
     let harmless = *method == Method::GET || rest == "/metrics/events";

@@ -378,7 +378,7 @@ async fn a_tenant_of_the_file_works_in_its_own_scope() {
             .contains("never to a tenant"),
         "{body}"
     );
-    for path in ["/v1/users", "/v1/api-keys", "/v1/sessions"] {
+    for path in ["/v1/users", "/v1/api-keys", "/v1/sessions", "/v1/audit"] {
         let (status, _) = answer(server.request_as("key-a", Method::GET, path)).await;
         assert_eq!(status, 403, "{path}");
     }

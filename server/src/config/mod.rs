@@ -3,6 +3,7 @@
 //! One struct per concern. Every value knows a default; a wrong one stops the start with file, key
 //! and rule. `docs/configuration.md` lists the keys for people.
 
+mod audit;
 #[cfg(test)]
 mod contract_tests;
 mod docker;
@@ -16,6 +17,7 @@ mod sections;
 mod show;
 mod tenants;
 
+pub use audit::AuditSection;
 pub use docker::DockerSection;
 pub use init::{InitError, write_example};
 pub use quotas::{QuotaEntry, QuotasSection};
@@ -96,6 +98,9 @@ pub struct Config {
     /// What the sandboxes of a tenant may use together.
     #[serde(default)]
     pub quotas: QuotasSection,
+    /// Who did what.
+    #[serde(default)]
+    pub audit: AuditSection,
     /// Sections that other runtimes or later releases read; checked for conflicts only.
     #[serde(flatten)]
     pub others: toml::Table,
@@ -371,6 +376,14 @@ mod tests {
             (
                 "[tenants]\ntimeout_seconds=0\n[runtime]\ntype='docker'",
                 "a.toml: tenants.timeout_seconds: ",
+            ),
+            (
+                "[audit]\nretention_days=0\n[runtime]\ntype='docker'",
+                "a.toml: audit.retention_days: must be 1 to 36500",
+            ),
+            (
+                "[audit]\nmax_entries=10\n[runtime]\ntype='docker'",
+                "a.toml: audit.max_entries: must be at least 1000",
             ),
             (
                 "[quotas]\ncpu='x'\n[runtime]\ntype='docker'",

@@ -104,6 +104,7 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
         );
     }
     config.quotas.check(file)?;
+    config.audit.check(file)?;
     store(config, file)?;
     config.renew_intent.check(file)?;
     secure_runtime(config, file)?;

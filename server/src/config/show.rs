@@ -85,6 +85,7 @@ impl LoadedConfig {
             "secure_runtime": config.secure_runtime,
             "tenants": config.tenants,
             "quotas": config.quotas,
+            "audit": config.audit,
         });
         let setting = |key: &&'static str| Setting {
             key,

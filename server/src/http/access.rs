@@ -1,5 +1,6 @@
-//! The least role of each route, REST and console alike (contract: clients §5). One table; a route
-//! that is not in it is for service administrators only, and a test finds it.
+//! The least role of each route, REST and console alike (contract: clients §5), and what the audit
+//! trail calls it. One table; a route that is not in it is for service administrators only, and a test
+//! finds it.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -13,167 +14,284 @@ use osb_protocol::{
     identity::Role::{self, Operator, ReadOnly, ServiceAdmin},
 };
 
+use self::Effect::{Acts, Reads};
 use super::{error::ApiError, extract};
-use crate::identity::Principal;
+use crate::{audit::Action, identity::Principal};
 
-/// Methods and the role that they need.
-type Roles = &'static [(Method, Role)];
+/// Methods, the role that they need, and what they do.
+type Rules = &'static [(Method, Role, Effect)];
+
+/// What a request does, as far as the audit trail is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It changes nothing, so it is not recorded.
+    Reads,
+    /// It is recorded by this name.
+    Acts(Action),
+}
 
 /// Every route behind authentication. Those of the API are without `/v1`.
-const TABLE: &[(&str, Roles)] = &[
+const TABLE: &[(&str, Rules)] = &[
     (
         "/sandboxes",
-        &[(Method::GET, ReadOnly), (Method::POST, Operator)],
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::POST, Operator, Acts(Action::SandboxCreate)),
+        ],
     ),
     (
         "/sandboxes/{id}",
-        &[(Method::GET, ReadOnly), (Method::DELETE, Operator)],
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::DELETE, Operator, Acts(Action::SandboxDelete)),
+        ],
     ),
-    ("/sandboxes/{id}/metadata", &[(Method::PATCH, Operator)]),
+    (
+        "/sandboxes/{id}/metadata",
+        &[(Method::PATCH, Operator, Acts(Action::MetadataPatch))],
+    ),
     (
         "/sandboxes/{id}/renew-expiration",
-        &[(Method::POST, Operator)],
+        &[(Method::POST, Operator, Acts(Action::SandboxRenew))],
     ),
-    ("/sandboxes/{id}/pause", &[(Method::POST, Operator)]),
-    ("/sandboxes/{id}/resume", &[(Method::POST, Operator)]),
+    (
+        "/sandboxes/{id}/pause",
+        &[(Method::POST, Operator, Acts(Action::SandboxPause))],
+    ),
+    (
+        "/sandboxes/{id}/resume",
+        &[(Method::POST, Operator, Acts(Action::SandboxResume))],
+    ),
     // Without the headers that open execd, see `lifecycle::endpoints`.
     (
         "/sandboxes/{id}/endpoints/{port}",
-        &[(Method::GET, ReadOnly)],
+        &[(Method::GET, ReadOnly, Reads)],
     ),
-    ("/sandboxes/{id}/snapshots", &[(Method::POST, Operator)]),
-    ("/snapshots", &[(Method::GET, ReadOnly)]),
+    (
+        "/sandboxes/{id}/snapshots",
+        &[(Method::POST, Operator, Acts(Action::SnapshotCreate))],
+    ),
+    ("/snapshots", &[(Method::GET, ReadOnly, Reads)]),
     (
         "/snapshots/{id}",
-        &[(Method::GET, ReadOnly), (Method::DELETE, Operator)],
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::DELETE, Operator, Acts(Action::SnapshotDelete)),
+        ],
     ),
     (
         "/pools",
-        &[(Method::GET, ReadOnly), (Method::POST, Operator)],
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::POST, Operator, Acts(Action::PoolCreate)),
+        ],
     ),
     (
         "/pools/{name}",
         &[
-            (Method::GET, ReadOnly),
-            (Method::PUT, Operator),
-            (Method::DELETE, Operator),
+            (Method::GET, ReadOnly, Reads),
+            (Method::PUT, Operator, Acts(Action::PoolUpdate)),
+            (Method::DELETE, Operator, Acts(Action::PoolDelete)),
         ],
     ),
     (
         "/templates",
-        &[(Method::GET, ReadOnly), (Method::POST, Operator)],
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::POST, Operator, Acts(Action::TemplateCreate)),
+        ],
     ),
     (
         "/templates/{id}",
-        &[(Method::GET, ReadOnly), (Method::DELETE, Operator)],
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::DELETE, Operator, Acts(Action::TemplateDelete)),
+        ],
     ),
     (
         "/sandboxes/{id}/networkpolicy",
         &[
-            (Method::GET, ReadOnly),
-            (Method::PUT, Operator),
-            (Method::PATCH, Operator),
-            (Method::DELETE, Operator),
+            (Method::GET, ReadOnly, Reads),
+            (Method::PUT, Operator, Acts(Action::NetworkPolicyReplace)),
+            (Method::PATCH, Operator, Acts(Action::NetworkPolicyPatch)),
+            (Method::DELETE, Operator, Acts(Action::NetworkPolicyDelete)),
         ],
     ),
     (
         "/sandboxes/{id}/diagnostics/logs",
-        &[(Method::GET, ReadOnly)],
+        &[(Method::GET, ReadOnly, Reads)],
     ),
     (
         "/sandboxes/{id}/diagnostics/events",
-        &[(Method::GET, ReadOnly)],
+        &[(Method::GET, ReadOnly, Reads)],
     ),
     (
         "/sandboxes/{id}/diagnostics/inspect",
-        &[(Method::GET, ReadOnly)],
+        &[(Method::GET, ReadOnly, Reads)],
     ),
     (
         "/sandboxes/{id}/diagnostics/summary",
-        &[(Method::GET, ReadOnly)],
+        &[(Method::GET, ReadOnly, Reads)],
     ),
-    ("/sandboxes/{id}/commands", &[(Method::GET, ReadOnly)]),
-    ("/sandboxes/{id}/metrics", &[(Method::GET, ReadOnly)]),
-    ("/sandboxes/{id}/metrics/watch", &[(Method::GET, ReadOnly)]),
-    ("/metrics/events", &[(Method::POST, ReadOnly)]),
-    ("/metrics", &[(Method::GET, ReadOnly)]),
-    ("/whoami", &[(Method::GET, ReadOnly)]),
+    (
+        "/sandboxes/{id}/commands",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    ("/sandboxes/{id}/metrics", &[(Method::GET, ReadOnly, Reads)]),
+    (
+        "/sandboxes/{id}/metrics/watch",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    ("/metrics/events", &[(Method::POST, ReadOnly, Reads)]),
+    ("/metrics", &[(Method::GET, ReadOnly, Reads)]),
+    ("/whoami", &[(Method::GET, ReadOnly, Reads)]),
     (
         "/users",
-        &[(Method::GET, ServiceAdmin), (Method::POST, ServiceAdmin)],
+        &[
+            (Method::GET, ServiceAdmin, Reads),
+            (Method::POST, ServiceAdmin, Acts(Action::UserCreate)),
+        ],
     ),
     (
         "/users/{id}",
         &[
-            (Method::PATCH, ServiceAdmin),
-            (Method::DELETE, ServiceAdmin),
+            (Method::PATCH, ServiceAdmin, Acts(Action::UserUpdate)),
+            (Method::DELETE, ServiceAdmin, Acts(Action::UserDelete)),
         ],
     ),
     (
         "/api-keys",
-        &[(Method::GET, ServiceAdmin), (Method::POST, ServiceAdmin)],
+        &[
+            (Method::GET, ServiceAdmin, Reads),
+            (Method::POST, ServiceAdmin, Acts(Action::KeyCreate)),
+        ],
     ),
-    ("/api-keys/{id}", &[(Method::DELETE, ServiceAdmin)]),
-    ("/sessions", &[(Method::GET, ServiceAdmin)]),
-    ("/sessions/{id}", &[(Method::DELETE, ServiceAdmin)]),
+    (
+        "/api-keys/{id}",
+        &[(Method::DELETE, ServiceAdmin, Acts(Action::KeyRevoke))],
+    ),
+    ("/audit", &[(Method::GET, ServiceAdmin, Reads)]),
+    ("/sessions", &[(Method::GET, ServiceAdmin, Reads)]),
+    (
+        "/sessions/{id}",
+        &[(Method::DELETE, ServiceAdmin, Acts(Action::SessionRevoke))],
+    ),
     // Pages. What they show comes through the principal's scope.
-    ("/console/sandboxes", &[(Method::GET, ReadOnly)]),
-    ("/console/sandboxes/{id}", &[(Method::GET, ReadOnly)]),
+    ("/console/sandboxes", &[(Method::GET, ReadOnly, Reads)]),
+    ("/console/sandboxes/{id}", &[(Method::GET, ReadOnly, Reads)]),
     (
         "/console/sandboxes/{id}/terminal",
-        &[(Method::GET, ReadOnly)],
+        &[(Method::GET, ReadOnly, Reads)],
     ),
     (
         "/console/create",
-        &[(Method::GET, ReadOnly), (Method::POST, Operator)],
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::POST, Operator, Acts(Action::SandboxCreate)),
+        ],
     ),
-    ("/console/{*rest}", &[(Method::GET, ReadOnly)]),
+    ("/console/{*rest}", &[(Method::GET, ReadOnly, Reads)]),
     // Forms.
-    ("/console/sandboxes/{id}/renew", &[(Method::POST, Operator)]),
-    ("/console/sandboxes/{id}/pause", &[(Method::POST, Operator)]),
+    (
+        "/console/sandboxes/{id}/renew",
+        &[(Method::POST, Operator, Acts(Action::SandboxRenew))],
+    ),
+    (
+        "/console/sandboxes/{id}/pause",
+        &[(Method::POST, Operator, Acts(Action::SandboxPause))],
+    ),
     (
         "/console/sandboxes/{id}/resume",
-        &[(Method::POST, Operator)],
+        &[(Method::POST, Operator, Acts(Action::SandboxResume))],
     ),
     (
         "/console/sandboxes/{id}/delete",
-        &[(Method::POST, Operator)],
+        &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
     ),
     // Server functions.
-    ("/console/fn/sandboxes/list", &[(Method::POST, ReadOnly)]),
-    ("/console/fn/sandboxes/get", &[(Method::POST, ReadOnly)]),
-    ("/console/fn/sandboxes/port", &[(Method::POST, ReadOnly)]),
-    ("/console/fn/sandboxes/check", &[(Method::POST, Operator)]),
-    ("/console/fn/sandboxes/create", &[(Method::POST, Operator)]),
-    ("/console/fn/sandboxes/renew", &[(Method::POST, Operator)]),
-    ("/console/fn/sandboxes/pause", &[(Method::POST, Operator)]),
-    ("/console/fn/sandboxes/resume", &[(Method::POST, Operator)]),
-    ("/console/fn/sandboxes/delete", &[(Method::POST, Operator)]),
+    (
+        "/console/fn/sandboxes/list",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/get",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/port",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/check",
+        &[(Method::POST, Operator, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/create",
+        &[(Method::POST, Operator, Acts(Action::SandboxCreate))],
+    ),
+    (
+        "/console/fn/sandboxes/renew",
+        &[(Method::POST, Operator, Acts(Action::SandboxRenew))],
+    ),
+    (
+        "/console/fn/sandboxes/pause",
+        &[(Method::POST, Operator, Acts(Action::SandboxPause))],
+    ),
+    (
+        "/console/fn/sandboxes/resume",
+        &[(Method::POST, Operator, Acts(Action::SandboxResume))],
+    ),
+    (
+        "/console/fn/sandboxes/delete",
+        &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
+    ),
     // WebSockets.
-    ("/console/live", &[(Method::GET, ReadOnly)]),
-    ("/console/terminal/{sandbox}", &[(Method::GET, Operator)]),
+    ("/console/live", &[(Method::GET, ReadOnly, Reads)]),
+    (
+        "/console/terminal/{sandbox}",
+        &[(Method::GET, Operator, Acts(Action::TerminalOpen))],
+    ),
 ];
 
 /// Routes about the whole server, which a principal of one tenant may not call.
 const SERVER_WIDE: [&str; 1] = ["/metrics"];
 
-static BY_PATH: LazyLock<HashMap<&str, Roles>> = LazyLock::new(|| TABLE.iter().copied().collect());
+static BY_PATH: LazyLock<HashMap<&str, Rules>> = LazyLock::new(|| TABLE.iter().copied().collect());
 
 /// The least role for a method of a route; `None` for one that the table does not have. `path` is the
 /// route's pattern, such as `/v1/sandboxes/{id}`.
 #[must_use]
 pub fn least_role(method: &Method, path: &str) -> Option<Role> {
+    rule(method, path).map(|(role, _)| role)
+}
+
+/// What a method of a route does; `None` for one that the table does not have.
+#[must_use]
+pub fn effect(method: &Method, path: &str) -> Option<Effect> {
+    rule(method, path).map(|(_, effect)| effect)
+}
+
+fn rule(method: &Method, path: &str) -> Option<(Role, Effect)> {
     let bare = path
         .strip_prefix("/v1")
         .filter(|rest| rest.starts_with('/'));
-    let roles = BY_PATH.get(bare.unwrap_or(path))?;
+    let rules = BY_PATH.get(bare.unwrap_or(path))?;
     let wanted = if method == Method::HEAD {
         &Method::GET
     } else {
         method
     };
-    let row = roles.iter().find(|(method, _)| method == wanted);
-    row.map(|(_, role)| *role)
+    let row = rules.iter().find(|(method, ..)| method == wanted);
+    row.map(|(_, role, effect)| (*role, *effect))
+}
+
+/// The act that a request is, if it is one.
+pub(super) fn action(request: &Request) -> Option<Action> {
+    let path = request.extensions().get::<MatchedPath>()?;
+    match effect(request.method(), path.as_str())? {
+        Reads => None,
+        Acts(action) => Some(action),
+    }
 }
 
 /// Why a principal may not call a route.
@@ -225,6 +343,26 @@ impl Forbidden {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A method that changes nothing by its definition is recorded only if it opens a way into a
+    /// sandbox; every other one is, unless it is known to read.
+    #[test]
+    fn what_changes_state_has_a_name_in_the_trail() {
+        const READS: [&str; 5] = [
+            "/metrics/events",
+            "/console/fn/sandboxes/list",
+            "/console/fn/sandboxes/get",
+            "/console/fn/sandboxes/port",
+            "/console/fn/sandboxes/check",
+        ];
+        for (path, rules) in TABLE {
+            for (method, _, effect) in *rules {
+                let may_read = method == Method::GET || READS.contains(path);
+                let opens = *path == "/console/terminal/{sandbox}";
+                assert_eq!(*effect == Reads, may_read && !opens, "{method} {path}");
+            }
+        }
+    }
 
     #[test]
     fn the_table_is_read_with_and_without_the_prefix() {

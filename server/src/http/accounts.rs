@@ -7,21 +7,23 @@ use osb_protocol::{
     ErrorBody, FieldError, WireTime,
     error::code,
     identity::{
-        ApiKeyList, ConsoleSessionList, Identity, IssuedApiKey, NewApiKey, NewUser, Role, User,
-        UserList, UserPatch,
+        ApiKey, ApiKeyList, ConsoleSessionList, Identity, IssuedApiKey, NewApiKey, NewUser, Role,
+        User, UserList, UserPatch,
     },
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     AppState,
+    audited::Noted,
     caller::Caller,
     console::session,
     error::ApiError,
     extract::{InPath, JsonBody},
 };
 use crate::{
+    audit,
     identity::{AccountError, accounts::UserEdit},
     sandbox,
 };
@@ -79,6 +81,7 @@ async fn list_users(State(app): State<AppState>) -> Json<UserList> {
 )]
 async fn add_user(
     State(app): State<AppState>,
+    noted: Noted,
     body: JsonBody,
 ) -> Result<(StatusCode, Json<User>), ApiError> {
     let mut fields = Fields::of(body)?;
@@ -89,7 +92,10 @@ async fn add_user(
         tenant: fields.text("tenant"),
     };
     fields.finish()?;
+    noted.note("name", new.name.as_str());
+    noted.note("role", new.role.as_str());
     let user = app.keys.accounts().add_user(new).await?;
+    noted.set_object(&user.id, user.tenant.as_deref());
     Ok((StatusCode::CREATED, Json(user)))
 }
 
@@ -110,6 +116,7 @@ async fn add_user(
 async fn change_user(
     State(app): State<AppState>,
     InPath(id): InPath<String>,
+    noted: Noted,
     body: JsonBody,
 ) -> Result<Json<User>, ApiError> {
     let mut fields = Fields::of(body)?;
@@ -120,7 +127,14 @@ async fn change_user(
         disabled: fields.flag("disabled"),
     };
     fields.finish()?;
-    Ok(Json(app.keys.accounts().change_user(&id, edit).await?))
+    let accounts = app.keys.accounts();
+    let before = accounts.users().into_iter().find(|user| user.id == id);
+    let sets_password = edit.password.is_some();
+    let after = accounts.change_user(&id, edit).await?;
+    if let Some(before) = before {
+        note_user_change(&noted, &before, &after, sets_password);
+    }
+    Ok(Json(after))
 }
 
 /// Delete a user, whose sessions end.
@@ -138,8 +152,15 @@ async fn change_user(
 async fn delete_user(
     State(app): State<AppState>,
     InPath(id): InPath<String>,
+    noted: Noted,
 ) -> Result<StatusCode, ApiError> {
-    app.keys.accounts().delete_user(&id).await?;
+    let accounts = app.keys.accounts();
+    if let Some(user) = accounts.users().iter().find(|user| user.id == id) {
+        noted.set_object(&user.id, user.tenant.as_deref());
+        noted.note("name", user.name.as_str());
+        noted.note("role", user.role.as_str());
+    }
+    accounts.delete_user(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -171,6 +192,7 @@ async fn list_keys(State(app): State<AppState>) -> Json<ApiKeyList> {
 )]
 async fn add_key(
     State(app): State<AppState>,
+    noted: Noted,
     body: JsonBody,
 ) -> Result<(StatusCode, Json<IssuedApiKey>), ApiError> {
     let mut fields = Fields::of(body)?;
@@ -182,6 +204,7 @@ async fn add_key(
     };
     fields.finish()?;
     let issued = app.keys.accounts().add_key(new).await?;
+    note_key(&noted, &issued.key);
     Ok((StatusCode::CREATED, Json(issued)))
 }
 
@@ -200,8 +223,13 @@ async fn add_key(
 async fn revoke_key(
     State(app): State<AppState>,
     InPath(id): InPath<String>,
+    noted: Noted,
 ) -> Result<StatusCode, ApiError> {
-    app.keys.accounts().revoke_key(&id).await?;
+    let accounts = app.keys.accounts();
+    if let Some(key) = accounts.keys().iter().find(|key| key.id == id) {
+        note_key(&noted, key);
+    }
+    accounts.revoke_key(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -241,6 +269,33 @@ async fn revoke_session(
     match revoked.map_err(sandbox::Error::from)? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(missing("no such session")),
+    }
+}
+
+fn note_user_change(noted: &Noted, before: &User, after: &User, sets_password: bool) {
+    noted.set_object(&after.id, after.tenant.as_deref());
+    noted.note("name", after.name.as_str());
+    for (name, was, is) in [
+        ("role", json!(before.role), json!(after.role)),
+        ("tenant", json!(before.tenant), json!(after.tenant)),
+        ("disabled", json!(before.disabled), json!(after.disabled)),
+    ] {
+        if was != is {
+            noted.note(name, audit::change(was, is));
+        }
+    }
+    if sets_password {
+        noted.note("passwordChanged", true);
+    }
+}
+
+fn note_key(noted: &Noted, key: &ApiKey) {
+    noted.set_object(&key.id, key.tenant.as_deref());
+    noted.note("name", key.name.as_str());
+    noted.note("prefix", key.prefix.as_str());
+    noted.note("role", key.role.as_str());
+    if let Some(at) = key.expires_at {
+        noted.note("expiresAt", json!(at));
     }
 }
 

@@ -13,12 +13,15 @@ use subtle::ConstantTimeEq;
 use tracing::warn;
 
 use super::{
-    access, client,
+    access, audited, client,
     error::ApiError,
     extract,
     throttle::{KeyFailure, Throttle},
 };
-use crate::identity::{Authenticator, Denied, Principal};
+use crate::{
+    audit::{self, AuditTrail},
+    identity::{Authenticator, Denied, Principal},
+};
 
 /// Wrong keys that a client may send in a row: a program with an old key tries for some minutes.
 const WRONG_KEYS: u32 = 100;
@@ -56,11 +59,14 @@ pub(super) fn equal(given: &[u8], secret: &SecretString) -> bool {
 pub(super) async fn require(
     keys: &Authenticator,
     throttle: &Throttle,
+    trail: &AuditTrail,
     mut request: Request,
 ) -> Result<Request, Response> {
     let denied = match keys.authenticate(request.headers()).await {
         Ok(principal) => {
             if let Err(forbidden) = access::check(&principal, &request) {
+                let refusal = (StatusCode::FORBIDDEN, code::FORBIDDEN);
+                audited::deny(trail, &request, audit::actor(&principal), refusal);
                 return Err(forbidden.refuse(request).await);
             }
             request.extensions_mut().insert(principal);
@@ -80,6 +86,10 @@ pub(super) async fn require(
                 refusal = ApiError::new(status, code::TOO_MANY_REQUESTS, message);
             }
         }
+    }
+    if denied != Denied::Unavailable {
+        let reason = (refusal.status(), refusal.code());
+        audited::deny(trail, &request, audit::unknown(""), reason);
     }
     extract::drain(request.into_body()).await;
     Err(refusal.into_response())

@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use http::{StatusCode, request::Parts};
 use osb_protocol::error::code;
 
-use super::{AppState, error::ApiError};
+use super::{AppState, audited::Noted, error::ApiError};
 use crate::{identity::Principal, sandbox::Service};
 
 /// The principal of a request, and the domain as it exists for that principal.
@@ -28,7 +28,10 @@ impl FromRequestParts<AppState> for Caller {
             ApiError::new(status, code::UNKNOWN_ERROR, "the request has no principal")
         })?;
         Ok(Self {
-            service: app.unscoped.within(&principal.scope),
+            service: app
+                .unscoped
+                .within(&principal.scope)
+                .noting(Noted::of(&parts.extensions).0),
             principal: Arc::clone(principal),
         })
     }

@@ -57,7 +57,7 @@ impl Edge {
     }
 
     async fn answer(self, mut request: Request) -> Response {
-        let tag = RequestTag::of(&request);
+        let tag = RequestTag::of(&mut request);
         client::identify(&self.rules.proxies, &mut request);
         let mut response = match host::refusal(&self.rules.hosts, &request) {
             Some(refusal) => refusal.into_response(),

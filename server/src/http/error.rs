@@ -35,6 +35,10 @@ pub struct ApiError {
 #[derive(Clone, Debug)]
 pub(super) struct Cause(pub(super) String);
 
+/// Extension of error answers: their code, as runtimes that run containers word it.
+#[derive(Clone, Debug)]
+struct ErrorCode(String);
+
 impl ApiError {
     /// An answer with status, code and message.
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
@@ -85,6 +89,8 @@ impl ApiError {
     pub(super) fn in_form(self, form: impl FnOnce(&Self) -> Response) -> Response {
         let mut response = form(&self);
         *response.status_mut() = self.status;
+        let code = ErrorCode(self.body.code);
+        response.extensions_mut().insert(code);
         let later = [
             StatusCode::SERVICE_UNAVAILABLE,
             StatusCode::TOO_MANY_REQUESTS,
@@ -278,6 +284,21 @@ pub(super) fn use_codes(codes: &Codes, response: Response) -> Response {
     let (json, body) = Json(body).into_response().into_parts();
     parts.headers.extend(json.headers);
     Response::from_parts(parts, body)
+}
+
+/// The code of an error answer, in the runtime's own words.
+pub(super) fn code_of<'a>(codes: &Codes, response: &'a Response) -> Option<&'a str> {
+    let extensions = response.extensions();
+    if let Some(RuntimeFault { fault, .. }) = extensions.get() {
+        return Some(codes.of(*fault));
+    }
+    extensions.get().map(|ErrorCode(code)| code.as_str())
+}
+
+/// Status and code of the answer that an error gets.
+pub(super) fn answer_to(error: &Error, codes: &Codes) -> (StatusCode, &'static str) {
+    let (status, code) = status_and_code(error);
+    (status, code.text(codes))
 }
 
 /// Extension of responses whose code depends on the runtime.

@@ -11,6 +11,8 @@
 mod access;
 mod accounts;
 mod app;
+mod audit;
+mod audited;
 mod auth;
 mod caller;
 mod client;
@@ -39,7 +41,7 @@ mod system;
 mod throttle;
 pub mod tls;
 
-pub use access::least_role;
+pub use access::{Effect, effect, least_role};
 pub use app::{AppParts, AppState};
 pub use client::TrustedProxies;
 pub use edge::EdgeRules;

@@ -11,7 +11,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{AppState, accounts, lifecycle, system};
+use super::{AppState, accounts, audit, lifecycle, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -45,7 +45,7 @@ impl Modify for ApiKeyHeader {
             tag("metrics", "What SDKs report"),
             tag(
                 "access",
-                "Users, API keys and sessions; for service administrators",
+                "Users, API keys, sessions and the audit trail; for service administrators",
             ),
             tag("system", "The server itself; no API key"),
         ]);
@@ -56,7 +56,8 @@ impl Modify for ApiKeyHeader {
 pub(super) fn keyed(features: FeatureSet) -> OpenApiRouter<AppState> {
     let v1 = lifecycle::routes(features)
         .merge(lifecycle::v1_only())
-        .merge(accounts::routes());
+        .merge(accounts::routes())
+        .merge(audit::routes());
     OpenApiRouter::with_openapi(Document::openapi()).nest("/v1", v1)
 }
 

@@ -162,13 +162,17 @@ impl Capacities {
 }
 
 /// Serves API requests that passed the check of their key, if there is room.
-pub(super) async fn api(room: &Capacities, request: Request, next: Next) -> Response {
+pub(super) async fn api<Answer: Future<Output = Response>>(
+    room: &Capacities,
+    request: Request,
+    answer: impl FnOnce(Request) -> Answer,
+) -> Response {
     let visitor = Visitor {
         connection: busy(&request, true),
         ..Visitor::default()
     };
     match room.enter(Kind::Api, visitor) {
-        Ok(_permit) => next.run(request).await,
+        Ok(_permit) => answer(request).await,
         Err(full) => ApiError::from(full).into_response(),
     }
 }

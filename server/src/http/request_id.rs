@@ -12,6 +12,17 @@ const REQUEST_ID: HeaderName = HeaderName::from_static(headers::REQUEST_ID);
 /// Longest id that is taken over from a client.
 const LONGEST: usize = 256;
 
+/// Extension of requests: their id.
+#[derive(Clone, Debug)]
+pub(super) struct RequestId(HeaderValue);
+
+impl RequestId {
+    /// The id as a text.
+    pub(super) fn text(&self) -> String {
+        self.0.to_str().unwrap_or_default().to_owned()
+    }
+}
+
 /// The id of a request, and what the log says about it.
 pub(super) struct RequestTag {
     id: HeaderValue,
@@ -20,10 +31,12 @@ pub(super) struct RequestTag {
 }
 
 impl RequestTag {
-    /// Takes over the client's id or makes one.
-    pub(super) fn of(request: &Request) -> Self {
+    /// Takes over the client's id or makes one, and puts it into the request's extensions.
+    pub(super) fn of(request: &mut Request) -> Self {
+        let id = given(request).unwrap_or_else(fresh);
+        request.extensions_mut().insert(RequestId(id.clone()));
         Self {
-            id: given(request).unwrap_or_else(fresh),
+            id,
             method: request.method().clone(),
             uri: request.uri().clone(),
         }

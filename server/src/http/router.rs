@@ -13,7 +13,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::{
     app::AppState,
-    auth, cors,
+    audited, auth, cors,
     edge::{Edge, EdgeRules},
     error::ApiError,
     lifecycle, metrics, openapi, overload, proxy,
@@ -101,8 +101,13 @@ pub fn metrics_router(app: AppState) -> Router {
 
 /// Serves requests whose principal may make them, if there is room.
 async fn with_key(State(app): State<AppState>, request: Request, next: Next) -> Response {
-    match auth::require(&app.keys, &app.throttle, request).await {
-        Ok(request) => overload::api(&app.room, request, next).await,
+    let trail = app.unscoped.audit_trail();
+    match auth::require(&app.keys, &app.throttle, trail, request).await {
+        Ok(request) => {
+            let codes = &app.unscoped.vocabulary().codes;
+            let answer = |request| audited::api(trail, codes, request, next);
+            overload::api(&app.room, request, answer).await
+        }
         Err(refusal) => refusal,
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use super::{Service, lifecycle::now};
+use crate::audit::Action;
 
 /// A sandbox whose id has not reached its client. Dropping this removes the sandbox, unless the
 /// server itself is what ends.
@@ -74,10 +75,11 @@ impl Service {
             facts.changes.deleted_at = Some(at);
             Ok(())
         });
-        if !matches!(marked, Some(Ok(_))) {
+        let Some(Ok(record)) = marked else {
             return;
-        }
+        };
         info!(sandbox = %id, "the client disconnected before it had the answer");
+        self.record_own(Action::SandboxAbandon, &record);
         if let Some(locks) = self.inner.registry.locks(id) {
             self.start_removal(id.clone(), locks, Outcome::Abandoned);
         }

@@ -12,6 +12,7 @@ use osb_store::Outcome;
 use tracing::info;
 
 use super::{Service, lifecycle::now};
+use crate::audit::Action;
 
 /// Time until a server whose store another one uses looks again whether that is still so.
 const FENCED_SLEEP: Duration = Duration::from_secs(1);
@@ -62,10 +63,11 @@ impl Service {
             facts.changes.deleted_at = Some(at);
             Ok(())
         });
-        if !matches!(marked, Some(Ok(_))) {
+        let Some(Ok(record)) = marked else {
             return;
-        }
+        };
         info!(sandbox = %id, "expired");
+        self.record_own(Action::SandboxExpire, &record);
         // The store is not asked: it may be slow, others are due too, and a restart would find the
         // same deadline.
         if let Some(locks) = self.inner.registry.locks(id) {

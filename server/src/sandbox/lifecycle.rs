@@ -70,6 +70,7 @@ impl Service {
         let quotas = &self.inner.limits.quotas;
         let registry = &self.inner.registry;
         let locks = registry.accept(Facts::accepted(&spec), |all| quotas.check(&spec, all))?;
+        self.note_create(&spec);
         let service = self.clone();
         let span = trace::work("create a sandbox", spec.id());
         let work = async move { service.provision_owned(spec, id_source, &locks).await };

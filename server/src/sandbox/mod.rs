@@ -8,6 +8,7 @@
 //! * [`events`]: the runtime's events into the registry. [`failed_hooks`]: why a sandbox ended before
 //!   its entry point started.
 //! * [`journal`]: history that the store could not take yet. [`ready`]: what an operator asks.
+//! * [`acts`]: what the audit trail learns of them.
 //! * [`answer`], [`once`]: creates whose client goes away, or asks twice.
 //! * [`renewal`]: accesses that move a deadline.
 //! * [`expiry`]: deadlines. [`reconcile`]: what a crash or a fault left behind.
@@ -16,6 +17,7 @@
 //! * [`diagnostics`]: texts for operators who look for a fault. [`explanation`]: causes with fixes.
 //! * [`validate`]: the rules of a request. [`quota`]: what a tenant may use.
 
+mod acts;
 mod answer;
 pub mod commands;
 pub mod diagnostics;
@@ -54,7 +56,10 @@ use osb_service::Supervisor;
 use osb_store::Store;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
-use crate::identity::Scope;
+use crate::{
+    audit::{Act, AuditLimits, AuditTrail},
+    identity::Scope,
+};
 
 pub use answer::Unanswered;
 pub use endpoint::{EndpointQuery, Execd, Hosts};
@@ -80,6 +85,8 @@ pub struct Limits {
     pub execd_isolation: bool,
     /// What the sandboxes of a tenant may use together.
     pub quotas: Quotas,
+    /// How much of the audit trail is kept.
+    pub audit: AuditLimits,
     /// Longest time that a create waits for execd before it answers anyway.
     pub ready_wait: Duration,
     /// How accesses renew sandboxes; `None` if they do not.
@@ -100,6 +107,7 @@ impl Default for Limits {
             execd_auth: true,
             execd_isolation: true,
             quotas: Quotas::default(),
+            audit: AuditLimits::default(),
             ready_wait: Duration::from_secs(5),
             renewal: None,
             metrics: true,
@@ -114,6 +122,8 @@ impl Default for Limits {
 pub struct Service {
     inner: Arc<Inner>,
     scope: Scope,
+    /// The act that this is called for.
+    act: Option<Act>,
 }
 
 struct Inner {
@@ -139,6 +149,8 @@ struct Inner {
     tally: tally::Tally,
     /// For readiness.
     seen: ready::Seen,
+    /// Who did what.
+    trail: AuditTrail,
     /// Accesses that move deadlines.
     renewals: renewal::Renewals,
     /// Wakes the reconciler.

@@ -122,7 +122,10 @@ impl Service {
             }
         };
         match end.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(Ok(record))) => Ok(Arc::clone(record)),
+            Ok(Some(Ok(record))) => {
+                self.note_sandbox(&record.facts.origin.id);
+                Ok(Arc::clone(record))
+            }
             Ok(Some(Err(error))) => Err(Error::Joined(Arc::clone(error))),
             Ok(None) | Err(_) => Err(Error::ShuttingDown),
         }

@@ -17,7 +17,7 @@ use super::{
     lifecycle::{IdSource, REMOVALS},
     validate,
 };
-use crate::identity::Scope;
+use crate::{audit::AuditTrail, identity::Scope};
 
 impl Service {
     /// Starts the domain: it follows the runtime, keeps deadlines and repairs what a crash left.
@@ -37,6 +37,7 @@ impl Service {
             unanswered: store.all_unanswered().await?,
             foreign,
         };
+        let trail = AuditTrail::start(Arc::clone(&store), limits.audit, &tasks);
         let abandoned = mpsc::unbounded_channel();
         let (renewals, accesses) = super::renewal::Renewals::new(limits.renewal);
         let service = Self {
@@ -55,10 +56,12 @@ impl Service {
                 removals: Semaphore::new(REMOVALS),
                 tally: super::tally::Tally::default(),
                 seen: super::ready::Seen::default(),
+                trail,
                 renewals,
                 nudge: Notify::new(),
             }),
             scope: Scope::All,
+            act: None,
         };
         super::events::start(service.clone(), left);
         super::answer::start(service.clone(), abandoned.1);
@@ -78,6 +81,7 @@ impl Service {
         Self {
             inner: Arc::clone(&self.inner),
             scope: scope.clone(),
+            act: None,
         }
     }
 
@@ -203,6 +207,7 @@ impl Service {
         self.owned("patch", async move {
             let _one_at_a_time = locks.edit.lock().await;
             let mut metadata = service.known(&id)?.facts.metadata().clone();
+            service.note_patch(&metadata, &patch);
             for (key, value) in patch {
                 match value {
                     Some(value) => metadata.insert(key, value),
@@ -256,6 +261,7 @@ impl Service {
             ..Amendment::default()
         };
         let kept_by = self.keep_change(id, &change).await?;
+        self.note_renewal(&record.facts, at);
         self.change(id, |facts| {
             refuse_deleted(facts)?;
             facts.amend(change, kept_by);
@@ -388,6 +394,7 @@ impl Service {
         if self.scope != Scope::All {
             self.known(id)?;
         }
+        self.note_sandbox(id);
         self.inner
             .registry
             .locks(id)

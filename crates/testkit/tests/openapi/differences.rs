@@ -69,6 +69,7 @@ const INTENDED: &[(&str, &str)] = &[
         "administration of sessions of the console",
     ),
     ("+ GET /v1/whoami*", "a client asks who it is"),
+    ("+ GET /v1/audit*", "who did what"),
     (
         "+ GET /v1/sandboxes/{}/metrics*",
         "recorded resource use, and its stream",

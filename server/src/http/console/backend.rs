@@ -16,7 +16,10 @@ use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome};
 use serde_json::Value;
 
-use super::stages;
+use super::{
+    super::{audited::Noted, error::answer_to},
+    stages,
+};
 use crate::{
     identity::{Authenticator, Principal, Scope},
     sandbox::{EndpointQuery, Error, Record, Service, explain},
@@ -37,10 +40,11 @@ impl Domains {
         Self { service, keys }
     }
 
-    /// The domain within a scope.
-    pub(super) fn within(&self, scope: &Scope) -> Arc<dyn ConsoleBackend> {
+    /// The domain within a scope, for the act of a request.
+    pub(super) fn within(&self, scope: &Scope, noted: Noted) -> Arc<dyn ConsoleBackend> {
         Arc::new(Domain {
-            service: self.service.within(scope),
+            service: self.service.within(scope).noting(noted.0.clone()),
+            noted,
         })
     }
 
@@ -60,9 +64,25 @@ impl Domains {
 /// [`ConsoleBackend`] over the service that the REST API calls too.
 struct Domain {
     service: Service,
+    /// The act of the request.
+    noted: Noted,
 }
 
 impl Domain {
+    /// The result of an act for a page. Forms are answered with a redirect in any case, so the act
+    /// learns from here why it was refused.
+    fn done<T>(&self, result: Result<T, Error>) -> Result<T, ConsoleError> {
+        if let Some(act) = &self.noted.0 {
+            let codes = &self.service.vocabulary().codes;
+            let failure = result.as_ref().err().map(|error| {
+                let (status, code) = answer_to(error, codes);
+                (status.as_u16(), code)
+            });
+            act.settle(failure);
+        }
+        result.map_err(refused)
+    }
+
     /// A sandbox that is gone but left a reason: a failed create, or one that vanished.
     async fn remembered(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
         let entry = self.service.history(id).await.map_err(refused)?;
@@ -116,23 +136,23 @@ impl ConsoleBackend for Domain {
     }
 
     async fn create(&self, body: Value) -> Result<SandboxId, ConsoleError> {
-        self.service.accept(body).map_err(refused)
+        self.done(self.service.accept(body))
     }
 
     async fn renew(&self, id: &SandboxId, expires_at: WireTime) -> Result<WireTime, ConsoleError> {
-        self.service.renew(id, expires_at).await.map_err(refused)
+        self.done(self.service.renew(id, expires_at).await)
     }
 
     async fn delete(&self, id: &SandboxId) -> Result<(), ConsoleError> {
-        self.service.delete(id, false).await.map_err(refused)
+        self.done(self.service.delete(id, false).await)
     }
 
     async fn pause(&self, id: &SandboxId) -> Result<(), ConsoleError> {
-        self.service.pause(id).await.map_err(refused)
+        self.done(self.service.pause(id).await)
     }
 
     async fn resume(&self, id: &SandboxId) -> Result<(), ConsoleError> {
-        self.service.resume(id).await.map_err(refused)
+        self.done(self.service.resume(id).await)
     }
 
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {

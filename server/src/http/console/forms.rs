@@ -20,6 +20,7 @@ use serde::Deserialize;
 use tower_sessions::Session;
 
 use super::{
+    super::audited::Noted,
     ConsoleState, pages,
     session::{self, Admitted},
 };
@@ -53,7 +54,9 @@ impl FromRequestParts<ConsoleState> for Backend {
     ) -> Result<Self, StatusCode> {
         let admitted = parts.extensions.get::<Admitted>();
         let admitted = admitted.ok_or(StatusCode::UNAUTHORIZED)?;
-        Ok(Self(state.domains.within(&admitted.principal().scope)))
+        let noted = Noted::of(&parts.extensions);
+        let scope = &admitted.principal().scope;
+        Ok(Self(state.domains.within(scope, noted)))
     }
 }
 

@@ -8,21 +8,27 @@ use std::{
 
 use axum::{
     extract::{Request, State},
+    http::StatusCode,
     response::{IntoResponse, Redirect, Response},
 };
 use osb_app::view::Notice;
+use osb_protocol::{audit::AuditOutcome, error::code};
 use tower_sessions::Session;
 use url::Url;
 
 use super::{
     super::{
+        audited,
         client::{self, Client},
         extract, overload,
         throttle::KeyFailure,
     },
     ConsoleState, session,
 };
-use crate::identity::{Credential, Denied, Principal};
+use crate::{
+    audit::{self, Act, ActOrigin, Action},
+    identity::{Credential, Denied, Principal},
+};
 
 /// Wrong keys and passwords that a client may send in a row.
 const WRONG_KEYS: u32 = 10;
@@ -90,6 +96,26 @@ impl Failure {
         }
     }
 
+    /// The status that says the same; the answer is a redirect in any case.
+    fn status(self) -> StatusCode {
+        match self {
+            Self::WrongKey | Self::WrongPassword => StatusCode::UNAUTHORIZED,
+            Self::TooMany | Self::TooManyPasswords => StatusCode::TOO_MANY_REQUESTS,
+            Self::NoSession | Self::NoProvider => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The code for the audit trail.
+    fn code(self) -> &'static str {
+        match self {
+            Self::WrongKey => code::INVALID_API_KEY,
+            Self::WrongPassword => "INVALID_PASSWORD",
+            Self::TooMany | Self::TooManyPasswords => code::TOO_MANY_REQUESTS,
+            Self::NoSession => code::STORE_UNAVAILABLE,
+            Self::NoProvider => code::TENANT_PROVIDER_UNAVAILABLE,
+        }
+    }
+
     /// The notice for the page of this query.
     pub(super) fn notice(query: &str) -> Option<Notice> {
         let mut pairs = url::form_urlencoded::parse(query.as_bytes());
@@ -123,6 +149,7 @@ pub(super) async fn log_in(
     request: Request,
 ) -> Response {
     let client = client::of(request.extensions());
+    let from = audited::origin(request.extensions());
     let place = overload::sign_in(&state.room, &request);
     let form = place.wait(extract::read(request.into_body(), FORM_MAX, FORM_TIME));
     let form = match form.await {
@@ -139,8 +166,20 @@ pub(super) async fn log_in(
         },
     };
     let opened = match found {
-        Ok(found) => open(&state, &session, &client, found).await,
-        Err(failure) => Err(failure),
+        Ok(found) => {
+            let actor = audit::actor(&found.1);
+            let act = Act::begin(&state.trail, Action::SessionSignIn, actor, &from);
+            let opened = open(&state, &session, &client, found).await;
+            match &opened {
+                Ok(()) => act.finish(StatusCode::SEE_OTHER.as_u16(), None),
+                Err(failure) => act.finish(failure.status().as_u16(), Some(failure.code())),
+            }
+            opened
+        }
+        Err(failure) => {
+            record_failure(&state, &from, &login.user, failure);
+            Err(failure)
+        }
     };
     match opened {
         Ok(()) => Redirect::to(own_page(&login.next).unwrap_or("/console/sandboxes")),
@@ -203,6 +242,23 @@ async fn with_password(
     }
 }
 
+/// Records a key or password that was refused. Only the name of a user is kept: what a client sends in
+/// its place may be a password.
+fn record_failure(state: &ConsoleState, from: &ActOrigin, user: &str, failure: Failure) {
+    let is_user = state.keys.accounts().user_id(user).is_some();
+    let mut refusal = audited::denial(
+        Action::SessionSignInFailed,
+        audit::unknown(if is_user { user } else { "" }),
+        from,
+        failure.status(),
+        failure.code(),
+    );
+    if failure.status() == StatusCode::SERVICE_UNAVAILABLE {
+        refusal.outcome = AuditOutcome::Failed;
+    }
+    state.trail.record_denial(refusal);
+}
+
 async fn open(
     state: &ConsoleState,
     session: &Session,
@@ -218,12 +274,22 @@ async fn open(
 
 /// Ends the session and its WebSockets in other tabs. A client without a session triggers no check:
 /// every open WebSocket would query the store.
-pub(super) async fn log_out(State(state): State<ConsoleState>, session: Session) -> Redirect {
-    match session::end(&session).await {
-        Ok(true) => {
+pub(super) async fn log_out(
+    State(state): State<ConsoleState>,
+    session: Session,
+    request: Request,
+) -> Redirect {
+    match session::end(&session, &state.keys).await {
+        Ok(Some(ended)) => {
             state.logouts.send_replace(());
+            let actor = ended.principal.as_deref().map(audit::actor);
+            let actor = actor.unwrap_or_else(|| audit::unknown(""));
+            let from = audited::origin(request.extensions());
+            let act = Act::begin(&state.trail, Action::SessionSignOut, actor, &from);
+            act.set_object(&ended.id);
+            act.finish(StatusCode::SEE_OTHER.as_u16(), None);
         }
-        Ok(false) => {}
+        Ok(None) => {}
         Err(error) => tracing::error!(%error, "a console session cannot be ended"),
     }
     Redirect::to("/console/login")

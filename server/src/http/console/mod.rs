@@ -35,8 +35,9 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    middleware::{from_fn, from_fn_with_state},
-    response::Redirect,
+    extract::{Request, State},
+    middleware::{Next, from_fn, from_fn_with_state},
+    response::{Redirect, Response},
     routing::{any, get, post},
 };
 use osb_app::ui::AssetRoot;
@@ -47,10 +48,11 @@ use tower_http::csrf::CsrfLayer;
 
 use self::{backend::Domains, execd::Execds, live::Hub};
 use super::{
+    audited,
     overload::{self, Capacities},
     throttle::Throttle,
 };
-use crate::{identity::Authenticator, sandbox};
+use crate::{audit::AuditTrail, identity::Authenticator, sandbox};
 
 /// Parts of the console.
 pub struct ConsoleParts {
@@ -77,6 +79,7 @@ struct ConsoleState {
     keys: Arc<Authenticator>,
     tasks: Supervisor,
     hub: Arc<Hub>,
+    trail: AuditTrail,
     throttle: Arc<Throttle>,
     room: Capacities,
     /// Notified of every logout and every change of an account, so that open WebSockets check their
@@ -99,6 +102,7 @@ impl ConsoleState {
         let domains = Domains::new(service.clone(), Arc::clone(&keys));
         let hub = Hub::start(service.clone(), domains.clone(), &tasks);
         Ok(Self {
+            trail: service.audit_trail().clone(),
             execds: Execds::new(service)?,
             domains,
             logouts: Arc::clone(keys.accounts().session_ends()),
@@ -135,6 +139,11 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
     Ok(routes(&state, store, https))
 }
 
+/// Records the acts of the console.
+async fn record(State(state): State<ConsoleState>, request: Request, next: Next) -> Response {
+    audited::console(&state.trail, request, next).await
+}
+
 fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
     let inside = pages::router(state)
         .merge(forms::router())
@@ -145,6 +154,7 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         // takes `.`, `..` and `%2e` out of addresses first.
         .route("/console/{*rest}", get(pages::not_found))
         .route_layer(from_fn(pages::function_status))
+        .route_layer(from_fn_with_state(state.clone(), record))
         .route_layer(from_fn(body::read_whole))
         .route_layer(from_fn_with_state(state.room.clone(), overload::console))
         .route_layer(from_fn_with_state(state.clone(), session::admit));

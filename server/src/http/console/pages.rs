@@ -17,7 +17,9 @@ use leptos::{
 use leptos_axum::{AxumRouteListing, LeptosRoutes, ResponseOptions};
 use osb_app::{app::App, create::Draft, error::ConsoleError, shell, view::Notice};
 
-use super::{ConsoleState, assets::HYDRATES, login, policy, session::Admitted};
+use super::{
+    super::audited::Noted, ConsoleState, assets::HYDRATES, login, policy, session::Admitted,
+};
 
 /// Largest error of a server function, in bytes: one line for each field of a form.
 const FUNCTION_ERROR_MAX: usize = 1 << 20;
@@ -53,8 +55,9 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
             .as_ref()
             .and_then(|it| it.extensions.get::<Admitted>());
         provide_context(domains.info(admitted.map(Admitted::principal)));
-        if let Some(admitted) = admitted {
-            provide_context(domains.within(&admitted.principal().scope));
+        if let (Some(admitted), Some(parts)) = (admitted, &parts) {
+            let noted = Noted::of(&parts.extensions);
+            provide_context(domains.within(&admitted.principal().scope, noted));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {
             provide_context(notice);

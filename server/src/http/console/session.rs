@@ -20,7 +20,7 @@ use axum::{
 };
 use leptos::prelude::FromServerFnError;
 use osb_app::{error::ConsoleError, live::CLOSE_SIGNED_OUT, view::Notice};
-use osb_protocol::{WireTime, identity::ConsoleSession};
+use osb_protocol::{WireTime, error::code, identity::ConsoleSession};
 use osb_store::{SessionRow, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -37,11 +37,15 @@ use uuid::Uuid;
 use super::{
     super::{
         access::{self, Forbidden},
+        audited,
         overload::{self, Capacities},
     },
     ConsoleState,
 };
-use crate::identity::{Authenticator, Credential, Principal};
+use crate::{
+    audit,
+    identity::{Authenticator, Credential, Principal},
+};
 
 /// Idle time after which a session ends.
 const IDLE: Duration = Duration::hours(12);
@@ -234,11 +238,30 @@ async fn logins(store: &dyn Store) -> std::result::Result<Vec<(SessionRow, Login
     Ok(with_login.collect())
 }
 
-/// Ends a session; returns whether it was open.
-pub(super) async fn end(session: &Session) -> std::result::Result<bool, SessionError> {
-    let was_open = session.get_value(LOGIN).await?.is_some();
+/// A session that was ended by its owner.
+pub(super) struct Ended {
+    /// Its public id.
+    pub(super) id: String,
+    /// Whose it was, unless its credential does not work any more.
+    pub(super) principal: Option<Arc<Principal>>,
+}
+
+/// Ends a session; `None` when it was not open.
+pub(super) async fn end(
+    session: &Session,
+    keys: &Authenticator,
+) -> std::result::Result<Option<Ended>, SessionError> {
+    let login = session.get_value(LOGIN).await?;
+    let ended = login.map(|login| Ended {
+        id: session
+            .id()
+            .map_or_else(String::new, |id| public_id(&id.to_string())),
+        principal: serde_json::from_value(login)
+            .ok()
+            .and_then(|login: Login| login.principal(keys)),
+    });
     session.flush().await?;
-    Ok(was_open)
+    Ok(ended)
 }
 
 fn now() -> i64 {
@@ -362,6 +385,8 @@ pub(super) async fn admit(
         let _ = session.insert(LOGIN, Login { used: now, ..login }).await;
     }
     if let Err(forbidden) = access::check(&principal, &request) {
+        let refusal = (StatusCode::FORBIDDEN, code::FORBIDDEN);
+        audited::deny(&state.trail, &request, audit::actor(&principal), refusal);
         return forbid(&request, &forbidden);
     }
     request.extensions_mut().insert(Arc::clone(&principal));

@@ -14,6 +14,7 @@
 mod answers;
 mod page;
 mod silence;
+mod ways_in;
 mod websocket;
 
 use std::{sync::Arc, time::Duration};
@@ -36,6 +37,7 @@ use tracing::debug;
 use self::{
     page::Page,
     silence::Held,
+    ways_in::WayIn,
     websocket::{WebSocketClient, handshake},
 };
 
@@ -136,6 +138,7 @@ pub(super) async fn proxy(
         None => None,
     };
     let version = request.version();
+    let way_in = WayIn::of(&request, &verdict, (&id, port));
     let record = app.unscoped.registry().get(&id);
     let caller = Caller {
         client: client::take(request.extensions_mut()),
@@ -148,9 +151,15 @@ pub(super) async fn proxy(
             // The domain's path goes on; the mount's was cut off by the router.
             *request.uri_mut() = uri;
             let forwarded = app.forwarder.forward(request, way.to, &way.rules).await;
+            if let Ok(response) = &forwarded {
+                way_in.record(&app, response.status());
+            }
             forwarded.map_err(|error| failed(error).into())
         }
-        Err(refused) => Err(refused),
+        Err(refused) => {
+            way_in.deny(&app, refused.error.status(), refused.error.code());
+            Err(refused)
+        }
     };
     match (answer, socket) {
         (Ok(mut response), None) => {

@@ -209,7 +209,7 @@ async fn a_session_of_an_earlier_release_goes_on() {
 }
 
 /// Every address of the console that takes part in authentication.
-fn cells() -> Vec<(Method, String)> {
+pub(super) fn cells() -> Vec<(Method, String)> {
     let mut cells: Vec<(Method, String)> = Vec::new();
     for route in pages::routes() {
         let methods = route.methods();

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod addresses;
+mod audit;
 mod origins;
 mod pages;
 mod sessions;

@@ -1,0 +1,122 @@
+//! What can be done, by its name in the trail.
+
+/// Declares the actions, each with its name. The kind of object is given where the name does not begin
+/// with it.
+macro_rules! actions {
+    ($($(#[$doc:meta])* $action:ident $object:literal $name:literal,)*) => {
+        /// Something that changes state, or opens a way into a sandbox.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Action {
+            $($(#[$doc])* $action,)*
+        }
+
+        impl Action {
+            /// All actions.
+            pub const ALL: &[Self] = &[$(Self::$action,)*];
+
+            /// The name in the trail.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$action => $name,)*
+                }
+            }
+
+            /// The kind of object that it is done to.
+            #[must_use]
+            pub const fn object(self) -> &'static str {
+                match self {
+                    $(Self::$action => $object,)*
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    /// A sandbox is created.
+    SandboxCreate "sandbox" "sandbox.create",
+    /// A sandbox is deleted.
+    SandboxDelete "sandbox" "sandbox.delete",
+    /// The expiry of a sandbox is moved.
+    SandboxRenew "sandbox" "sandbox.renew",
+    /// A sandbox is paused.
+    SandboxPause "sandbox" "sandbox.pause",
+    /// A paused sandbox is resumed.
+    SandboxResume "sandbox" "sandbox.resume",
+    /// A sandbox has reached its expiry and is removed by the server.
+    SandboxExpire "sandbox" "sandbox.expire",
+    /// A sandbox that no client knows is removed by the server.
+    SandboxAbandon "sandbox" "sandbox.abandon",
+    /// A client uses the execd of a sandbox through the proxy.
+    SandboxEnter "sandbox" "sandbox.enter",
+    /// Metadata of a sandbox are changed.
+    MetadataPatch "sandbox" "metadata.patch",
+    /// A terminal of the console is opened.
+    TerminalOpen "sandbox" "terminal.open",
+    /// A tunnel to a port of a sandbox is opened through the proxy, such as a WebSocket.
+    TunnelOpen "sandbox" "tunnel.open",
+    /// The network policy of a sandbox is replaced.
+    NetworkPolicyReplace "sandbox" "network_policy.replace",
+    /// The network policy of a sandbox is changed.
+    NetworkPolicyPatch "sandbox" "network_policy.patch",
+    /// The network policy of a sandbox is removed.
+    NetworkPolicyDelete "sandbox" "network_policy.delete",
+    /// A snapshot of a sandbox is taken.
+    SnapshotCreate "sandbox" "snapshot.create",
+    /// A snapshot is deleted.
+    SnapshotDelete "snapshot" "snapshot.delete",
+    /// A pool is added.
+    PoolCreate "pool" "pool.create",
+    /// A pool is changed.
+    PoolUpdate "pool" "pool.update",
+    /// A pool is removed.
+    PoolDelete "pool" "pool.delete",
+    /// A template is added.
+    TemplateCreate "template" "template.create",
+    /// A template is deleted.
+    TemplateDelete "template" "template.delete",
+    /// A user is added.
+    UserCreate "user" "user.create",
+    /// A user is changed.
+    UserUpdate "user" "user.update",
+    /// A user is removed.
+    UserDelete "user" "user.delete",
+    /// An API key is made.
+    KeyCreate "key" "key.create",
+    /// An API key is revoked.
+    KeyRevoke "key" "key.revoke",
+    /// A session of the console is opened.
+    SessionSignIn "session" "session.sign_in",
+    /// A key or password for the console is refused.
+    SessionSignInFailed "session" "session.sign_in_failed",
+    /// A session of the console is ended by its owner.
+    SessionSignOut "session" "session.sign_out",
+    /// A session of the console is ended by an administrator.
+    SessionRevoke "session" "session.revoke",
+    /// A request without a valid key, or one that only reads and whose role does not allow it.
+    AccessDenied "server" "access.denied",
+    /// Entries of the trail were lost.
+    AuditLost "server" "audit.lost",
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::Action;
+
+    #[test]
+    fn names_are_unique_and_plain() {
+        let names: HashSet<_> = Action::ALL.iter().map(|action| action.name()).collect();
+        assert_eq!(names.len(), Action::ALL.len());
+        for name in names {
+            let (object, verb) = name.split_once('.').unwrap();
+            let plain = |word: &str| {
+                word.bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            };
+            assert!(plain(object) && plain(verb), "{name}");
+        }
+    }
+}

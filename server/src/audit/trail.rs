@@ -1,0 +1,448 @@
+//! The queue of the trail and its writer.
+//!
+//! * One writer: entries are stored in the order in which they were recorded.
+//! * A write that fails is repeated until the store takes it; entries wait in a bounded queue. An entry
+//!   has an id, so a write whose end is unknown adds nothing twice.
+//! * When the queue is full, further entries are lost. Their number is recorded as one entry as soon as
+//!   there is room.
+//! * A server that stops writes what waits. One that is killed loses what was not yet written: acts of
+//!   the last [`LINGER`], or since the store was away.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use osb_protocol::{
+    WireTime,
+    audit::{AuditEntry, AuditOutcome, AuditPage},
+};
+use osb_service::{ErrorChain, Supervisor};
+use osb_store::{AuditPlace, AuditQuery, Store, StoreError};
+use serde_json::json;
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+use tracing::{error, info, warn};
+
+use super::{
+    Action, entry, now,
+    repeats::{self, Repeats},
+    system,
+};
+
+/// Most entries that wait for the store. With the bounds on an entry this is at most 32 MiB.
+const WAITING: usize = 8_192;
+/// Most entries of one write.
+const BATCH: usize = 256;
+/// How long entries are collected before they are written together.
+const LINGER: Duration = Duration::from_millis(50);
+/// Pause after a write that failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often windows of repeated entries are looked at while there are some.
+const WINDOWS_EVERY: Duration = Duration::from_secs(5);
+/// Longest time that the last write of a server may take.
+const LAST_WRITE: Duration = Duration::from_secs(5);
+/// How often old entries are deleted.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
+/// Most entries that one statement deletes: others wait meanwhile.
+const PRUNE_BATCH: u32 = 1_000;
+/// Seconds of a day.
+const DAY: i64 = 24 * 3600;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditLimits {
+    /// Whether acts are recorded.
+    pub enabled: bool,
+    /// Days after which an entry is deleted.
+    pub retention_days: u32,
+    /// Most entries that are kept.
+    pub max_entries: u64,
+}
+
+impl Default for AuditLimits {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            retention_days: 90,
+            max_entries: 1_000_000,
+        }
+    }
+}
+
+/// The audit trail. Clones share it.
+#[derive(Clone, Debug)]
+pub struct AuditTrail(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Arc<dyn Store>,
+    limits: AuditLimits,
+    queue: Mutex<Queue>,
+    /// Notified of entries, also of repeated ones.
+    filled: Notify,
+    /// Held while entries are written, so that their order stays.
+    writing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<AuditEntry>,
+    repeats: Repeats,
+    lost: Option<Lost>,
+}
+
+/// Entries for which there was no room.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    count: u64,
+    since: WireTime,
+}
+
+impl Queue {
+    fn push(&mut self, entry: AuditEntry) {
+        // The entry about lost ones stands where they would have stood.
+        if self.waiting.len() + usize::from(self.lost.is_some()) >= WAITING {
+            let lost = self.lost.get_or_insert(Lost {
+                count: 0,
+                since: entry.at,
+            });
+            lost.count += 1;
+            return;
+        }
+        self.push_lost();
+        self.waiting.push_back(entry);
+    }
+
+    fn push_lost(&mut self) {
+        if let Some(Lost { count, since }) = self.lost.take() {
+            let mut about = entry(Action::AuditLost, system(), AuditOutcome::Failed);
+            about.count = count;
+            about.changes.insert("since".to_owned(), json!(since));
+            self.waiting.push_back(about);
+        }
+    }
+}
+
+impl AuditTrail {
+    /// A trail in a store. Tasks of `tasks` write and prune it.
+    #[must_use]
+    pub fn start(store: Arc<dyn Store>, limits: AuditLimits, tasks: &Supervisor) -> Self {
+        let trail = Self(Arc::new(Inner {
+            store,
+            limits,
+            queue: Mutex::default(),
+            filled: Notify::new(),
+            writing: tokio::sync::Mutex::default(),
+        }));
+        trail.start_writer(tasks);
+        trail.start_pruning(tasks);
+        trail
+    }
+
+    /// Records an act. Returns at once.
+    pub fn record(&self, entry: AuditEntry) {
+        if self.0.limits.enabled {
+            self.queue().push(entry);
+            self.0.filled.notify_one();
+        }
+    }
+
+    /// Records a refusal, of which equal ones in a short time become one entry. Returns at once.
+    pub fn record_denial(&self, entry: AuditEntry) {
+        self.count(entry, repeats::DENIALS);
+    }
+
+    /// Records the use of a sandbox, of which equal ones in a longer time become one entry. Returns at
+    /// once.
+    pub fn record_use(&self, entry: AuditEntry) {
+        self.count(entry, repeats::USES);
+    }
+
+    fn count(&self, entry: AuditEntry, window: Duration) {
+        if self.0.limits.enabled {
+            let mut queue = self.queue();
+            if let Some(entry) = queue.repeats.count(entry, Instant::now() + window) {
+                queue.push(entry);
+            }
+            drop(queue);
+            self.0.filled.notify_one();
+        }
+    }
+
+    /// A page of entries, newest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn page(&self, mut query: AuditQuery, most: u32) -> Result<AuditPage, StoreError> {
+        let wanted = usize::try_from(most).unwrap_or(usize::MAX);
+        query.before = query.before.filter(|AuditPlace(place)| *place > 0);
+        let mut found = self.0.store.audit(&query, most.saturating_add(1)).await?;
+        let has_more = found.len() > wanted;
+        found.truncate(wanted);
+        let last = found.last().map(|(AuditPlace(place), _)| place.to_string());
+        Ok(AuditPage {
+            next: last.filter(|_| has_more),
+            items: found.into_iter().map(|(_, entry)| entry).collect(),
+        })
+    }
+
+    /// Writes what waits, for the last time.
+    pub async fn finish(&self) {
+        {
+            let mut queue = self.queue();
+            for entry in queue.repeats.end(None) {
+                queue.push(entry);
+            }
+        }
+        let written = timeout(LAST_WRITE, self.write_waiting()).await;
+        let lost = self.queue().waiting.len();
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => {
+                error!(lost, error = %ErrorChain(&failure), "entries of the audit trail are lost");
+            }
+            Err(_) => error!(
+                lost,
+                "entries of the audit trail are lost: the store is slow"
+            ),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // The queue is whole after every operation, so a panic elsewhere does not spoil it.
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what waits, until the server stops.
+    fn start_writer(&self, tasks: &Supervisor) {
+        let (trail, stopping) = (self.clone(), tasks.stopping().clone());
+        tasks.spawn("audit trail", async move {
+            let mut is_failing = false;
+            loop {
+                let has_repeats = !trail.queue().repeats.is_empty();
+                tokio::select! {
+                    () = stopping.cancelled() => break,
+                    () = trail.0.filled.notified() => {}
+                    () = sleep(WINDOWS_EVERY), if has_repeats => {}
+                }
+                trail.end_windows();
+                // Acts come in groups, and one write for all of them keeps the store free.
+                tokio::select! {
+                    () = stopping.cancelled() => break,
+                    () = sleep(LINGER) => {}
+                }
+                while let Err(failure) = trail.write_waiting().await {
+                    if !is_failing {
+                        warn!(error = %ErrorChain(&failure), "the audit trail waits for the store");
+                    }
+                    is_failing = true;
+                    tokio::select! {
+                        () = stopping.cancelled() => return,
+                        () = sleep(RETRY) => {}
+                    }
+                }
+                if std::mem::take(&mut is_failing) {
+                    info!("stored the entries of the audit trail that had waited for the store");
+                }
+            }
+        });
+    }
+
+    fn end_windows(&self) {
+        let mut queue = self.queue();
+        for entry in queue.repeats.end(Some(Instant::now())) {
+            queue.push(entry);
+        }
+    }
+
+    async fn write_waiting(&self) -> Result<(), StoreError> {
+        let _one_at_a_time = self.0.writing.lock().await;
+        loop {
+            let batch: Vec<AuditEntry> = {
+                let mut queue = self.queue();
+                if queue.waiting.is_empty() {
+                    queue.push_lost();
+                }
+                queue.waiting.iter().take(BATCH).cloned().collect()
+            };
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.0.store.append_audit(&batch).await?;
+            self.queue().waiting.drain(..batch.len());
+        }
+    }
+
+    /// Deletes what is too old or too much, until the server stops.
+    fn start_pruning(&self, tasks: &Supervisor) {
+        let trail = self.clone();
+        tasks.spawn_abortable("audit trail: prune", async move {
+            loop {
+                match trail.prune().await {
+                    Ok(0) => {}
+                    Ok(deleted) => info!(deleted, "deleted old entries of the audit trail"),
+                    Err(failure) => {
+                        warn!(error = %ErrorChain(&failure), "old entries of the audit trail stay");
+                    }
+                }
+                sleep(PRUNE_EVERY).await;
+            }
+        });
+    }
+
+    /// Deletes what is too old or too much; returns the number of entries.
+    async fn prune(&self) -> Result<u64, StoreError> {
+        let Inner { store, limits, .. } = &*self.0;
+        let days = i64::from(limits.retention_days);
+        let mut deleted = 0;
+        loop {
+            let Some(before) = now().plus_seconds(-days * DAY) else {
+                return Ok(deleted);
+            };
+            let pruned = store.prune_audit(before, limits.max_entries, PRUNE_BATCH);
+            match pruned.await? {
+                0 => return Ok(deleted),
+                more => deleted += more,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_store::Location;
+
+    use super::*;
+
+    async fn trail(
+        limits: AuditLimits,
+    ) -> (AuditTrail, Arc<dyn Store>, Supervisor, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("s.db"));
+        let store = osb_store::open(&location).await.unwrap();
+        let tasks = Supervisor::new();
+        let trail = AuditTrail::start(Arc::clone(&store), limits, &tasks);
+        (trail, store, tasks, folder)
+    }
+
+    fn act(name: &str) -> AuditEntry {
+        let mut act = entry(Action::SandboxDelete, system(), AuditOutcome::Succeeded);
+        act.object.id = name.to_owned();
+        act
+    }
+
+    async fn stored(store: &dyn Store) -> Vec<AuditEntry> {
+        let found = store.audit(&AuditQuery::default(), 100_000).await.unwrap();
+        found.into_iter().rev().map(|(_, entry)| entry).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_recorded_before_and_during_the_drain_is_stored_in_order() {
+        let (trail, store, tasks, _folder) = trail(AuditLimits::default()).await;
+        for number in 0..1_000 {
+            trail.record(act(&number.to_string()));
+        }
+        tasks.drain(Duration::from_secs(60)).await;
+        trail.record(act("last"));
+        trail.finish().await;
+        let stored = stored(&*store).await;
+        let names: Vec<_> = stored.iter().map(|it| it.object.id.as_str()).collect();
+        let expected = (0..1_000).map(|number| number.to_string());
+        let expected: Vec<_> = expected.chain(["last".to_owned()]).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[tokio::test]
+    async fn what_finds_no_room_is_counted_in_its_place() {
+        let (trail, store, tasks, _folder) = trail(AuditLimits::default()).await;
+        // Without the writer everything waits.
+        tasks.drain(Duration::from_secs(60)).await;
+        for number in 0..WAITING + 7 {
+            trail.record(act(&number.to_string()));
+        }
+        trail.finish().await;
+        trail.record(act("after"));
+        trail.finish().await;
+        let stored = stored(&*store).await;
+        assert_eq!(stored.len(), WAITING + 2);
+        let (lost, after) = (&stored[WAITING], &stored[WAITING + 1]);
+        assert_eq!((lost.action.as_str(), lost.count), ("audit.lost", 7));
+        assert_eq!(after.object.id, "after");
+    }
+
+    #[tokio::test]
+    async fn repeated_refusals_are_stored_when_the_server_stops() {
+        let (trail, store, tasks, _folder) = trail(AuditLimits::default()).await;
+        for _ in 0..10 {
+            let denied = entry(Action::AccessDenied, system(), AuditOutcome::Denied);
+            trail.record_denial(denied);
+        }
+        tasks.drain(Duration::from_secs(60)).await;
+        trail.finish().await;
+        let counts: Vec<_> = stored(&*store).await.iter().map(|it| it.count).collect();
+        assert_eq!(counts, [1, 9]);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_recorded_when_it_is_turned_off() {
+        let limits = AuditLimits {
+            enabled: false,
+            ..AuditLimits::default()
+        };
+        let (trail, store, _tasks, _folder) = trail(limits).await;
+        trail.record(act("a"));
+        trail.finish().await;
+        assert_eq!(stored(&*store).await, []);
+    }
+
+    #[tokio::test]
+    async fn old_entries_and_those_beyond_the_limit_go() {
+        let limits = AuditLimits {
+            max_entries: 1_500,
+            ..AuditLimits::default()
+        };
+        let (trail, store, tasks, _folder) = trail(limits).await;
+        tasks.drain(Duration::from_secs(60)).await;
+        let old = |mut entry: AuditEntry, days: i64| {
+            entry.at = entry.at.plus_seconds(-days * DAY).unwrap();
+            entry
+        };
+        for _ in 0..1_400 {
+            trail.record(old(act("old"), 91));
+        }
+        trail.record(old(act("young"), 89));
+        trail.finish().await;
+        assert_eq!(trail.prune().await.unwrap(), 1_400);
+        assert_eq!(stored(&*store).await.len(), 1);
+        for _ in 0..4_000 {
+            trail.record(act("new"));
+        }
+        trail.finish().await;
+        assert_eq!(trail.prune().await.unwrap(), 2_501);
+        assert_eq!(stored(&*store).await.len(), 1_500);
+    }
+
+    #[tokio::test]
+    async fn pages_end_where_the_trail_ends() {
+        let (trail, _store, _tasks, _folder) = trail(AuditLimits::default()).await;
+        for number in 0..5 {
+            trail.record(act(&number.to_string()));
+        }
+        trail.finish().await;
+        let mut query = AuditQuery::default();
+        let mut sizes = Vec::new();
+        loop {
+            let page = trail.page(query.clone(), 2).await.unwrap();
+            sizes.push(page.items.len());
+            let Some(next) = page.next else { break };
+            query.before = Some(AuditPlace(next.parse().unwrap()));
+        }
+        assert_eq!(sizes, [2, 2, 1]);
+        let all = trail.page(AuditQuery::default(), 5).await.unwrap();
+        assert_eq!((all.items.len(), all.next), (5, None));
+    }
+}

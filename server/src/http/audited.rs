@@ -1,0 +1,184 @@
+//! Acts of requests for the audit trail: begun once the principal is known and there is room, finished
+//! with the answer.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{FromRequestParts, MatchedPath, OriginalUri, Request},
+    middleware::Next,
+    response::Response,
+};
+use http::{Extensions, Method, StatusCode, request::Parts};
+use osb_protocol::audit::{AuditActor, AuditEntry, AuditOutcome};
+use osb_runtime::Codes;
+use serde_json::Value;
+
+use super::{access, client, error, request_id::RequestId};
+use crate::{
+    audit::{self, Act, ActOrigin, Action, AuditTrail},
+    identity::Principal,
+};
+
+/// The act of a request, for what a handler knows of it. Absent on routes that only read, and inert
+/// then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Noted(pub(super) Option<Act>);
+
+impl Noted {
+    /// The act in the extensions of a request.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        Self(extensions.get::<Act>().cloned())
+    }
+
+    /// Names the object and the tenant whose it is.
+    pub(super) fn set_object(&self, id: &str, tenant: Option<&str>) {
+        if let Some(act) = &self.0 {
+            act.set_object(id);
+            act.set_tenant(tenant);
+        }
+    }
+
+    /// Notes what is changed, or a fact about the act.
+    pub(super) fn note(&self, name: &str, value: impl Into<Value>) {
+        if let Some(act) = &self.0 {
+            act.note(name, value.into());
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Noted {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self::of(&parts.extensions))
+    }
+}
+
+/// Where a request came from.
+pub(super) fn origin(extensions: &Extensions) -> ActOrigin {
+    ActOrigin {
+        address: Some(client::of(extensions).address),
+        request_id: extensions.get::<RequestId>().map(RequestId::text),
+    }
+}
+
+/// Answers an admitted request of the API, and records it if it is an act.
+pub(super) async fn api(
+    trail: &AuditTrail,
+    codes: &Codes,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // No read of the API is an act, and reads are to be fast.
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    match begin(trail, &mut request) {
+        None => next.run(request).await,
+        Some(act) => {
+            let response = next.run(request).await;
+            let code = error::code_of(codes, &response);
+            act.finish(response.status().as_u16(), code);
+            response
+        }
+    }
+}
+
+/// Answers an admitted request of the console, and records it if it is an act. Forms, and server
+/// functions for browsers without script, are answered with a redirect however they end; one that has
+/// not reached the domain was not understood.
+pub(super) async fn console(trail: &AuditTrail, mut request: Request, next: Next) -> Response {
+    let Some(act) = begin(trail, &mut request) else {
+        return next.run(request).await;
+    };
+    let response = next.run(request).await;
+    let status = match response.status() {
+        status if status.is_redirection() && !act.is_settled() => StatusCode::BAD_REQUEST,
+        status => status,
+    };
+    act.finish(status.as_u16(), None);
+    response
+}
+
+/// Begins the act that a request is, if it is one.
+fn begin(trail: &AuditTrail, request: &mut Request) -> Option<Act> {
+    let principal = request.extensions().get::<Arc<Principal>>();
+    let (action, principal) = (access::action(request)?, principal?);
+    let from = origin(request.extensions());
+    let act = Act::begin(trail, action, audit::actor(principal), &from);
+    if let Some(id) = object_of(request) {
+        act.set_object(&id);
+    }
+    request.extensions_mut().insert(act.clone());
+    Some(act)
+}
+
+/// Records a request that is refused before it is served.
+pub(super) fn deny(
+    trail: &AuditTrail,
+    request: &Request,
+    actor: AuditActor,
+    (status, code): (StatusCode, &str),
+) {
+    let action = access::action(request).unwrap_or(Action::AccessDenied);
+    let mut entry = denial(action, actor, &origin(request.extensions()), status, code);
+    if action == Action::AccessDenied {
+        let path = request.extensions().get::<MatchedPath>();
+        let path = path.map_or("an unknown path", MatchedPath::as_str);
+        let route = format!("{} {path}", request.method());
+        entry.changes.insert("route".to_owned(), route.into());
+    } else if let Some(id) = object_of(request) {
+        entry.object.id = id;
+    }
+    trail.record_denial(entry);
+}
+
+/// A refusal as an entry.
+pub(super) fn denial(
+    action: Action,
+    actor: AuditActor,
+    from: &ActOrigin,
+    status: StatusCode,
+    code: &str,
+) -> AuditEntry {
+    let mut entry = audit::entry(action, actor, AuditOutcome::Denied);
+    from.write(&mut entry);
+    entry.status = Some(status.as_u16());
+    entry.code = Some(code.to_owned());
+    entry
+}
+
+/// The id in the path of a request: what stands for the first parameter of its route.
+fn object_of(request: &Request) -> Option<String> {
+    let extensions = request.extensions();
+    let template = extensions.get::<MatchedPath>()?.as_str();
+    let uri = match extensions.get::<OriginalUri>() {
+        Some(OriginalUri(uri)) => uri,
+        None => request.uri(),
+    };
+    first_parameter(template, uri.path())
+}
+
+fn first_parameter(template: &str, path: &str) -> Option<String> {
+    let is_parameter = |segment: &str| segment.starts_with('{');
+    let mut pairs = template.split('/').zip(path.split('/'));
+    let (_, value) = pairs.find(|(segment, _)| is_parameter(segment))?;
+    Some(audit::bounded(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_parameter;
+
+    #[test]
+    fn the_object_is_the_first_parameter_of_the_path() {
+        let found = |template, path| first_parameter(template, path);
+        let id = Some("a".to_owned());
+        assert_eq!(found("/v1/sandboxes/{id}", "/v1/sandboxes/a"), id);
+        assert_eq!(
+            found("/sandboxes/{id}/metadata", "/sandboxes/a/metadata"),
+            id
+        );
+        assert_eq!(found("/v1/sandboxes", "/v1/sandboxes"), None);
+    }
+}

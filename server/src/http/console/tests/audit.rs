@@ -1,0 +1,183 @@
+//! What the console leaves in the audit trail.
+
+use axum::http::{Method, Request};
+use osb_protocol::{
+    audit::{AuditActorKind, AuditEntry, AuditOutcome},
+    identity::{NewUser, Role},
+};
+use osb_store::AuditQuery;
+use serde_json::json;
+
+use super::{Console, FORM, accounts::cells};
+use crate::http::access::{Effect, effect};
+
+const PASSWORD: &str = "a long password";
+
+impl Console {
+    /// The entries so far, oldest first.
+    async fn trail(&self) -> Vec<AuditEntry> {
+        let trail = self.service.audit_trail();
+        trail.finish().await;
+        let page = trail.page(AuditQuery::default(), 1_000).await.unwrap();
+        page.items.into_iter().rev().collect()
+    }
+
+    /// The entries that a request leaves.
+    async fn left_by(&self, work: impl Future) -> Vec<AuditEntry> {
+        let before = self.trail().await.len();
+        work.await;
+        self.trail().await.split_off(before)
+    }
+
+    async fn with_user(role: Role) -> Self {
+        let mut console = Self::start().await;
+        let new = NewUser {
+            name: "zoe".into(),
+            password: PASSWORD.into(),
+            role,
+            tenant: None,
+        };
+        console.state.keys.accounts().add_user(new).await.unwrap();
+        let form = format!("user=zoe&key={}", PASSWORD.replace(' ', "+"));
+        let answer = console.post("/console/login", &form).await;
+        console.cookie = answer.cookie().split(';').next().unwrap().to_owned();
+        console
+    }
+}
+
+#[tokio::test]
+async fn every_address_of_the_console_leaves_one_entry_of_each_act_and_none_of_reads() {
+    for role in [Role::ReadOnly, Role::Operator] {
+        let console = Console::with_user(role).await;
+        for (method, pattern) in cells() {
+            let path = pattern
+                .replace("{id}", "none")
+                .replace("{sandbox}", "none")
+                .replace("{*rest}", "nowhere")
+                .replace("{tab}", "terminal");
+            let request = Request::builder()
+                .method(method.clone())
+                .uri(&path)
+                .header("accept", "text/html")
+                .header("sec-fetch-site", "same-origin")
+                .header("content-type", "application/x-www-form-urlencoded");
+            let left = console.left_by(console.send(request, "")).await;
+            let Some(Effect::Acts(action)) = effect(&method, &pattern) else {
+                let denied = left.iter().all(|it| it.action == "access.denied");
+                assert!(denied && left.len() <= 1, "{method} {path}: {left:?}");
+                assert!(
+                    role == Role::ReadOnly || left.is_empty(),
+                    "{path}: {left:?}"
+                );
+                continue;
+            };
+            let [entry] = &left[..] else {
+                panic!("{role}: {method} {path}: {left:?}");
+            };
+            assert_eq!(entry.action, action.name(), "{method} {path}");
+            let expected = match role {
+                Role::ReadOnly => AuditOutcome::Denied,
+                _ => AuditOutcome::Failed,
+            };
+            assert_eq!(entry.outcome, expected, "{method} {path}: {entry:?}");
+            let actor = (entry.actor.kind, entry.actor.name.as_str());
+            assert_eq!(actor, (AuditActorKind::User, "zoe"), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn forms_and_functions_leave_what_they_did() {
+    let console = Console::with_user(Role::Operator).await;
+    let left = console.left_by(console.post("/console/create", FORM)).await;
+    let [created] = &left[..] else {
+        panic!("{left:?}");
+    };
+    assert_eq!(created.outcome, AuditOutcome::Succeeded, "{created:?}");
+    assert_eq!(created.changes["image"], json!("debian:12"));
+    let id = &created.object.id;
+    let form = format!("/console/sandboxes/{id}/renew");
+    let renewed = console.left_by(console.post(&form, "seconds=3000")).await;
+    let change = &renewed[0].changes["expiresAt"];
+    assert!(
+        change["before"].is_string() && change["after"].is_string(),
+        "{change}"
+    );
+    let call = format!("id={id}");
+    let deleted = console.post("/console/fn/sandboxes/delete", &call);
+    let deleted = console.left_by(deleted).await;
+    assert_eq!(
+        (&deleted[0].object.id, deleted[0].action.as_str()),
+        (id, "sandbox.delete")
+    );
+    assert_eq!(deleted[0].outcome, AuditOutcome::Succeeded);
+    // The form's answer is a redirect in any case.
+    let missing = console.post("/console/sandboxes/none/delete", "");
+    let missing = console.left_by(missing).await;
+    assert_eq!(
+        (missing[0].outcome, missing[0].status),
+        (AuditOutcome::Failed, Some(404))
+    );
+    assert!(
+        missing[0]
+            .code
+            .as_deref()
+            .unwrap()
+            .ends_with("SANDBOX_NOT_FOUND")
+    );
+}
+
+#[tokio::test]
+async fn sessions_leave_their_beginning_their_end_and_failed_attempts_without_secrets() {
+    let mut console = Console::with_user(Role::Operator).await;
+    let begun = console.trail().await;
+    assert_eq!(begun.len(), 1, "{begun:?}");
+    assert_eq!(
+        (begun[0].action.as_str(), begun[0].actor.name.as_str()),
+        ("session.sign_in", "zoe")
+    );
+    for form in [
+        "user=zoe&key=hunter2",
+        "user=hunter2&key=hunter2",
+        "key=hunter2",
+    ] {
+        let left = console.left_by(console.post("/console/login", form)).await;
+        let [failed] = &left[..] else {
+            panic!("{form}: {left:?}");
+        };
+        assert_eq!(failed.action, "session.sign_in_failed");
+        assert_eq!(
+            (failed.outcome, failed.status),
+            (AuditOutcome::Denied, Some(401))
+        );
+        let name = if form.starts_with("user=zoe") {
+            "zoe"
+        } else {
+            ""
+        };
+        assert_eq!(
+            (failed.actor.kind, failed.actor.name.as_str()),
+            (AuditActorKind::Unknown, name)
+        );
+    }
+    let text = format!("{:?}", console.trail().await);
+    assert!(!text.contains("hunter"), "{text}");
+    let over = console.left_by(console.post("/console/logout", "")).await;
+    assert_eq!(
+        (over[0].action.as_str(), over[0].actor.name.as_str()),
+        ("session.sign_out", "zoe")
+    );
+    assert!(!over[0].object.id.is_empty());
+    assert!(
+        !console.cookie.contains(&over[0].object.id),
+        "the id opens nothing"
+    );
+    console.cookie = String::new();
+    let again = console.left_by(console.post("/console/logout", "")).await;
+    assert!(again.is_empty(), "without a session: {again:?}");
+    let request = Request::builder()
+        .method(Method::GET)
+        .uri("/console/sandboxes");
+    let page = console.left_by(console.send(request, "")).await;
+    assert!(page.is_empty(), "{page:?}");
+}

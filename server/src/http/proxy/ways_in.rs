@@ -1,0 +1,106 @@
+//! Ways into a sandbox for the audit trail: tunnels that are opened, and uses of its execd. What goes
+//! through a tunnel and which commands are run is not recorded.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{
+    Method, Request, StatusCode,
+    header::{CONNECTION, UPGRADE},
+};
+use osb_protocol::{
+    SandboxId,
+    audit::{AuditActor, AuditOutcome},
+};
+use osb_runtime::EXECD_PORT;
+
+use super::super::{AppState, audited::denial, auth::Verdict, client, request_id::RequestId};
+use crate::{
+    audit::{self, ActOrigin, Action},
+    identity::Principal,
+};
+
+/// A request that may be recorded. Costs little to make: almost none is.
+pub(super) struct WayIn {
+    /// `None` for a request that only reads.
+    action: Option<Action>,
+    principal: Option<Arc<Principal>>,
+    address: IpAddr,
+    request_id: Option<RequestId>,
+    id: SandboxId,
+    port: u16,
+}
+
+impl WayIn {
+    /// Looks at a request before it is forwarded.
+    pub(super) fn of<B>(
+        request: &Request<B>,
+        verdict: &Verdict,
+        (id, port): (&SandboxId, u16),
+    ) -> Self {
+        let headers = request.headers();
+        let reads = [Method::GET, Method::HEAD, Method::OPTIONS];
+        let upgrades = headers.contains_key(UPGRADE) && headers.contains_key(CONNECTION);
+        let action = if upgrades || *request.method() == Method::CONNECT {
+            Some(Action::TunnelOpen)
+        } else if port == EXECD_PORT && !reads.contains(request.method()) {
+            Some(Action::SandboxEnter)
+        } else {
+            None
+        };
+        let extensions = request.extensions();
+        Self {
+            action,
+            principal: verdict.as_ref().ok().cloned(),
+            address: client::of(extensions).address,
+            request_id: extensions.get().cloned(),
+            id: id.clone(),
+            port,
+        }
+    }
+
+    /// Records a request that was forwarded, if it is a way in.
+    pub(super) fn record(self, app: &AppState, status: StatusCode) {
+        let Some(action) = self.action else {
+            return;
+        };
+        let opens = [StatusCode::SWITCHING_PROTOCOLS, StatusCode::OK];
+        if action == Action::TunnelOpen && !opens.contains(&status) {
+            return;
+        }
+        let mut entry = audit::entry(action, self.actor(), AuditOutcome::Succeeded);
+        self.origin().write(&mut entry);
+        let record = app.unscoped.find(&self.id);
+        let tenant = record.and_then(|record| record.facts.origin.tenant.clone());
+        entry.tenant = tenant.as_deref().map(audit::bounded);
+        entry.object.id = audit::bounded(self.id.as_str());
+        entry.changes.insert("port".to_owned(), self.port.into());
+        let trail = app.unscoped.audit_trail();
+        match action {
+            Action::TunnelOpen => trail.record(entry),
+            _ => trail.record_use(entry),
+        }
+    }
+
+    /// Records a request that was refused, if it lacked a key or a token.
+    pub(super) fn deny(self, app: &AppState, status: StatusCode, code: &str) {
+        if status == StatusCode::UNAUTHORIZED {
+            let denied = Action::AccessDenied;
+            let mut entry = denial(denied, self.actor(), &self.origin(), status, code);
+            let route = format!("/sandboxes/{}/proxy/{}", self.id, self.port);
+            entry.changes.insert("route".to_owned(), route.into());
+            app.unscoped.audit_trail().record_denial(entry);
+        }
+    }
+
+    fn actor(&self) -> AuditActor {
+        let principal = self.principal.as_deref();
+        principal.map_or_else(|| audit::unknown(""), audit::actor)
+    }
+
+    fn origin(&self) -> ActOrigin {
+        ActOrigin {
+            address: Some(self.address),
+            request_id: self.request_id.as_ref().map(RequestId::text),
+        }
+    }
+}
