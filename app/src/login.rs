@@ -90,6 +90,7 @@ fn UserFields() -> impl IntoView {
             <input
                 id="user"
                 name="user"
+                type="text"
                 autofocus
                 autocomplete="username"
                 autocapitalize="none"

@@ -79,6 +79,14 @@ for (const colorScheme of ["light", "dark"] as const) {
       await expect(page.locator(".terminal-bar")).toContainText("signed out");
       await expect(page.getByRole("alert")).toContainText("signed out");
       await shot("signed-out");
+
+      // With a user there is a name to sign in with.
+      const user = { name: "zoe", password: "correct-horse-battery", role: "operator" };
+      const added = await api.call("POST", "/users", user);
+      await page.goto("/console/login");
+      await expect(page.getByLabel("Name")).toBeVisible();
+      await shot("login-user");
+      await api.call("DELETE", `/users/${((await added.json()) as { id: string }).id}`);
       await context.close();
     });
   }
