@@ -5,8 +5,9 @@ mod cgroup;
 mod statistics;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -17,6 +18,9 @@ use self::cgroup::{ContainerFiles, Hierarchy};
 use super::DockerRuntime;
 use crate::{Metering, Usage};
 
+/// Time without a read after which the files of a container are forgotten. All containers are read more
+/// often than that; in between, only those that a client watches.
+const FORGOTTEN: Duration = Duration::from_secs(60);
 /// Most questions to the engine at the same time.
 const QUESTIONS: usize = 8;
 
@@ -26,7 +30,8 @@ pub(super) struct Meter {
     hierarchy: Hierarchy,
     /// Whether containers have networks of their own.
     has_network: bool,
-    files: Mutex<HashMap<String, ContainerFiles>>,
+    /// The files of each container, and when they were read last.
+    files: Mutex<HashMap<String, (ContainerFiles, Instant)>>,
 }
 
 impl Meter {
@@ -42,15 +47,16 @@ impl Meter {
 
     /// Reads the use of containers. `None` for those whose files cannot be found. Blocks.
     fn read(&self, containers: &[Option<String>]) -> Vec<Option<Usage>> {
-        let mut files = self.locked();
-        let wanted: HashSet<&str> = containers.iter().flatten().map(String::as_str).collect();
-        files.retain(|container, _| wanted.contains(container.as_str()));
+        let (mut files, now) = (self.locked(), Instant::now());
+        files.retain(|_, (_, read_at)| now.duration_since(*read_at) < FORGOTTEN);
         let mut read = |container: &String| {
             if !files.contains_key(container) {
                 let found = self.hierarchy.find(container, self.has_network)?;
-                files.insert(container.clone(), found);
+                files.insert(container.clone(), (found, now));
             }
-            let usage = files.get_mut(container)?.read();
+            let (found, read_at) = files.get_mut(container)?;
+            *read_at = now;
+            let usage = found.read();
             if usage.is_none() {
                 // It ended, or was moved.
                 files.remove(container);
@@ -63,7 +69,7 @@ impl Meter {
             .collect()
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<String, ContainerFiles>> {
+    fn locked(&self) -> MutexGuard<'_, HashMap<String, (ContainerFiles, Instant)>> {
         // The map is whole after every operation, so a panic elsewhere does not spoil it.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,5 +95,49 @@ impl Metering for DockerRuntime {
             .buffered(QUESTIONS);
         usages = asked.collect().await;
         usages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_others_are_kept_while_one_container_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        for container in ["watched", "other"] {
+            let cgroup = folder.path().join("docker").join(container);
+            std::fs::create_dir_all(&cgroup).unwrap();
+            for (file, text) in [
+                ("cpu.stat", "usage_usec 1\n"),
+                ("memory.current", "1\n"),
+                ("memory.stat", "inactive_file 0\n"),
+            ] {
+                std::fs::write(cgroup.join(file), text).unwrap();
+            }
+        }
+        let mount = format!(
+            "1 1 0:1 / {} rw - cgroup2 cgroup2 rw",
+            folder.path().display()
+        );
+        let meter = Meter {
+            hierarchy: Hierarchy::of_mounts(&mount),
+            has_network: false,
+            files: Mutex::default(),
+        };
+        let names = |names: &[&str]| -> Vec<Option<String>> {
+            names.iter().map(|name| Some((*name).to_owned())).collect()
+        };
+        let read = |wanted: &[&str]| meter.read(&names(wanted)).into_iter().flatten().count();
+        assert_eq!(read(&["watched", "other", "missing"]), 2);
+        assert_eq!(read(&["watched"]), 1);
+        assert!(meter.locked().contains_key("other"));
+        let long_ago = Instant::now().checked_sub(FORGOTTEN).unwrap();
+        for (_, read_at) in meter.locked().values_mut() {
+            *read_at = long_ago;
+        }
+        assert_eq!(read(&["watched"]), 1);
+        let kept: Vec<String> = meter.locked().keys().cloned().collect();
+        assert_eq!(kept, ["watched"]);
     }
 }
