@@ -243,6 +243,25 @@ async fn a_trailing_slash_below_sandboxes_is_redirected() {
 }
 
 #[tokio::test]
+async fn some_routes_exist_under_one_prefix_only() {
+    let (server, _sim) = TestServer::sim().await.unwrap();
+    let event = json!({"eventType": "sandbox.create", "createDurationMs": 1, "success": true});
+    for (path, status) in [("/v1/metrics/events", 204), ("/metrics/events", 404)] {
+        let request = server.request(Method::POST, path).json(&event);
+        assert_eq!(answer(request).await.0, status, "{path}");
+    }
+    for path in ["/health", "/version", "/openapi.json"] {
+        assert_eq!(answer(server.bare(Method::GET, path)).await.0, 200);
+        let twin = format!("/v1{path}");
+        assert_eq!(answer(server.bare(Method::GET, &twin)).await.0, 401);
+        let (status, body) = answer(server.request(Method::GET, &twin)).await;
+        let seen = (status.as_u16(), &body["code"]);
+        assert_eq!(seen, (404, &json!("GENERAL::NOT_FOUND")), "{twin}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn an_id_that_is_not_utf_8_is_unknown() {
     let (server, _sim) = TestServer::sim().await.unwrap();
     for (method, path) in [

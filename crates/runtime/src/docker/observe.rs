@@ -299,6 +299,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_container_that_vanishes_during_a_list_is_left_out() {
+        let engine = FakeEngine::start(|request| match request {
+            _ if request.starts_with("GET /containers/json") => {
+                let running = json!({
+                    "Id": "runs", "Created": 1_935_396_000, "State": "running", "Command": "sleep",
+                    "Labels": {labels::ID: "box-runs", labels::SERVER: "us"},
+                });
+                (200, json!([stopped("vanished"), running]).to_string())
+            }
+            "GET /containers/runs/json" => {
+                let container = json!({
+                    "Config": {"Labels": {labels::ID: "box-runs", labels::SERVER: "us"}},
+                    "State": {"Running": true, "StartedAt": "2031-05-01T10:00:02Z"},
+                });
+                (200, container.to_string())
+            }
+            _ => (404, json!({"message": "No such container"}).to_string()),
+        })
+        .await;
+        let all = engine.runtime().observe_all().await.unwrap();
+        let ids = all.iter().map(|sandbox| sandbox.origin.id.as_str());
+        assert_eq!(ids.collect::<Vec<_>>(), ["box-runs"]);
+    }
+
+    #[tokio::test]
     async fn stopped_containers_are_inspected_side_by_side_within_a_bound() {
         let engine = FakeEngine::start(|request| match request {
             _ if request.starts_with("GET /containers/json") => {
