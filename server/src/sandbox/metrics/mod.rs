@@ -319,12 +319,13 @@ impl Service {
     async fn store_metrics(&self) {
         let at = now();
         let mut rows = Vec::new();
-        let covered: Vec<(SandboxId, Covered)> = {
+        let covered: Vec<(SandboxId, bool, Covered)> = {
             let mut recordings = self.inner.metrics.recordings();
             let each = recordings.iter_mut().map(|(id, recording)| {
                 recording.settle(at.unix_us());
-                let covered = recording.stretches(id, seconds(at), &mut rows);
-                (id.clone(), covered)
+                let has_ended = self.inner.registry.get(id).is_none();
+                let covered = recording.stretches(id, seconds(at), has_ended, &mut rows);
+                (id.clone(), has_ended, covered)
             });
             each.collect()
         };
@@ -336,14 +337,11 @@ impl Service {
             }
         }
         let mut recordings = self.inner.metrics.recordings();
-        for (id, covered) in covered {
-            match self.inner.registry.get(&id) {
-                None => drop(recordings.remove(&id)),
-                Some(_) => {
-                    if let Some(recording) = recordings.get_mut(&id) {
-                        recording.set_stored(covered);
-                    }
-                }
+        for (id, has_ended, covered) in covered {
+            if has_ended {
+                recordings.remove(&id);
+            } else if let Some(recording) = recordings.get_mut(&id) {
+                recording.set_stored(covered);
             }
         }
     }

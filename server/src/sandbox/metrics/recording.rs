@@ -21,6 +21,9 @@ pub(super) const COARSE_STEP: i64 = 60;
 const COARSE_POINTS: usize = 1440;
 /// Coarse points that are stored together: two hours.
 const COARSE_STRETCH: i64 = 120;
+/// Fewest new coarse points that are written: ten minutes. Until then they follow from the fine ones,
+/// which are written each minute; a stretch is written as a whole, so fewer writes cost less.
+const COARSE_BATCH: i64 = 10;
 /// Longest time between the start of a container and the first sample from which its counters still
 /// show a rate, in microseconds.
 const FRESH_US: i64 = 20_000_000;
@@ -85,7 +88,27 @@ impl Recording {
             }
             track.unstored = track.series.next_slot();
         }
+        recording.derive_coarse();
         recording
+    }
+
+    /// Adds the coarse points of whole minutes that only fine points are stored of.
+    fn derive_coarse(&mut self) {
+        let slots = COARSE_STEP / FINE_STEP;
+        let (oldest, _) = self.fine.series.range(i64::MIN, i64::MIN);
+        let first = oldest.div_euclid(slots);
+        let first = first.max(self.coarse.series.next_slot());
+        for minute in first..self.fine.series.next_slot().div_euclid(slots) {
+            self.add_minute(minute);
+        }
+    }
+
+    /// Adds the coarse point of a minute.
+    fn add_minute(&mut self, minute: i64) {
+        let slots = COARSE_STEP / FINE_STEP;
+        let fine = &self.fine.series;
+        let (_, points) = fine.range(minute * slots, (minute + 1) * slots);
+        self.coarse.series.push(minute, Point::mean(&points));
     }
 
     /// Adds what was read at `at_us`; returns the use since the sample before. `started_us` is when the
@@ -119,8 +142,7 @@ impl Recording {
         let slots = COARSE_STEP / FINE_STEP;
         let minute = (fine.next_slot() - 1).div_euclid(slots);
         if minute < seconds.div_euclid(COARSE_STEP) && minute >= self.coarse.series.next_slot() {
-            let (_, points) = fine.range(minute * slots, (minute + 1) * slots);
-            self.coarse.series.push(minute, Point::mean(&points));
+            self.add_minute(minute);
         }
     }
 
@@ -132,19 +154,26 @@ impl Recording {
         }
     }
 
-    /// The points that are not stored yet, in whole stretches.
+    /// The points that are to be stored, in whole stretches; all of them once the sandbox has ended.
     pub(super) fn stretches(
         &self,
         id: &SandboxId,
         written_at: i64,
+        has_ended: bool,
         into: &mut Vec<MetricStretch>,
     ) -> Covered {
-        for track in [&self.fine, &self.coarse] {
-            track.stretches(id, written_at, into);
+        self.fine.stretches(id, written_at, into);
+        let new = self.coarse.series.next_slot() - self.coarse.unstored;
+        let is_worth_it = has_ended || new >= COARSE_BATCH;
+        if is_worth_it {
+            self.coarse.stretches(id, written_at, into);
         }
         Covered {
             fine: self.fine.series.next_slot(),
-            coarse: self.coarse.series.next_slot(),
+            coarse: match is_worth_it {
+                true => self.coarse.series.next_slot(),
+                false => self.coarse.unstored,
+            },
         }
     }
 
@@ -316,18 +345,50 @@ mod tests {
     }
 
     #[test]
+    fn minutes_are_written_at_intervals_and_at_the_end() {
+        let id = SandboxId::from("a");
+        let mut recording = recorded(10, 125);
+        let steps = |recording: &Recording, has_ended| {
+            let mut rows = Vec::new();
+            let covered = recording.stretches(&id, START, has_ended, &mut rows);
+            let steps: Vec<u32> = rows.iter().map(|row| row.step).collect();
+            (steps, covered)
+        };
+        let (first, covered) = steps(&recording, false);
+        assert_eq!(first, [10, 60]);
+        recording.set_stored(covered);
+        let go_on = |recording: &mut Recording, from, to| {
+            for second in (from..=to).step_by(10) {
+                recording.add((START + second) * SECOND, usage(second), None);
+            }
+        };
+        go_on(&mut recording, 130, 310);
+        assert_eq!(recording.samples(COARSE_STEP).1.len(), 5);
+        assert_eq!(steps(&recording, false).0, [10]);
+        assert_eq!(steps(&recording, true).0, [10, 60], "it has ended");
+        go_on(&mut recording, 320, 730);
+        assert_eq!(
+            steps(&recording, false).0,
+            [10, 10, 60],
+            "ten minutes later"
+        );
+    }
+
+    #[test]
     fn what_is_stored_each_minute_restores_all_of_it() {
         let id = SandboxId::from("a");
         let mut store = std::collections::BTreeMap::new();
         let mut recording = Recording::new();
-        let mut written = 0;
+        let (mut written, mut bytes) = (0, 0);
         for minute in 0..(26 * 60) {
             for ten in 0..6 {
                 let second = minute * 60 + ten * 10;
                 recording.add((START + second) * SECOND, usage(second), None);
             }
             let mut stretches = Vec::new();
-            let covered = recording.stretches(&id, START + minute * 60, &mut stretches);
+            let at = START + minute * 60;
+            let covered = recording.stretches(&id, at, false, &mut stretches);
+            bytes += stretches.iter().map(|it| it.points.len()).sum::<usize>();
             recording.set_stored(covered);
             written = written.max(stretches.len());
             for stretch in stretches {
@@ -336,6 +397,8 @@ mod tests {
         }
         assert!(written <= 4, "{written} rows in a minute");
         assert!(store.len() <= 20, "{} rows", store.len());
+        let bytes = bytes / (26 * 60);
+        assert!(bytes <= 1300, "{bytes} bytes of points in a minute");
         let mut rows: Vec<_> = store.into_values().collect();
         rows.sort_by_key(|row| (row.step, row.start));
         let restored = Recording::restore(&rows);
@@ -343,7 +406,9 @@ mod tests {
             assert_eq!(restored.samples(step), recording.samples(step), "{step}");
         }
         let mut none = Vec::new();
-        restored.stretches(&id, 0, &mut none);
-        assert_eq!(none, [], "all of it is stored");
+        restored.stretches(&id, 0, false, &mut none);
+        assert_eq!(none, [], "enough of it is stored");
+        restored.stretches(&id, 0, true, &mut none);
+        assert!(none.len() <= 2, "{none:?}");
     }
 }
