@@ -212,6 +212,11 @@ async fn a_collector_gets_metrics_and_traces_that_go_on_behind_the_proxy() {
         histogram.data_points.clone()
     };
     let requests = points("server.http.request.duration");
+    let bounds = [
+        1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0,
+        30_000.0, 60_000.0,
+    ];
+    assert!(requests.iter().all(|point| point.explicit_bounds == bounds));
     let requests: u64 = requests.iter().map(|point| point.count).sum();
     assert_eq!(requests, 3);
     let [create] = &points("opensandbox.sandbox.create.duration")[..] else {

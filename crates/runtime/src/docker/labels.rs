@@ -407,6 +407,51 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn labels_have_the_contracts_names_and_values() {
+        let written = |expiry, source| {
+            let origin = Origin {
+                expiry,
+                source,
+                ..spec().origin
+            };
+            let ports = Ports {
+                execd: Some(40000),
+                http: Some(40001),
+            };
+            of(&origin, "srv", ports)
+        };
+        let at = WireTime::from_unix_us(1_935_396_000_123_456).unwrap();
+        let labels = written(Expiry::At(at), Source::Image("debian:12".into()));
+        for (name, value) in [
+            ("opensandbox.io/id", "a"),
+            ("opensandbox.io/expires-at", "2031-05-01T10:00:00.123456Z"),
+            ("opensandbox.io/manual-cleanup", ""),
+            ("opensandbox.io/platform-os", "linux"),
+            ("opensandbox.io/platform-arch", "amd64"),
+            ("opensandbox.io/snapshot-id", ""),
+            ("opensandbox.io/embedding-proxy-port", "40000"),
+            ("opensandbox.io/http-port", "40001"),
+            ("opensandbox.io/access-renew-extend-seconds", "300"),
+            ("opensandbox.io/extensions.x", "1"),
+            ("opensandbox.io/secure-access-token", "s3cure"),
+            ("opensandbox.io/tenant", "team a"),
+            ("team", "core"),
+        ] {
+            assert_eq!(labels.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let manual = written(Expiry::Manual, Source::Snapshot("s".into()));
+        for (name, value) in [
+            ("opensandbox.io/expires-at", ""),
+            ("opensandbox.io/manual-cleanup", "true"),
+            ("opensandbox.io/snapshot-id", "s"),
+        ] {
+            assert_eq!(manual.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let back = Read(&manual).origin(fallback()).unwrap();
+        assert_eq!(back.expiry, Expiry::Manual);
+    }
+
+    #[test]
     fn a_snapshot_source_is_read_back() {
         let mut origin = spec().origin;
         origin.source = Source::Snapshot("s".into());
