@@ -12,6 +12,7 @@
 //! | [`error`] | error bodies and codes |
 //! | [`feature`] | what not every runtime can do |
 //! | [`identity`] | roles, users, API keys and sessions |
+//! | [`quota`] | quotas and what is used of them |
 //! | [`labels`], [`resources`], [`time`] | grammars of metadata, resource amounts and timestamps |
 //! | [`headers`] | header names with a meaning of their own |
 #![warn(missing_docs)]
@@ -27,6 +28,7 @@ pub mod identity;
 pub mod image;
 pub mod labels;
 pub mod lifecycle;
+pub mod quota;
 pub mod resources;
 pub mod time;
 

@@ -39,6 +39,8 @@ pub struct Origin {
     pub hooks: bool,
     /// Name of the tenant that it belongs to; `None` for one of the operators of the server.
     pub tenant: Option<Arc<str>>,
+    /// Who created it, in the server's own notation; `None` where that does not matter.
+    pub owner: Option<Arc<str>>,
 }
 
 /// When a sandbox is to be removed, as far as its back end knows.
@@ -71,6 +73,7 @@ impl Origin {
             secure_access: None,
             hooks: false,
             tenant: None,
+            owner: None,
         }
     }
 }

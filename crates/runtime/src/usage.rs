@@ -1,7 +1,11 @@
 //! Resource use of sandboxes.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use osb_protocol::SandboxId;
+
+use crate::RuntimeError;
 
 /// Resource use of one sandbox at one moment. Counters grow from the start of its container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,4 +32,8 @@ pub trait Metering: Send + Sync {
     /// Reads the use of each sandbox, in the order of `ids`. `None` for one that does not run, or
     /// whose use cannot be read. A read takes a few system calls for each sandbox.
     async fn read_usage(&self, ids: &[SandboxId]) -> Vec<Option<Usage>>;
+
+    /// Reads how many bytes the writable layers of all sandboxes take. The back end may have to look at
+    /// every file for that.
+    async fn read_layer_sizes(&self) -> Result<HashMap<SandboxId, u64>, RuntimeError>;
 }

@@ -1,4 +1,4 @@
-//! `[quotas]`: what the sandboxes of a tenant may use together.
+//! `[quotas]`: what the sandboxes of a tenant, a user or a stored API key may use together.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,7 +9,7 @@ use osb_protocol::resources::ResourceLimits;
 use osb_service::config::ConfigError;
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::quota::{Quota, Quotas};
+use crate::sandbox::quota::{Quota, QuotaGroup, Quotas};
 
 /// `[quotas]`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -21,20 +21,36 @@ pub struct QuotasSection {
     pub cpu: Option<String>,
     /// Its memory, in the notation of `resourceLimits`.
     pub memory: Option<String>,
+    /// Its disk, in the notation of `resourceLimits`.
+    pub disk: Option<String>,
     /// Of some tenants, by name.
     pub tenants: HashMap<String, QuotaEntry>,
+    /// Of each user without an entry of its own.
+    pub user: QuotaEntry,
+    /// Of some users, by name.
+    pub users: HashMap<String, QuotaEntry>,
+    /// Of each stored API key without an entry of its own.
+    pub key: QuotaEntry,
+    /// Of some stored API keys, by name.
+    pub keys: HashMap<String, QuotaEntry>,
 }
 
-/// Limits of one tenant; an absent one is none.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// Limits of one tenant, user or API key; an absent one is none.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QuotaEntry {
     /// Sandboxes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sandboxes: Option<u64>,
     /// Processors, in the notation of `resourceLimits`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
     /// Memory, in the notation of `resourceLimits`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<String>,
+    /// Disk, in the notation of `resourceLimits` for memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
 }
 
 impl QuotaEntry {
@@ -48,10 +64,16 @@ impl QuotaEntry {
         let named: BTreeMap<String, String> = named.collect();
         let limits = ResourceLimits::parse(&named);
         let limits = limits.map_err(|wrong| wrong.first().map_or("cpu", |error| error.key))?;
+        let disk = self
+            .disk
+            .iter()
+            .map(|disk| ("memory".to_owned(), disk.clone()));
+        let disk = ResourceLimits::parse(&disk.collect()).map_err(|_| "disk")?;
         Ok(Quota {
             sandboxes: self.sandboxes,
             nano_cpus: limits.nano_cpus,
             memory_bytes: limits.memory_bytes,
+            disk_bytes: disk.memory_bytes,
         })
     }
 }
@@ -62,31 +84,55 @@ impl QuotasSection {
             sandboxes: self.sandboxes,
             cpu: self.cpu.clone(),
             memory: self.memory.clone(),
+            disk: self.disk.clone(),
         }
     }
 
     /// The quotas. The check at the start refuses a value that cannot be read.
     #[must_use]
     pub fn quotas(&self) -> Quotas {
-        let tenants = self.tenants.iter();
-        let tenants = tenants.map(|(name, entry)| (name.clone(), entry.read().unwrap_or_default()));
+        let [tenants, users, keys] = self.groups().map(|(_, default, named)| {
+            let named = named.iter();
+            let named = named.map(|(name, entry)| (name.clone(), entry.read().unwrap_or_default()));
+            QuotaGroup {
+                default: default.read().unwrap_or_default(),
+                named: named.collect(),
+            }
+        });
         Quotas {
-            default: self.default_entry().read().unwrap_or_default(),
-            tenants: tenants.collect(),
+            tenants,
+            users,
+            keys,
         }
+    }
+
+    /// The entries for each kind of subject, with the key of the section that has those of single ones.
+    fn groups(&self) -> [(&'static str, QuotaEntry, &HashMap<String, QuotaEntry>); 3] {
+        [
+            ("tenants", self.default_entry(), &self.tenants),
+            ("users", self.user.clone(), &self.users),
+            ("keys", self.key.clone(), &self.keys),
+        ]
     }
 
     pub(super) fn check(&self, file: &Path) -> Result<(), ConfigError> {
         let refuse = |key: String| {
-            let rule = "must be an amount such as \"1500m\" or \"2\" for cpu, \"16Gi\" for memory";
+            let rule = "must be an amount such as \"1500m\" or \"2\" for cpu, \"16Gi\" for memory and disk";
             Err(ConfigError::rule(file, key, rule))
         };
-        if let Err(key) = self.default_entry().read() {
-            return refuse(format!("quotas.{key}"));
-        }
-        for (tenant, entry) in &self.tenants {
-            if let Err(key) = entry.read() {
-                return refuse(format!("quotas.tenants.{tenant}.{key}"));
+        for (section, default, named) in self.groups() {
+            if let Err(key) = default.read() {
+                let section = match section {
+                    "users" => "user.",
+                    "keys" => "key.",
+                    _ => "",
+                };
+                return refuse(format!("quotas.{section}{key}"));
+            }
+            for (name, entry) in named {
+                if let Err(key) = entry.read() {
+                    return refuse(format!("quotas.{section}.{name}.{key}"));
+                }
             }
         }
         Ok(())

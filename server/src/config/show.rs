@@ -286,6 +286,7 @@ dsn = 'redis://:hunter6@h'
             "quotas.sandboxes",
             "quotas.cpu",
             "quotas.memory",
+            "quotas.disk",
             "tenants.provider",
             "tenants.endpoint",
             "tenants.max_stale_seconds",

@@ -145,6 +145,8 @@ const TABLE: &[(&str, Rules)] = &[
     ("/metrics/events", &[(Method::POST, ReadOnly, Reads)]),
     ("/metrics", &[(Method::GET, ReadOnly, Reads)]),
     ("/whoami", &[(Method::GET, ReadOnly, Reads)]),
+    // A caller gets its own; administrators get all.
+    ("/quotas", &[(Method::GET, ReadOnly, Reads)]),
     (
         "/users",
         &[

@@ -7,7 +7,10 @@ use http::{StatusCode, request::Parts};
 use osb_protocol::error::code;
 
 use super::{AppState, audited::Noted, error::ApiError};
-use crate::{identity::Principal, sandbox::Service};
+use crate::{
+    identity::Principal,
+    sandbox::{Service, quota::Owner},
+};
 
 /// The principal of a request, and the domain as it exists for that principal.
 pub(super) struct Caller {
@@ -31,7 +34,8 @@ impl FromRequestParts<AppState> for Caller {
             service: app
                 .unscoped
                 .within(&principal.scope)
-                .noting(Noted::of(&parts.extensions).0),
+                .noting(Noted::of(&parts.extensions).0)
+                .owned_by(Owner::of(principal)),
             principal: Arc::clone(principal),
         })
     }

@@ -182,8 +182,10 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::Rule { .. } | Error::Entry { .. } | Error::Resources(_) => {
             (S::BAD_REQUEST, code::INVALID_PARAMETER)
         }
-        Error::Quota(QuotaError::Exceeded { .. }) => (S::FORBIDDEN, code::QUOTA_EXCEEDED),
-        Error::Quota(QuotaError::Unlimited(_)) => (S::BAD_REQUEST, code::INVALID_PARAMETER),
+        Error::Quota(QuotaError::Exceeded { .. } | QuotaError::DiskFull { .. }) => {
+            (S::FORBIDDEN, code::QUOTA_EXCEEDED)
+        }
+        Error::Quota(QuotaError::Unlimited { .. }) => (S::BAD_REQUEST, code::INVALID_PARAMETER),
         Error::Volume { fault, .. } => (S::BAD_REQUEST, volume(*fault)),
         Error::Label(_) => (S::BAD_REQUEST, code::INVALID_METADATA_LABEL),
         Error::ReservedLabel(_) => (S::BAD_REQUEST, code::RESERVED_METADATA_LABEL),

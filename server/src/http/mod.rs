@@ -32,6 +32,7 @@ mod openapi;
 mod origin;
 mod overload;
 mod proxy;
+mod quotas;
 mod request_id;
 pub mod router;
 pub mod serve;

@@ -11,7 +11,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{AppState, accounts, audit, lifecycle, system};
+use super::{AppState, accounts, audit, lifecycle, quotas, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -57,7 +57,8 @@ pub(super) fn keyed(features: FeatureSet) -> OpenApiRouter<AppState> {
     let v1 = lifecycle::routes(features)
         .merge(lifecycle::v1_only())
         .merge(accounts::routes())
-        .merge(audit::routes());
+        .merge(audit::routes())
+        .merge(quotas::routes());
     OpenApiRouter::with_openapi(Document::openapi()).nest("/v1", v1)
 }
 

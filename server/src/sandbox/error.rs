@@ -194,7 +194,7 @@ impl Error {
             Self::Runtime(error) => error.retryable(),
             Self::Joined(error) => error.retryable(),
             Self::Broken(errors) => errors.iter().all(Self::retryable),
-            Self::Quota(error) => matches!(error, QuotaError::Exceeded { .. }),
+            Self::Quota(error) => !matches!(error, QuotaError::Unlimited { .. }),
             Self::NoAddressYet(_)
             | Self::RuntimeDown { .. }
             | Self::Store(_)

@@ -60,7 +60,7 @@ impl Service {
         done.unwrap_or(Err(Error::ShuttingDown))
     }
 
-    /// Puts a sandbox into the registry, unless its tenant has no room for it, and creates it in a task,
+    /// Puts a sandbox into the registry, unless a quota has no room for it, and creates it in a task,
     /// which nothing needs to wait for.
     pub(super) fn start_provision(
         &self,
@@ -69,7 +69,11 @@ impl Service {
     ) -> Result<JoinHandle<Result<Arc<Record>, Error>>, Error> {
         let quotas = &self.inner.limits.quotas;
         let registry = &self.inner.registry;
-        let locks = registry.accept(Facts::accepted(&spec), |all| quotas.check(&spec, all))?;
+        let (owner, sizes) = (self.owner.as_ref(), self.inner.layers.sizes());
+        let sizes = sizes.unwrap_or_default();
+        let check =
+            |all: &mut dyn Iterator<Item = &Arc<Record>>| quotas.check(&spec, owner, &sizes, all);
+        let locks = registry.accept(Facts::accepted(&spec), check)?;
         self.note_create(&spec);
         let service = self.clone();
         let span = trace::work("create a sandbox", spec.id());

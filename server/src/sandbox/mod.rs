@@ -15,12 +15,14 @@
 //! * [`tally`]: counts for operators. [`takeover`]: what another server kept in files.
 //! * [`commands`]: what sandboxes report that they ran. [`metrics`]: resource use over time.
 //! * [`diagnostics`]: texts for operators who look for a fault. [`explanation`]: causes with fixes.
-//! * [`validate`]: the rules of a request. [`quota`]: what a tenant may use.
+//! * [`validate`]: the rules of a request. [`quota`]: what a tenant, a user or
+//!   an API key may use. [`disk`]: how much of it is on disk.
 
 mod acts;
 mod answer;
 pub mod commands;
 pub mod diagnostics;
+mod disk;
 pub mod endpoint;
 pub mod error;
 mod events;
@@ -83,7 +85,7 @@ pub struct Limits {
     pub execd_auth: bool,
     /// Whether a sandbox may ask for the rights that isolated sessions take.
     pub execd_isolation: bool,
-    /// What the sandboxes of a tenant may use together.
+    /// What the sandboxes of a tenant, a user or an API key may use together.
     pub quotas: Quotas,
     /// How much of the audit trail is kept.
     pub audit: AuditLimits,
@@ -124,6 +126,8 @@ pub struct Service {
     scope: Scope,
     /// The act that this is called for.
     act: Option<Act>,
+    /// Whose sandboxes are created.
+    owner: Option<quota::Owner>,
 }
 
 struct Inner {
@@ -151,6 +155,8 @@ struct Inner {
     seen: ready::Seen,
     /// Who did what.
     trail: AuditTrail,
+    /// Sizes of writable layers.
+    layers: disk::Layers,
     /// Accesses that move deadlines.
     renewals: renewal::Renewals,
     /// Wakes the reconciler.

@@ -57,14 +57,17 @@ impl Service {
                 tally: super::tally::Tally::default(),
                 seen: super::ready::Seen::default(),
                 trail,
+                layers: super::disk::Layers::default(),
                 renewals,
                 nudge: Notify::new(),
             }),
             scope: Scope::All,
             act: None,
+            owner: None,
         };
         super::events::start(service.clone(), left);
         super::answer::start(service.clone(), abandoned.1);
+        super::disk::start(service.clone());
         super::expiry::start(service.clone());
         super::journal::start(service.clone());
         super::metrics::start(service.clone());
@@ -82,6 +85,7 @@ impl Service {
             inner: Arc::clone(&self.inner),
             scope: scope.clone(),
             act: None,
+            owner: None,
         }
     }
 
@@ -168,6 +172,7 @@ impl Service {
         self.available()?;
         let (mut spec, unread) = (checked.spec, checked.unread);
         spec.origin.tenant = self.scope.tenant().map(Arc::from);
+        spec.origin.owner = self.owner.as_ref().map(super::quota::Owner::tag);
         if !unread.is_empty() {
             info!(sandbox = %spec.id(), ?unread, "the request has members that mean nothing here");
         }

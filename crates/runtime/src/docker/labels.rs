@@ -59,6 +59,8 @@ pub(super) const ROLE: &str = "opensandbox.io/role";
 pub(super) const HELPER: &str = "opensandbox.io/helper-of";
 /// Name of the tenant that the sandbox belongs to (contract: lifecycle A7).
 pub(super) const TENANT: &str = "opensandbox.io/tenant";
+/// Addition: who created the sandbox, for quotas.
+pub(super) const OWNER: &str = "opensandbox.io/owner";
 /// Addition, on volumes: hash of the contained execd.
 pub(super) const EXECD_BUILD: &str = "opensandbox.io/execd-build";
 
@@ -92,6 +94,7 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
         SECURE_ACCESS,
         HOOKS,
         TENANT,
+        OWNER,
         ROLE,
         HELPER,
     ] {
@@ -140,6 +143,9 @@ pub(super) fn of(origin: &Origin, instance: &str, ports: Ports) -> HashMap<Strin
     }
     if let Some(tenant) = &origin.tenant {
         put(TENANT, tenant.to_string());
+    }
+    if let Some(owner) = &origin.owner {
+        put(OWNER, owner.to_string());
     }
     labels
 }
@@ -237,6 +243,7 @@ impl Read<'_> {
             secure_access: self.get(SECURE_ACCESS).map(SecretString::from),
             hooks: self.get(HOOKS).is_some(),
             tenant: self.get(TENANT).map(Arc::from),
+            owner: self.get(OWNER).map(Arc::from),
         })
     }
 
@@ -361,6 +368,7 @@ pub(super) mod tests {
             secure_access: Some(SecretString::from("s3cure")),
             hooks: true,
             tenant: Some(Arc::from("team a")),
+            owner: Some(Arc::from("user:1")),
             ..Origin::new("a", source, at(1_935_390_000_000_001))
         })
     }
@@ -514,6 +522,7 @@ pub(super) mod tests {
             (EXPIRES_AT, "2001-01-01T00:00:00Z"),
             (SNAPSHOT_ID, "s"),
             (TENANT, "another"),
+            (OWNER, "user:another"),
             ("opensandbox.io/extensions.old", "1"),
             ("maintainer", "alice"),
         ];
@@ -523,6 +532,7 @@ pub(super) mod tests {
         let mut spec = spec();
         spec.origin.expiry = Expiry::Manual;
         spec.origin.tenant = None;
+        spec.origin.owner = None;
         spec.origin
             .metadata
             .insert("com.docker.x".into(), "kept".into());
@@ -530,7 +540,7 @@ pub(super) mod tests {
         let origin = Read(&merged).origin(fallback()).unwrap();
         assert_eq!(origin.expiry, Expiry::Manual);
         assert_eq!(origin.source.snapshot_id(), None);
-        assert_eq!(origin.tenant, None);
+        assert_eq!((origin.tenant, origin.owner), (None, None));
         assert_eq!(origin.metadata, spec.origin.metadata);
         assert_eq!(origin.extensions.len(), 1);
     }

@@ -10,7 +10,7 @@
 mod powers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -106,6 +106,8 @@ struct State {
     down: Option<String>,
     events: Option<mpsc::Sender<RuntimeEvent>>,
     foreign: usize,
+    /// Bytes of writable layers.
+    layer_sizes: HashMap<SandboxId, u64>,
     /// Sandboxes whose creates are under way.
     creating: BTreeSet<SandboxId>,
     /// Removals that are under way.
@@ -195,6 +197,11 @@ impl SimRuntime {
     /// Replaces the injected faults.
     pub fn set_faults(&self, faults: Faults) {
         self.locked().faults = faults;
+    }
+
+    /// Sets how many bytes the writable layer of a sandbox takes.
+    pub fn set_layer_size(&self, id: &SandboxId, bytes: u64) {
+        self.locked().layer_sizes.insert(id.clone(), bytes);
     }
 
     /// Sets how many sandboxes another server has on the same engine.

@@ -1,5 +1,7 @@
 //! The optional powers of the simulated back end.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 
@@ -230,6 +232,11 @@ impl Metering for SimRuntime {
             })
         };
         ids.iter().map(usage).collect()
+    }
+
+    async fn read_layer_sizes(&self) -> Result<HashMap<SandboxId, u64>, RuntimeError> {
+        self.available()?;
+        Ok(self.locked().layer_sizes.clone())
     }
 }
 

@@ -12,6 +12,7 @@ mod diagnostics;
 mod engine;
 mod isolation;
 mod pause;
+mod quotas;
 mod requests;
 mod restart;
 mod secrets;

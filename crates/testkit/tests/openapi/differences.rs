@@ -70,6 +70,7 @@ const INTENDED: &[(&str, &str)] = &[
     ),
     ("+ GET /v1/whoami*", "a client asks who it is"),
     ("+ GET /v1/audit*", "who did what"),
+    ("+ GET /v1/quotas*", "quotas and what is used of them"),
     (
         "+ GET /v1/sandboxes/{}/metrics*",
         "recorded resource use, and its stream",

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     identity::{Authenticator, Principal, Scope},
-    sandbox::{EndpointQuery, Error, Record, Service, explain},
+    sandbox::{EndpointQuery, Error, Record, Service, explain, quota::Owner},
 };
 
 /// Lines of output shown for a sandbox that failed.
@@ -40,11 +40,21 @@ impl Domains {
         Self { service, keys }
     }
 
-    /// The domain within a scope, for the act of a request.
-    pub(super) fn within(&self, scope: &Scope, noted: Noted) -> Arc<dyn ConsoleBackend> {
+    /// The domain of a principal, for the act of a request.
+    pub(super) fn of(&self, principal: &Principal, noted: Noted) -> Arc<dyn ConsoleBackend> {
+        let service = self.service.within(&principal.scope);
+        let service = service.owned_by(Owner::of(principal));
         Arc::new(Domain {
-            service: self.service.within(scope).noting(noted.0.clone()),
+            service: service.noting(noted.0.clone()),
             noted,
+        })
+    }
+
+    /// The domain within a scope, for reading.
+    pub(super) fn within(&self, scope: &Scope) -> Arc<dyn ConsoleBackend> {
+        Arc::new(Domain {
+            service: self.service.within(scope),
+            noted: Noted::default(),
         })
     }
 

@@ -55,8 +55,7 @@ impl FromRequestParts<ConsoleState> for Backend {
         let admitted = parts.extensions.get::<Admitted>();
         let admitted = admitted.ok_or(StatusCode::UNAUTHORIZED)?;
         let noted = Noted::of(&parts.extensions);
-        let scope = &admitted.principal().scope;
-        Ok(Self(state.domains.within(scope, noted)))
+        Ok(Self(state.domains.of(admitted.principal(), noted)))
     }
 }
 

@@ -57,7 +57,7 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
         provide_context(domains.info(admitted.map(Admitted::principal)));
         if let (Some(admitted), Some(parts)) = (admitted, &parts) {
             let noted = Noted::of(&parts.extensions);
-            provide_context(domains.within(&admitted.principal().scope, noted));
+            provide_context(domains.of(admitted.principal(), noted));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {
             provide_context(notice);

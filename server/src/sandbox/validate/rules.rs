@@ -153,6 +153,7 @@ pub(super) fn spec(request: CreateSandboxRequest, rules: &Rules) -> Result<Creat
         secure_access: request.secure_access.then(token),
         hooks: lifecycle.is_some(),
         tenant: None,
+        owner: None,
     };
     match (source, entrypoint, expiry, renew_extend_seconds, isolation) {
         (Some(source), Some(entrypoint), Some(expiry), Some(renew), Some(isolation))

@@ -11,12 +11,13 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bollard::query_parameters::ListContainersOptionsBuilder;
 use futures::{StreamExt, stream};
 use osb_protocol::SandboxId;
 
 use self::cgroup::{ContainerFiles, Hierarchy};
-use super::DockerRuntime;
-use crate::{Metering, Usage};
+use super::{DockerRuntime, error, labels};
+use crate::{Metering, RuntimeError, Usage};
 
 /// Time without a read after which the files of a container are forgotten. All containers are read more
 /// often than that; in between, only those that a client watches.
@@ -95,6 +96,29 @@ impl Metering for DockerRuntime {
             .buffered(QUESTIONS);
         usages = asked.collect().await;
         usages
+    }
+
+    async fn read_layer_sizes(&self) -> Result<HashMap<SandboxId, u64>, RuntimeError> {
+        let ours = format!("{}={}", labels::SERVER, self.config.instance);
+        let filter = HashMap::from([("label", vec![ours.as_str()])]);
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .size(true)
+            .filters(&filter)
+            .build();
+        let list = self.docker()?.list_containers(Some(options));
+        let list = list
+            .await
+            .map_err(|error| error::other("measure the sandboxes", &error))?;
+        let mut sizes = HashMap::new();
+        for container in list {
+            let labels = container.labels.unwrap_or_default();
+            let size = container.size_rw.unwrap_or_default();
+            if let (Some(id), Ok(size)) = (labels::Read(&labels).id(), u64::try_from(size)) {
+                *sizes.entry(id).or_default() += size;
+            }
+        }
+        Ok(sizes)
     }
 }
 

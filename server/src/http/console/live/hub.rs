@@ -15,10 +15,7 @@ use osb_service::Supervisor;
 use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::super::{
-    super::audited::Noted,
-    backend::{self, Domains},
-};
+use super::super::backend::{self, Domains};
 use crate::{
     identity::Scope,
     sandbox::{Change, Service},
@@ -194,12 +191,7 @@ impl Hub {
         {
             return frame.clone();
         }
-        let data = self
-            .domains
-            .within(scope, Noted::default())
-            .sandbox(id)
-            .await
-            .ok();
+        let data = self.domains.within(scope).sandbox(id).await.ok();
         let frame = text(&Frame::Snapshot {
             topic: Topic::Sandbox(id.clone()),
             seq,
