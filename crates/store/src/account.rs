@@ -3,6 +3,7 @@
 use std::fmt;
 
 use osb_protocol::{WireTime, identity::Role};
+use tracing::warn;
 
 /// A password as an argon2id hash in PHC form. Not shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
@@ -85,11 +86,23 @@ pub struct AccountRows {
 }
 
 /// The role of a row. An unknown one, of a later release, may do the least.
-pub(crate) fn stored_role(name: &str) -> Role {
-    name.parse().unwrap_or_default()
+pub(crate) fn stored_role(name: &str, owner: &str) -> Role {
+    name.parse().unwrap_or_else(|_| {
+        warn!(
+            id = owner,
+            "its stored role is unknown, so it may do the least; see store check"
+        );
+        Role::default()
+    })
 }
 
 /// The digest of a row. One of another length is that of no secret.
-pub(crate) fn stored_digest(digest: Vec<u8>) -> [u8; 32] {
-    digest.try_into().unwrap_or_default()
+pub(crate) fn stored_digest(digest: Vec<u8>, owner: &str) -> [u8; 32] {
+    digest.try_into().unwrap_or_else(|_| {
+        warn!(
+            id = owner,
+            "its stored digest is damaged, so it opens nothing; see store check"
+        );
+        [0; 32]
+    })
 }

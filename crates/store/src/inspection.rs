@@ -1,26 +1,19 @@
 //! What `store check` finds. The same questions go to every database, in SQL that all of them know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use serde::Serialize;
 
+use crate::tables::{Column, TABLES, Table, Value};
+
 /// Most rows that a finding names.
 const NAMED: usize = 5;
+/// Rows that are read at once.
+const PAGE: usize = 10_000;
+/// Where the library notes which steps of the schema were applied.
+const STEPS: &str = "_sqlx_migrations";
 
-/// Whether a text is what it should be.
-type IsReadable = fn(&str) -> bool;
-
-/// Columns with JSON and what has to be in it.
-const JSON: [(&str, &str, IsReadable); 3] = [
-    ("audit_entries", "details", crate::audit::is_readable),
-    ("sandbox_changes", "metadata", |text| {
-        serde_json::from_str::<BTreeMap<String, String>>(text).is_ok()
-    }),
-    ("sandbox_history", "stages", |text| {
-        serde_json::from_str::<Vec<(String, i64)>>(text).is_ok()
-    }),
-];
 /// Rows about sandboxes that have ended, which the end should have deleted.
 const LEFT_OVER: [&str; 2] = ["sandbox_changes", "unanswered_creates"];
 
@@ -63,20 +56,15 @@ pub(crate) trait Answers: Send {
 pub(crate) struct Dialect {
     pub(crate) database: &'static str,
     pub(crate) newest_schema: i64,
-    /// Lists the tables.
-    pub(crate) tables: &'static str,
-    /// Questions to which no row is the right answer.
-    pub(crate) damage: &'static [Damage],
-}
-
-/// Finds damage.
-pub(crate) struct Damage {
-    /// Table that the query reads.
-    pub(crate) table: &'static str,
-    /// What is wrong with the rows that it finds.
-    pub(crate) what: &'static str,
-    /// Its rows are texts that name what is damaged.
-    pub(crate) query: &'static str,
+    /// Lists each table with each of its columns.
+    pub(crate) columns: &'static str,
+    /// Tables that other databases do not have.
+    pub(crate) own_tables: &'static [Table],
+    /// A condition that is true of a damaged value that is not null; `None` when the type of the column
+    /// rules it out.
+    pub(crate) is_damaged: fn(&Column) -> Option<String>,
+    /// Asks for damage of the database as a whole; no row is the right answer.
+    pub(crate) damage: Option<&'static str>,
 }
 
 /// Asks everything.
@@ -84,16 +72,18 @@ pub(crate) async fn inspect(
     dialect: &Dialect,
     database: &mut dyn Answers,
 ) -> Result<Inspection, InspectionError> {
-    let mut names = Vec::new();
-    for mut row in database.rows(dialect.tables.to_owned()).await? {
-        names.extend(row.pop().flatten());
+    let mut columns: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in database.rows(dialect.columns.to_owned()).await? {
+        if let [Some(table), Some(column)] = row.as_slice() {
+            let table = columns.entry(table.clone()).or_default();
+            table.insert(column.clone());
+        }
     }
-    if !names.iter().any(|name| name == "_sqlx_migrations") {
+    if columns.remove(STEPS).is_none() {
         return Err(InspectionError::NoStore);
     }
-    names.retain(|name| name != "_sqlx_migrations");
-    let applied = "SELECT CAST(MAX(version) AS TEXT) FROM _sqlx_migrations WHERE success";
-    let schema = number(&database.rows(applied.to_owned()).await?);
+    let applied = format!("SELECT CAST(MAX(version) AS TEXT) FROM {STEPS} WHERE success");
+    let schema = number(&database.rows(applied).await?);
     let mut found = Inspection {
         database: dialect.database,
         schema,
@@ -112,45 +102,40 @@ pub(crate) async fn inspect(
             "its schema, {schema}, is of an earlier release; the next start brings it to {newest}"
         ));
     }
-    for Damage { table, what, query } in dialect.damage {
-        if names.iter().any(|name| name == table) {
-            let rows = database.rows((*query).to_owned()).await?;
-            let rows: Vec<String> = rows.into_iter().flatten().flatten().collect();
-            found.report(&format!("{table}: {what}"), &rows);
+    if let Some(damage) = dialect.damage {
+        let rows = database.rows(damage.to_owned()).await?;
+        let rows: Vec<String> = rows.into_iter().flatten().flatten().collect();
+        found.report("the whole database is corrupt", &rows);
+    }
+    let known: Vec<&Table> = TABLES.iter().chain(dialect.own_tables).collect();
+    if schema == newest {
+        found.compare(&known, &columns);
+    }
+    for table in known {
+        let Some(present) = columns.get(table.name) else {
+            continue;
+        };
+        for column in table.columns.iter().filter(|it| present.contains(it.name)) {
+            let damaged = damaged_rows(dialect, database, table, column).await?;
+            let what = format!("{}: {} cannot be read", table.name, column.name);
+            found.report(&what, &damaged);
         }
     }
-    for name in names {
+    for name in columns.keys() {
         let quoted = name.replace('"', "\"\"");
         let count = format!("SELECT CAST(COUNT(*) AS TEXT) FROM \"{quoted}\"");
         let rows = number(&database.rows(count).await?);
-        found.tables.insert(name, u64::try_from(rows).unwrap_or(0));
-    }
-    let has = |found: &Inspection, name| found.tables.contains_key(name);
-    for (table, column, is_readable) in JSON {
-        if !has(&found, table) {
-            continue;
-        }
-        let query = format!(
-            "SELECT CAST(id AS TEXT), CAST({column} AS TEXT) FROM {table} WHERE {column} IS NOT NULL"
-        );
-        let mut unreadable = Vec::new();
-        for row in database.rows(query).await? {
-            if let [Some(id), Some(text)] = row.as_slice()
-                && !is_readable(text)
-            {
-                unreadable.push(id.clone());
-            }
-        }
-        found.report(&format!("{table}: {column} cannot be read"), &unreadable);
+        let rows = u64::try_from(rows).unwrap_or(0);
+        found.tables.insert(name.clone(), rows);
     }
     for table in LEFT_OVER {
-        if !has(&found, table) {
+        if !columns.contains_key(table) || !columns.contains_key("sandbox_history") {
             continue;
         }
         let query = format!(
-            "SELECT CAST(id AS TEXT) FROM {table} WHERE id IN (SELECT id FROM sandbox_history)"
+            "SELECT CAST(COUNT(*) AS TEXT) FROM {table} WHERE id IN (SELECT id FROM sandbox_history)"
         );
-        let rows = database.rows(query).await?.len();
+        let rows = number(&database.rows(query).await?);
         if rows > 0 {
             found.notes.push(format!(
                 "{table}: {rows} rows of sandboxes that have ended; the server ignores them"
@@ -160,11 +145,86 @@ pub(crate) async fn inspect(
     Ok(found)
 }
 
+/// Names the rows of a table whose column cannot be read.
+async fn damaged_rows(
+    dialect: &Dialect,
+    database: &mut dyn Answers,
+    table: &Table,
+    column: &Column,
+) -> Result<Vec<String>, InspectionError> {
+    let (name, row) = (column.name, table.row);
+    let condition = (dialect.is_damaged)(column);
+    let is_damaged = match (&condition, column.is_optional) {
+        (Some(damaged), true) => format!("{name} IS NOT NULL AND ({damaged})"),
+        (Some(damaged), false) => format!("{name} IS NULL OR {damaged}"),
+        (None, true) => "1 = 0".to_owned(),
+        (None, false) => format!("{name} IS NULL"),
+    };
+    let query = format!(
+        "SELECT CAST({row} AS TEXT) FROM {} WHERE {is_damaged}",
+        table.name
+    );
+    let rows = database.rows(query).await?;
+    let mut damaged: Vec<String> = rows.into_iter().flatten().flatten().collect();
+    let Value::Readable(is_readable) = column.value else {
+        return Ok(damaged);
+    };
+    let sound = condition.map_or(String::new(), |damaged| format!(" AND NOT ({damaged})"));
+    for page in 0.. {
+        let query = format!(
+            "SELECT CAST({row} AS TEXT), CAST({name} AS TEXT) FROM {} WHERE {name} IS NOT NULL{sound}
+             ORDER BY 1 LIMIT {PAGE} OFFSET {}",
+            table.name,
+            page * PAGE
+        );
+        let rows = database.rows(query).await?;
+        for row in &rows {
+            if let [Some(row), Some(text)] = row.as_slice()
+                && !is_readable(text)
+            {
+                damaged.push(row.clone());
+            }
+        }
+        if rows.len() < PAGE {
+            break;
+        }
+    }
+    Ok(damaged)
+}
+
 impl Inspection {
     /// Whether a server of this release can use the store, and all its rows.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Compares the tables with those that the release knows. Both are of the same schema.
+    fn compare(&mut self, known: &[&Table], present: &BTreeMap<String, BTreeSet<String>>) {
+        for table in known {
+            let Some(columns) = present.get(table.name) else {
+                self.problems.push(format!("{}: is missing", table.name));
+                continue;
+            };
+            let missing = table.columns.iter().filter(|it| !columns.contains(it.name));
+            for column in missing {
+                let problem = format!("{}: has no column {}", table.name, column.name);
+                self.problems.push(problem);
+            }
+        }
+        for (name, columns) in present {
+            let Some(table) = known.iter().find(|table| table.name == name) else {
+                self.notes
+                    .push(format!("{name}: is not of this store and was not checked"));
+                continue;
+            };
+            let is_known = |name: &String| table.columns.iter().any(|column| column.name == name);
+            for column in columns.iter().filter(|name| !is_known(name)) {
+                self.notes.push(format!(
+                    "{name}: column {column} is not of this store and was not checked"
+                ));
+            }
+        }
     }
 
     fn report(&mut self, what: &str, rows: &[String]) {

@@ -12,6 +12,7 @@ mod inspection;
 mod model;
 mod postgres;
 mod sqlite;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod tool_error;
@@ -36,6 +37,11 @@ use std::{
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime, audit::AuditEntry};
 use secrecy::SecretString;
+
+/// Most rows that one statement deletes: each holds locks, and must end within its time limit.
+const BATCH_ROWS: i64 = 500;
+/// Most such statements of one call.
+const BATCHES_MAX: u32 = 200;
 
 /// Which database a store lives in.
 #[derive(Clone, Debug)]
@@ -211,10 +217,15 @@ pub trait Store:
     /// [`StoreError::Unavailable`] with the problem.
     async fn check(&self) -> Result<(), StoreError>;
 
-    /// Whether another server uses the store now, or has used it since. What this server has in
-    /// memory is then out of date, and it must not act on it. Answers from memory.
+    /// Why this server may not be the only one that uses the store; `None` while it is. What it has in
+    /// memory may then be out of date, so it must remove nothing. Answers from memory.
+    fn lost_hold(&self) -> Option<Problem> {
+        None
+    }
+
+    /// Whether another server certainly uses the store now, or has used it since. Answers from memory.
     fn is_used_by_another(&self) -> bool {
-        false
+        matches!(self.lost_hold(), Some(Problem::Locked | Problem::TakenOver))
     }
 
     /// Flushes and closes the connections.
@@ -264,7 +275,7 @@ pub trait SandboxHistory: Send + Sync + 'static {
         limit: u32,
     ) -> Result<Vec<HistoryEntry>, StoreError>;
 
-    /// Deletes entries of sandboxes that ended before `before`; returns their number.
+    /// Deletes entries of sandboxes that ended before `before`, 100,000 at most; returns their number.
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;
 }
 
@@ -331,7 +342,7 @@ pub trait CreateRequests: Send + Sync + 'static {
     /// Gives a key back whose sandbox did not come to be; one of another sandbox stays.
     async fn free_key(&self, key: &[u8; 32], id: &SandboxId) -> Result<(), StoreError>;
 
-    /// Deletes keys that were claimed before `before`; returns their number.
+    /// Deletes keys that were claimed before `before`, 100,000 at most; returns their number.
     async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError>;
 }
 
@@ -353,7 +364,8 @@ pub trait ConsoleSessions: Send + Sync + 'static {
     /// Deletes a session; a missing one is fine.
     async fn session_delete(&self, id: &str) -> Result<(), StoreError>;
 
-    /// Deletes sessions that expired before `before`, in Unix seconds; returns their number.
+    /// Deletes sessions that expired before `before`, in Unix seconds, 100,000 at most; returns their
+    /// number.
     async fn session_prune(&self, before: i64) -> Result<u64, StoreError>;
 }
 

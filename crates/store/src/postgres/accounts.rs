@@ -182,14 +182,14 @@ impl Accounts for PostgresStore {
 fn user(row: User) -> UserRow {
     let (id, name, password, role, tenant, disabled, created_at, password_changed_at) = row;
     UserRow {
-        id,
         name,
         password: PasswordHash(password),
-        role: stored_role(&role),
+        role: stored_role(&role, &id),
         tenant,
         disabled,
         created_at: created_at.0,
         password_changed_at: password_changed_at.0,
+        id,
     }
 }
 
@@ -197,15 +197,15 @@ fn key(row: Key) -> ApiKeyRow {
     let (id, name, digest, prefix, role, tenant, created_at, expires_at, last_used_at, revoked_at) =
         row;
     ApiKeyRow {
-        id,
         name,
-        digest: stored_digest(digest),
+        digest: stored_digest(digest, &id),
         prefix,
-        role: stored_role(&role),
+        role: stored_role(&role, &id),
         tenant,
         created_at: created_at.0,
         expires_at: expires_at.map(|at| at.0),
         last_used_at: last_used_at.map(|at| at.0),
         revoked_at: revoked_at.map(|at| at.0),
+        id,
     }
 }

@@ -83,15 +83,17 @@ impl SandboxCommands for PostgresStore {
 
     async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
         let alive: Vec<String> = alive.iter().map(|id| text(id.as_str()).into()).collect();
-        let statement = sqlx::query(
-            "DELETE FROM sandbox_commands WHERE id IN (
-               SELECT id FROM sandbox_commands GROUP BY id HAVING MAX(reported_at) < $1)
-             AND NOT (id = ANY($2))",
-        )
-        .bind(before)
-        .bind(alive);
-        let done = self.write("prune commands", statement).await?;
-        Ok(done.rows_affected())
+        self.delete_in_batches("prune commands", || {
+            sqlx::query(
+                "DELETE FROM sandbox_commands WHERE ctid = ANY(ARRAY(
+                   SELECT ctid FROM sandbox_commands WHERE id IN (
+                     SELECT id FROM sandbox_commands GROUP BY id HAVING MAX(reported_at) < $1)
+                   AND NOT (id = ANY($2)) LIMIT $3))",
+            )
+            .bind(before)
+            .bind(alive.clone())
+        })
+        .await
     }
 }
 

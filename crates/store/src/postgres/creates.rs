@@ -103,9 +103,13 @@ impl CreateRequests for PostgresStore {
     }
 
     async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError> {
-        let statement =
-            sqlx::query("DELETE FROM create_keys WHERE used_at < $1").bind(Moment(before));
-        let done = self.write("prune idempotency keys", statement).await?;
-        Ok(done.rows_affected())
+        self.delete_in_batches("prune idempotency keys", || {
+            sqlx::query(
+                "DELETE FROM create_keys WHERE ctid = ANY(ARRAY(
+                   SELECT ctid FROM create_keys WHERE used_at < $1 LIMIT $2))",
+            )
+            .bind(Moment(before))
+        })
+        .await
     }
 }

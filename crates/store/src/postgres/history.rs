@@ -94,10 +94,14 @@ impl SandboxHistory for PostgresStore {
     }
 
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
-        let statement =
-            sqlx::query("DELETE FROM sandbox_history WHERE ended_at < $1").bind(Moment(before));
-        let done = self.write("prune the history", statement).await?;
-        Ok(done.rows_affected())
+        self.delete_in_batches("prune the history", || {
+            sqlx::query(
+                "DELETE FROM sandbox_history WHERE ctid = ANY(ARRAY(
+                   SELECT ctid FROM sandbox_history WHERE ended_at < $1 LIMIT $2))",
+            )
+            .bind(Moment(before))
+        })
+        .await
     }
 }
 

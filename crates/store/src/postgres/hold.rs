@@ -8,7 +8,7 @@ use std::{io, time::Duration};
 use osb_service::{ErrorChain, Supervisor};
 use sqlx::{
     ConnectOptions, Connection, PgConnection, SqlSafeStr,
-    migrate::{Migration, MigrationType, Migrator},
+    migrate::{MigrateError, Migration, MigrationType, Migrator},
     postgres::PgConnectOptions,
 };
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::problem::problem;
+use super::{failed, problem::problem};
 use crate::{Problem, StoreError};
 
 /// How often the lock's connection is tested, and how often a lost one is replaced.
@@ -30,7 +30,12 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 /// Time between attempts to take the lock at a start.
 const LOCK_RETRY: Duration = Duration::from_millis(100);
-/// Longest time to write the token; it waits for writes under way.
+/// How long the token, or a step of the schema, waits for a lock of another program, in the
+/// database's notation. Statements of other programs queue behind one that waits.
+const LOCK_TIMEOUT: &str = "10s";
+/// How long a statement of a step of the schema may take: it may visit every row of a table.
+const STEP_TIMEOUT: &str = "30min";
+/// Longest time for the database to write the token, which waits for a lock at most.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time to give the lock back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,6 +43,11 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The lock's key. The store lies in the first schema of the search path.
 const LOCK: &str = "SELECT pg_try_advisory_lock(
     hashtextextended('opensandbox-server store ' || COALESCE(current_schema(), ''), 0))";
+
+/// Whether the store has a table. One of that name in a later schema of the search path belongs to
+/// another store.
+pub(super) const HAS_TABLE: &str = "SELECT EXISTS (
+    SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = $1)";
 
 /// The right to use a store. It ends when this is dropped.
 #[derive(Debug)]
@@ -48,30 +58,33 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Connects, takes the lock and the token, and brings the schema up to date in between.
+    /// Connects, takes the lock and the token, and brings the schema up to date.
     pub(super) async fn take(
         options: PgConnectOptions,
         connect_timeout: Duration,
     ) -> Result<Self, StoreError> {
+        let options = options.options([
+            ("lock_timeout", LOCK_TIMEOUT),
+            ("statement_timeout", STEP_TIMEOUT),
+        ]);
         let lock = Lock {
             options,
             connect_timeout,
         };
         let mut connection = lock.wait().await?;
+        let token = Uuid::new_v4();
+        // First of all: a server that lost the lock without noticing must not write while the schema
+        // changes. A new store has no table for the token yet, and no other server.
+        let exists = sqlx::query_scalar(HAS_TABLE).bind("holder");
+        let exists = answered(TEST_TIMEOUT, exists.fetch_one(&mut connection)).await;
+        if exists.map_err(failed("look for the store"))? {
+            write_token(&mut connection, token).await?;
+        }
         schema()
             .run_direct(None, &mut connection, false)
             .await
-            .map_err(StoreError::Migrate)?;
-        let token = Uuid::new_v4();
-        let write = sqlx::query(
-            "INSERT INTO holder (only_row, token) VALUES (1, $1)
-             ON CONFLICT (only_row) DO UPDATE SET token = excluded.token",
-        )
-        .bind(token)
-        .execute(&mut connection);
-        answered(TOKEN_TIMEOUT, write)
-            .await
-            .map_err(|error| StoreError::Connect(error.into()))?;
+            .map_err(migration_failed)?;
+        write_token(&mut connection, token).await?;
         let (sender, problem) = watch::channel(None);
         let tasks = Supervisor::new();
         let keeper = Keeper {
@@ -107,6 +120,30 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.tasks.stop();
+    }
+}
+
+/// Excludes every other server from writing. Waits for writes under way.
+async fn write_token(connection: &mut PgConnection, token: Uuid) -> Result<(), StoreError> {
+    let write = sqlx::query(
+        "INSERT INTO holder (only_row, token) VALUES (1, $1)
+         ON CONFLICT (only_row) DO UPDATE SET token = excluded.token",
+    )
+    .bind(token)
+    .execute(connection);
+    let written = answered(TOKEN_TIMEOUT, write).await;
+    written.map(drop).map_err(failed("take the store over"))
+}
+
+/// A lock of another program is no defect of the schema.
+fn migration_failed(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _)
+            if problem(&source).is_some() =>
+        {
+            failed("bring the store's schema up to date")(source)
+        }
+        other => StoreError::Migrate(other),
     }
 }
 

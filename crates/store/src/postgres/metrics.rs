@@ -61,12 +61,15 @@ impl SandboxMetrics for PostgresStore {
     }
 
     async fn prune_metrics(&self, before: i64) -> Result<u64, StoreError> {
-        let statement = sqlx::query(
-            "DELETE FROM sandbox_metrics WHERE id IN (
-               SELECT id FROM sandbox_metrics GROUP BY id HAVING MAX(written_at) < $1)",
-        )
-        .bind(before);
-        let done = self.write("prune metrics", statement).await?;
-        Ok(done.rows_affected())
+        self.delete_in_batches("prune metrics", || {
+            sqlx::query(
+                "DELETE FROM sandbox_metrics WHERE ctid = ANY(ARRAY(
+                   SELECT ctid FROM sandbox_metrics WHERE id IN (
+                     SELECT id FROM sandbox_metrics GROUP BY id HAVING MAX(written_at) < $1)
+                   LIMIT $2))",
+            )
+            .bind(before)
+        })
+        .await
     }
 }

@@ -10,27 +10,28 @@ mod dsn;
 mod history;
 mod hold;
 mod metrics;
+mod pool;
 mod problem;
 mod sessions;
 pub(crate) mod tools;
 mod values;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    FromRow, PgConnection, PgPool, Postgres,
-    pool::PoolConnection,
-    postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgQueryResult, PgRow},
+    FromRow, Postgres,
+    postgres::{PgArguments, PgConnectOptions, PgQueryResult, PgRow},
     query::{Query, QueryAs},
 };
 use uuid::Uuid;
 
 use self::{
     hold::{Hold, answered},
+    pool::{Borrowed, ConnectionPool},
     problem::problem,
 };
-use crate::{PostgresOptions, Problem, Store, StoreError};
+use crate::{BATCH_ROWS, BATCHES_MAX, PostgresOptions, Problem, Store, StoreError};
 
 pub use self::dsn::InvalidDsn;
 
@@ -47,28 +48,17 @@ const IDLE_TRANSACTION_TIMEOUT: &str = "10s";
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A store in a PostgreSQL database.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct PostgresStore {
-    pool: PgPool,
+    pool: ConnectionPool,
     /// `None` beside the server that uses the store.
     hold: Option<Arc<Hold>>,
-}
-
-/// Without the pool, whose options include the password.
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore")
-            .field("hold", &self.hold)
-            .finish_non_exhaustive()
-    }
 }
 
 impl PostgresStore {
     /// Connects, takes the lock and migrates.
     pub(crate) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let dsn = options
-            .parse_dsn()
-            .map_err(|error| StoreError::Connect(error.into()))?;
+        let dsn = usable_dsn(options)?;
         // The database ends the connections of a machine that vanished, and so its lock.
         let dsn = dsn.options([
             ("tcp_keepalives_idle", "10"),
@@ -84,9 +74,7 @@ impl PostgresStore {
 
     /// Connects beside a server that may use the store. `None` with another schema, or without one.
     pub(crate) async fn open_shared(options: &PostgresOptions) -> Result<Option<Self>, StoreError> {
-        let dsn = options
-            .parse_dsn()
-            .map_err(|error| StoreError::Connect(error.into()))?;
+        let dsn = usable_dsn(options)?;
         let options = PostgresOptions {
             min_pool_size: 0,
             max_pool_size: 1,
@@ -106,7 +94,7 @@ impl PostgresStore {
     /// Version of the stored schema; `None` when there is none.
     async fn schema_version(&self) -> Result<Option<i64>, StoreError> {
         const OP: &str = "read the version of the schema";
-        let query = sqlx::query_as("SELECT to_regclass('_sqlx_migrations') IS NOT NULL");
+        let query = sqlx::query_as(hold::HAS_TABLE).bind("_sqlx_migrations");
         let table: Option<(bool,)> = self.read_one(OP, query).await?;
         if table != Some((true,)) {
             return Ok(None);
@@ -126,6 +114,24 @@ impl PostgresStore {
         let done = self.run(op, statement.execute(write.connection())).await?;
         self.commit(op, write).await?;
         Ok(done)
+    }
+
+    /// Runs a statement that deletes rows until none is left, at most [`BATCH_ROWS`] each time: that is
+    /// its last parameter. Returns the number of rows.
+    async fn delete_in_batches(
+        &self,
+        op: &'static str,
+        statement: impl Fn() -> Query<'static, Postgres, PgArguments>,
+    ) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        for _ in 0..BATCHES_MAX {
+            let done = self.write(op, statement().bind(BATCH_ROWS)).await?;
+            deleted += done.rows_affected();
+            if done.rows_affected() < BATCH_ROWS.unsigned_abs() {
+                break;
+            }
+        }
+        Ok(deleted)
     }
 
     /// Reads all rows of a query.
@@ -197,14 +203,10 @@ impl PostgresStore {
     }
 
     async fn borrow(&self, op: &'static str) -> Result<Borrowed, StoreError> {
-        if let Some(problem) = self.hold.as_ref().and_then(|hold| hold.problem()) {
+        if let Some(problem) = self.lost_hold() {
             return Err(unavailable(op, problem));
         }
-        let connection = self.pool.acquire().await;
-        Ok(Borrowed {
-            connection: connection.map_err(failed(op))?,
-            is_idle: false,
-        })
+        self.pool.borrow().await.map_err(failed(op))
     }
 
     /// Waits for a statement, but not for long.
@@ -219,9 +221,20 @@ impl PostgresStore {
     }
 }
 
-/// Connections that are opened when they are needed.
-fn pool(options: &PostgresOptions, dsn: PgConnectOptions) -> PgPool {
-    let pooled = dsn.options([
+/// The connection string, if its files can be read.
+fn usable_dsn(options: &PostgresOptions) -> Result<PgConnectOptions, StoreError> {
+    let dsn = options
+        .parse_dsn()
+        .map_err(|error| StoreError::Connect(error.into()))?;
+    options
+        .check_files()
+        .map_err(|error| StoreError::Connect(error.into()))?;
+    Ok(dsn)
+}
+
+/// Connections whose statements have time limits.
+fn pool(options: &PostgresOptions, dsn: PgConnectOptions) -> ConnectionPool {
+    let limited = dsn.options([
         ("lock_timeout", LOCK_TIMEOUT),
         ("statement_timeout", STATEMENT_TIMEOUT),
         (
@@ -229,11 +242,7 @@ fn pool(options: &PostgresOptions, dsn: PgConnectOptions) -> PgPool {
             IDLE_TRANSACTION_TIMEOUT,
         ),
     ]);
-    PgPoolOptions::new()
-        .min_connections(options.min_pool_size)
-        .max_connections(options.max_pool_size)
-        .acquire_timeout(options.pool_timeout)
-        .connect_lazy_with(pooled)
+    ConnectionPool::new(options, limited)
 }
 
 /// Names the operation of a failed statement, and what is wrong with the store.
@@ -253,27 +262,6 @@ fn unavailable(op: &'static str, problem: Problem) -> StoreError {
         op,
         problem,
         source: None,
-    }
-}
-
-/// A connection of the pool. It is closed unless it has no work left when it is dropped: the next
-/// user must not wait for the answer to an abandoned statement, nor continue its transaction.
-struct Borrowed {
-    connection: PoolConnection<Postgres>,
-    is_idle: bool,
-}
-
-impl Borrowed {
-    fn connection(&mut self) -> &mut PgConnection {
-        &mut self.connection
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        if !self.is_idle {
-            self.connection.close_on_drop();
-        }
     }
 }
 
@@ -300,9 +288,8 @@ impl Store for PostgresStore {
         self.end(OP, "ROLLBACK", write).await
     }
 
-    fn is_used_by_another(&self) -> bool {
-        let problem = self.hold.as_ref().and_then(|hold| hold.problem());
-        matches!(problem, Some(Problem::Locked | Problem::TakenOver))
+    fn lost_hold(&self) -> Option<Problem> {
+        self.hold.as_ref().and_then(|hold| hold.problem())
     }
 
     async fn close(&self) {

@@ -58,8 +58,13 @@ impl ConsoleSessions for PostgresStore {
     }
 
     async fn session_prune(&self, before: i64) -> Result<u64, StoreError> {
-        let statement = sqlx::query("DELETE FROM sessions WHERE expires_at < $1").bind(before);
-        let done = self.write("prune sessions", statement).await?;
-        Ok(done.rows_affected())
+        self.delete_in_batches("prune sessions", || {
+            sqlx::query(
+                "DELETE FROM sessions WHERE ctid = ANY(ARRAY(
+                   SELECT ctid FROM sessions WHERE expires_at < $1 LIMIT $2))",
+            )
+            .bind(before)
+        })
+        .await
     }
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use osb_protocol::WireTime;
 use sqlx::{Sqlite, query::Query, sqlite::SqliteArguments};
+use tracing::warn;
 
 use super::SqliteStore;
 use crate::{
@@ -80,8 +81,14 @@ impl Accounts for SqliteStore {
         let keys: Vec<Key> = self.read_all(OP, query).await?;
         Ok(AccountRows {
             revision,
-            users: users.into_iter().filter_map(user).collect(),
-            keys: keys.into_iter().filter_map(key).collect(),
+            users: users
+                .into_iter()
+                .filter_map(|row| readable(row.0.clone(), row, user))
+                .collect(),
+            keys: keys
+                .into_iter()
+                .filter_map(|row| readable(row.0.clone(), row, key))
+                .collect(),
         })
     }
 
@@ -180,21 +187,34 @@ impl Accounts for SqliteStore {
     }
 }
 
+/// Reports a row that cannot be read, and leaves it out.
+fn readable<Row, T>(id: String, row: Row, read: impl Fn(Row) -> Option<T>) -> Option<T> {
+    let read = read(row);
+    if read.is_none() {
+        warn!(
+            id,
+            "its stored times are damaged, so it opens nothing; see store check"
+        );
+    }
+    read
+}
+
+/// `None` for a row with an impossible time.
 fn user(row: User) -> Option<UserRow> {
     let (id, name, password, role, tenant, disabled, created_at, password_changed_at) = row;
     Some(UserRow {
-        id,
         name,
         password: PasswordHash(password),
-        role: stored_role(&role),
+        role: stored_role(&role, &id),
         tenant,
         disabled,
         created_at: WireTime::from_unix_us(created_at)?,
         password_changed_at: WireTime::from_unix_us(password_changed_at)?,
+        id,
     })
 }
 
-/// `None` for a row with an impossible time, which opens nothing then.
+/// `None` for a row with an impossible time.
 fn key(row: Key) -> Option<ApiKeyRow> {
     let (id, name, digest, prefix, role, tenant, created_at, expires_at, last_used_at, revoked_at) =
         row;
@@ -203,15 +223,15 @@ fn key(row: Key) -> Option<ApiKeyRow> {
         Some(us) => WireTime::from_unix_us(us).map(Some),
     };
     Some(ApiKeyRow {
-        id,
         name,
-        digest: stored_digest(digest),
+        digest: stored_digest(digest, &id),
         prefix,
-        role: stored_role(&role),
+        role: stored_role(&role, &id),
         tenant,
         created_at: WireTime::from_unix_us(created_at)?,
         expires_at: time(expires_at)?,
         last_used_at: time(last_used_at)?,
         revoked_at: time(revoked_at)?,
+        id,
     })
 }

@@ -87,15 +87,18 @@ impl SandboxCommands for SqliteStore {
 
     async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
         let alive: Vec<&str> = alive.iter().map(SandboxId::as_str).collect();
-        let statement = sqlx::query(
-            "DELETE FROM sandbox_commands WHERE id IN (
-               SELECT id FROM sandbox_commands GROUP BY id HAVING MAX(reported_at) < $1)
-             AND id NOT IN (SELECT value FROM json_each($2))",
-        )
-        .bind(before)
-        .bind(serde_json::json!(alive).to_string());
-        let done = self.write("prune commands", statement).await?;
-        Ok(done.rows_affected())
+        let alive = serde_json::json!(alive).to_string();
+        self.delete_in_batches("prune commands", || {
+            sqlx::query(
+                "DELETE FROM sandbox_commands WHERE rowid IN (
+                   SELECT rowid FROM sandbox_commands WHERE id IN (
+                     SELECT id FROM sandbox_commands GROUP BY id HAVING MAX(reported_at) < $1)
+                   AND id NOT IN (SELECT value FROM json_each($2)) LIMIT $3)",
+            )
+            .bind(before)
+            .bind(alive.clone())
+        })
+        .await
     }
 }
 

@@ -104,9 +104,13 @@ impl CreateRequests for SqliteStore {
     }
 
     async fn prune_keys(&self, before: WireTime) -> Result<u64, StoreError> {
-        let statement =
-            sqlx::query("DELETE FROM create_keys WHERE used_at < $1").bind(before.unix_us());
-        let done = self.write("prune idempotency keys", statement).await?;
-        Ok(done.rows_affected())
+        self.delete_in_batches("prune idempotency keys", || {
+            sqlx::query(
+                "DELETE FROM create_keys WHERE rowid IN (
+                   SELECT rowid FROM create_keys WHERE used_at < $1 LIMIT $2)",
+            )
+            .bind(before.unix_us())
+        })
+        .await
     }
 }

@@ -96,10 +96,14 @@ impl SandboxHistory for SqliteStore {
     }
 
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
-        let statement =
-            sqlx::query("DELETE FROM sandbox_history WHERE ended_at < $1").bind(before.unix_us());
-        let done = self.write("prune the history", statement).await?;
-        Ok(done.rows_affected())
+        self.delete_in_batches("prune the history", || {
+            sqlx::query(
+                "DELETE FROM sandbox_history WHERE rowid IN (
+                   SELECT rowid FROM sandbox_history WHERE ended_at < $1 LIMIT $2)",
+            )
+            .bind(before.unix_us())
+        })
+        .await
     }
 }
 

@@ -35,7 +35,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use self::database_file::DatabaseFile;
-use crate::{Problem, Store, StoreError};
+use crate::{BATCH_ROWS, BATCHES_MAX, Problem, Store, StoreError};
 
 /// How long a statement waits for another process that holds the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -153,6 +153,24 @@ impl SqliteStore {
             self.written(op)?;
         }
         Ok(done)
+    }
+
+    /// Runs a statement that deletes rows until none is left, at most [`BATCH_ROWS`] each time: that is
+    /// its last parameter. Other writes take their turns in between. Returns the number of rows.
+    async fn delete_in_batches(
+        &self,
+        op: &'static str,
+        statement: impl Fn() -> Query<'static, Sqlite, SqliteArguments>,
+    ) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        for _ in 0..BATCHES_MAX {
+            let done = self.write(op, statement().bind(BATCH_ROWS)).await?;
+            deleted += done.rows_affected();
+            if done.rows_affected() < BATCH_ROWS.unsigned_abs() {
+                break;
+            }
+        }
+        Ok(deleted)
     }
 
     /// Reads all rows of a query.
@@ -385,6 +403,16 @@ impl Store for SqliteStore {
     async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
+    }
+}
+
+#[cfg(test)]
+impl SqliteStore {
+    /// Limits the size of the file, as a full disk does.
+    pub(crate) async fn limit_pages(&self, most: u32) {
+        let limit = format!("PRAGMA max_page_count = {most}");
+        let limit = sqlx::raw_sql(sqlx::AssertSqlSafe(limit));
+        limit.execute(&self.writer).await.unwrap();
     }
 }
 

@@ -20,54 +20,39 @@ use super::{
 };
 use crate::{
     StoreError,
-    inspection::{self, Answers, Damage, Dialect, Inspection},
+    inspection::{self, Answers, Dialect, Inspection},
+    tables::{Column, Value},
     tool_error::{ToolError, Written},
 };
 
 /// How long a tool waits for writes of a server.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Damage that only SQLite can have: it stores any type in any column.
-const DAMAGE: [Damage; 6] = [
-    Damage {
-        table: "instance",
-        what: "the whole database is corrupt",
-        query: "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
-    },
-    Damage {
-        table: "sandbox_changes",
-        what: "a time is no number",
-        query: "SELECT CAST(id AS TEXT) FROM sandbox_changes
-                WHERE typeof(expires_at) NOT IN ('integer', 'null')
-                   OR typeof(deleted_at) NOT IN ('integer', 'null')",
-    },
-    Damage {
-        table: "sandbox_history",
-        what: "a time is no number",
-        query: "SELECT CAST(id AS TEXT) FROM sandbox_history
-                WHERE typeof(created_at) <> 'integer' OR typeof(ended_at) <> 'integer'",
-    },
-    Damage {
-        table: "sessions",
-        what: "cannot be read",
-        // An id of a session would let its reader in.
-        query: "SELECT 'a session' FROM sessions
-                WHERE typeof(expires_at) <> 'integer' OR typeof(data) <> 'blob'",
-    },
-    Damage {
-        table: "audit_entries",
-        what: "a time is no number",
-        query: "SELECT CAST(id AS TEXT) FROM audit_entries WHERE typeof(at) <> 'integer'",
-    },
-    Damage {
-        table: "create_keys",
-        what: "cannot be read",
-        query: "SELECT CAST(sandbox_id AS TEXT) FROM create_keys
-                WHERE length(key) <> 32 OR length(body) <> 32 OR typeof(used_at) <> 'integer'",
-    },
-];
+const COLUMNS: &str = "SELECT tables.name, columns.name
+    FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+    WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
 
-const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+const CORRUPTION: &str =
+    "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'";
+
+/// SQLite stores any type in any column.
+fn is_damaged(column: &Column) -> Option<String> {
+    let name = column.name;
+    let of_type = |it: &str| format!("typeof({name}) <> '{it}'");
+    Some(match column.value {
+        Value::Text | Value::Readable(_) | Value::Uuid => of_type("text"),
+        Value::Number => of_type("integer"),
+        Value::Boolean => format!("{} OR {name} NOT IN (0, 1)", of_type("integer")),
+        Value::Bytes => of_type("blob"),
+        Value::Digest => format!("{} OR length({name}) <> 32", of_type("blob")),
+        Value::Moment => {
+            let oldest = jiff::Timestamp::MIN.as_microsecond();
+            let newest = jiff::Timestamp::MAX.as_microsecond();
+            let integer = of_type("integer");
+            format!("{integer} OR {name} NOT BETWEEN {oldest} AND {newest}")
+        }
+    })
+}
 
 #[async_trait]
 impl Answers for SqliteConnection {
@@ -122,8 +107,10 @@ pub(crate) async fn inspect(store: &Path) -> Result<Inspection, ToolError> {
     let dialect = Dialect {
         database: "SQLite",
         newest_schema,
-        tables: TABLES,
-        damage: &DAMAGE,
+        columns: COLUMNS,
+        own_tables: &[],
+        is_damaged,
+        damage: Some(CORRUPTION),
     };
     let found = inspection::inspect(&dialect, &mut connection).await;
     let mut found = found.map_err(|error| ToolError::inspection(store, error))?;
@@ -162,11 +149,7 @@ impl Partial {
             file.sync_all()?;
             match replaces {
                 true => fs::rename(&self.path, target)?,
-                // Unlike a rename it fails when there is a file by that name.
-                false => {
-                    fs::hard_link(&self.path, target)?;
-                    fs::remove_file(&self.path)?;
-                }
+                false => give_name(&self.path, target, |from, to| fs::hard_link(from, to))?,
             }
             sync_folder(target)?;
             Ok(file.metadata()?.len())
@@ -189,6 +172,41 @@ impl Drop for Partial {
             }
         }
     }
+}
+
+/// Makes a second name of a file.
+type Link = fn(&Path, &Path) -> io::Result<()>;
+
+/// Renames a file, unless there is one by that name. A rename alone would replace it. File systems
+/// such as exFAT, and shares, have no links.
+fn give_name(from: &Path, to: &Path, link: Link) -> io::Result<()> {
+    match link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) => {
+            // Takes the name; what is replaced then is this empty file.
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600).open(to)?;
+            fs::rename(from, to).inspect_err(|_| {
+                let _ = fs::remove_file(to);
+            })
+        }
+    }
+}
+
+/// Keeps a file under a second name. Without links that is a copy of it.
+fn keep_as(file: &Path, aside: &Path, link: Link) -> Result<(), ToolError> {
+    let linked = link(file, aside);
+    let Err(error) = linked else {
+        return Ok(());
+    };
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        return Err(ToolError::Exists(aside.to_owned()));
+    }
+    let (partial, mut copy) = Partial::beside(aside)?;
+    let mut original = File::open(file).map_err(failed(file, "read it"))?;
+    io::copy(&mut original, &mut copy).map_err(failed(aside, "keep the old store"))?;
+    partial.put(aside, false).map(drop)
 }
 
 fn failed(path: &Path, op: &'static str) -> impl FnOnce(io::Error) -> ToolError {
@@ -297,7 +315,7 @@ async fn set_aside(store: &Path, is_new: bool) -> Result<Option<PathBuf>, ToolEr
     let seconds = now.map_or(0, |now| now.as_secs());
     let aside = with_suffix(store, &format!(".replaced-{seconds}"));
     if !is_new {
-        fs::hard_link(store, &aside).map_err(failed(&aside, "keep the old store"))?;
+        keep_as(store, &aside, |from, to| fs::hard_link(from, to))?;
     }
     for suffix in BESIDE {
         let (from, to) = (with_suffix(store, suffix), with_suffix(&aside, suffix));
@@ -309,4 +327,44 @@ async fn set_aside(store: &Path, is_new: bool) -> Result<Option<PathBuf>, ToolEr
         }
     }
     Ok((!is_new).then_some(aside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As exFAT answers.
+    fn no_links(_: &Path, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    #[test]
+    fn without_links_a_file_gets_a_name_that_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| folder.path().join(name);
+        fs::write(name("made"), "new").unwrap();
+        fs::write(name("taken"), "old").unwrap();
+        let taken = give_name(&name("made"), &name("taken"), no_links).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(name("taken")).unwrap(), "old");
+        give_name(&name("made"), &name("free"), no_links).unwrap();
+        assert_eq!(fs::read_to_string(name("free")).unwrap(), "new");
+        give_name(&name("made"), &name("other"), no_links).unwrap_err();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[test]
+    fn without_links_the_replaced_store_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| folder.path().join(name);
+        fs::write(name("store"), "old").unwrap();
+        keep_as(&name("store"), &name("aside"), no_links).unwrap();
+        fs::write(name("store"), "new").unwrap();
+        assert_eq!(fs::read_to_string(name("aside")).unwrap(), "old");
+        let again = keep_as(&name("store"), &name("aside"), no_links).unwrap_err();
+        assert!(matches!(again, ToolError::Exists(_)), "{again}");
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
 }

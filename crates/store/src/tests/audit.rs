@@ -16,7 +16,7 @@ fn at(us: i64) -> WireTime {
     WireTime::from_unix_us(us).unwrap()
 }
 
-fn entry(number: i64) -> AuditEntry {
+pub(super) fn entry(number: i64) -> AuditEntry {
     AuditEntry {
         id: format!("entry-{number}"),
         at: at(number),

@@ -11,9 +11,11 @@ mod creates;
 mod history;
 mod metrics;
 mod postgres_faults;
+mod postgres_tls;
 mod sessions;
 mod start;
 mod tools;
+mod writes;
 
 use std::sync::Arc;
 
@@ -165,8 +167,12 @@ on_every_database! {
     history::any_text_can_be_stored_and_looked_up,
     metrics::a_stretch_replaces_the_one_in_its_place,
     metrics::metrics_are_pruned_by_their_newest_stretch,
+    sessions::many_sessions_are_pruned_at_once,
     sessions::sessions_are_created_once_and_pruned_by_expiry,
     tools::a_store_in_use_is_inspected,
+    tools::damage_of_every_column_is_found,
+    tools::tables_that_are_missing_or_not_of_the_store_are_named,
     tools::unreadable_rows_are_named,
     start::a_second_server_is_rejected_until_the_first_has_closed,
+    writes::every_write_works,
 }

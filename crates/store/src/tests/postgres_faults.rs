@@ -1,6 +1,13 @@
 //! A PostgreSQL that is locked, cut off, hung, or used by another server.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use osb_protocol::{SandboxId, WireTime};
 use sqlx::Connection;
@@ -16,7 +23,10 @@ use tokio::{
 };
 use url::Url;
 
-use super::{Database, Stage, location, run};
+use super::{
+    Database, Stage, location, run,
+    writes::{all_refused, every_write},
+};
 use crate::{Location, PostgresOptions, Problem, Store, StoreError};
 
 /// More than ten times what a rejected write, or a recovery, may take.
@@ -161,7 +171,7 @@ async fn a_server_whose_store_was_used_by_another_never_writes_again() {
     };
     timeout(PATIENCE, taken_over).await.expect("the reason");
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(problem_of(write(&first).await), Problem::TakenOver);
+    all_refused(every_write(&*first).await, Problem::TakenOver);
     assert!(first.is_used_by_another());
     first.close().await;
     drop(first);
@@ -171,8 +181,17 @@ async fn a_server_whose_store_was_used_by_another_never_writes_again() {
     third.close().await;
 }
 
+/// What becomes of data that arrives while the gate is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    /// It waits.
+    Delays,
+    /// It is lost, and so is all that follows on its connection, also that the database ends it.
+    Loses,
+}
+
 /// Forwards to the database while the gate is open.
-async fn proxy(database: &Url, gate: watch::Receiver<bool>) -> (Url, JoinSet<()>) {
+async fn proxy(database: &Url, gate: watch::Receiver<bool>, closed: Closed) -> (Url, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut url = database.clone();
     url.set_port(Some(listener.local_addr().unwrap().port()))
@@ -189,22 +208,56 @@ async fn proxy(database: &Url, gate: watch::Receiver<bool>) -> (Url, JoinSet<()>
             let (from_client, to_client) = client.into_split();
             let server = TcpStream::connect(&to).await.unwrap();
             let (from_server, to_server) = server.into_split();
-            connections.spawn(forward(from_client, to_server, gate.clone()));
-            connections.spawn(forward(from_server, to_client, gate.clone()));
+            let lost = Arc::new(AtomicBool::new(false));
+            let requests = Direction {
+                gate: gate.clone(),
+                closed,
+                lost: Arc::clone(&lost),
+                is_client: true,
+            };
+            let answers = Direction {
+                gate: gate.clone(),
+                closed,
+                lost,
+                is_client: false,
+            };
+            connections.spawn(requests.forward(from_client, to_server));
+            connections.spawn(answers.forward(from_server, to_client));
         }
     });
     (url, task)
 }
 
-async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut gate: watch::Receiver<bool>) {
-    let mut buffer = vec![0; 1 << 14];
-    loop {
-        let read = from.read(&mut buffer).await.unwrap_or(0);
-        if gate.wait_for(|open| *open).await.is_err() || read == 0 {
-            return;
-        }
-        if to.write_all(&buffer[..read]).await.is_err() {
-            return;
+/// One direction of a connection.
+struct Direction {
+    gate: watch::Receiver<bool>,
+    closed: Closed,
+    /// Of both directions.
+    lost: Arc<AtomicBool>,
+    is_client: bool,
+}
+
+impl Direction {
+    async fn forward(mut self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+        let mut buffer = vec![0; 1 << 14];
+        loop {
+            let read = from.read(&mut buffer).await.unwrap_or(0);
+            if self.closed == Closed::Loses && !*self.gate.borrow() {
+                self.lost.store(true, SeqCst);
+            }
+            let is_lost = self.lost.load(SeqCst);
+            match read {
+                0 if is_lost && !self.is_client => std::future::pending().await,
+                0 => return,
+                _ if is_lost => continue,
+                _ => {}
+            }
+            if self.gate.wait_for(|open| *open).await.is_err() {
+                return;
+            }
+            if to.write_all(&buffer[..read]).await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -215,7 +268,7 @@ async fn a_database_that_hangs_is_reported_and_recovers() {
         return;
     };
     let (open, gate) = watch::channel(true);
-    let (dsn, _proxy) = proxy(&database.dsn(), gate).await;
+    let (dsn, _proxy) = proxy(&database.dsn(), gate, Closed::Delays).await;
     let store = crate::open(&location(&dsn)).await.unwrap();
     write(&store).await.unwrap();
     open.send_replace(false);
@@ -238,6 +291,197 @@ async fn a_database_that_hangs_is_reported_and_recovers() {
         .await
         .expect("a close that ends");
     open.send_replace(true);
+}
+
+/// How long a database loses what is sent to it: longer than every limit on one answer.
+const HANG: Duration = Duration::from_secs(12);
+
+/// Lets connections hang for good in the middle of writes. New ones work afterwards.
+async fn a_pool_recovers(min_pool_size: u32, max_pool_size: u32) {
+    let Some(database) = Database::find().await else {
+        return;
+    };
+    let (open, gate) = watch::channel(true);
+    let (dsn, _proxy) = proxy(&database.dsn(), gate, Closed::Loses).await;
+    let options = PostgresOptions {
+        dsn: dsn.as_str().into(),
+        min_pool_size,
+        max_pool_size,
+        ..PostgresOptions::default()
+    };
+    let store = crate::open(&Location::Postgres(options)).await.unwrap();
+    write(&store).await.unwrap();
+    let mut writers = JoinSet::new();
+    for _ in 0..8 {
+        let store = Arc::clone(&store);
+        writers.spawn(async move {
+            loop {
+                if write(&store).await.is_err() {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            }
+        });
+    }
+    sleep(Duration::from_millis(300)).await;
+    open.send_replace(false);
+    sleep(HANG).await;
+    open.send_replace(true);
+    until_it_works(&store).await;
+    until_connected(&database, max_pool_size).await;
+    writers.shutdown().await;
+    store.close().await;
+}
+
+/// Waits until the store has so many connections besides the one with the lock.
+async fn until_connected(database: &Database, pooled: u32) {
+    let mut seen = 0;
+    let connected = async {
+        while seen != i64::from(pooled) + 1 {
+            sleep(Duration::from_millis(50)).await;
+            seen = connections(database).await;
+        }
+    };
+    let connected = timeout(PATIENCE, connected).await;
+    assert!(connected.is_ok(), "{seen} connections");
+}
+
+async fn connections(database: &Database) -> i64 {
+    sqlx::query_scalar("SELECT COUNT(*) FROM pg_stat_activity WHERE application_name = $1")
+        .bind(&database.schema)
+        .fetch_one(&mut database.connect().await)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_pool_of_one_connection_recovers_from_a_hang() {
+    a_pool_recovers(1, 1).await;
+}
+
+#[tokio::test]
+async fn a_pool_that_keeps_all_its_connections_recovers_from_a_hang() {
+    a_pool_recovers(3, 3).await;
+}
+
+#[tokio::test]
+async fn the_least_number_of_connections_is_kept() {
+    let Some(database) = Database::find().await else {
+        return;
+    };
+    let options = PostgresOptions {
+        dsn: database.dsn().as_str().into(),
+        min_pool_size: 3,
+        max_pool_size: 3,
+        ..PostgresOptions::default()
+    };
+    let store = crate::open(&Location::Postgres(options)).await.unwrap();
+    for _ in 0..2 {
+        until_connected(&database, 3).await;
+        disconnect(&database).await;
+        until_it_works(&store).await;
+    }
+    store.close().await;
+    let closed = async {
+        while connections(&database).await > 0 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, closed).await.expect("no connections");
+}
+
+#[tokio::test]
+async fn old_rows_are_deleted_although_each_takes_long() {
+    let Some(database) = Database::find().await else {
+        return;
+    };
+    let store = crate::open(&database.location()).await.unwrap();
+    // In one statement they would take longer than the database works on one.
+    let slow = format!(
+        "SET search_path TO {};
+         CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+           AS 'BEGIN PERFORM pg_sleep(0.002); RETURN OLD; END';
+         CREATE TRIGGER slow BEFORE DELETE ON sandbox_history
+           FOR EACH ROW EXECUTE FUNCTION slow();
+         INSERT INTO sandbox_history
+           SELECT 's' || n, '', to_timestamp(0), to_timestamp(n), 'deleted', '', '', '[]', NULL
+           FROM generate_series(1, 2400) AS n",
+        database.schema
+    );
+    run(&mut database.connect().await, slow).await;
+    let before = WireTime::from_unix_us(2_400_000_000).unwrap();
+    let pruned = timeout(PATIENCE, store.prune_history(before)).await;
+    assert_eq!(pruned.expect("an end").unwrap(), 2399);
+    assert_eq!(store.recent_history(None, 5).await.unwrap().len(), 1);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_start_excludes_other_servers_first_and_does_not_wait_for_long() {
+    let Some(database) = Database::find().await else {
+        return;
+    };
+    let first = crate::open(&database.location()).await.unwrap();
+    let token = async || -> uuid::Uuid {
+        let query = format!("SELECT token FROM {}.holder", database.schema);
+        sqlx::query_scalar(sqlx::AssertSqlSafe(query))
+            .fetch_one(&mut database.connect().await)
+            .await
+            .unwrap()
+    };
+    let before = token().await;
+    first.close().await;
+    // Another program keeps the schema from being changed.
+    let mut other = database.connect().await;
+    let lock = format!(
+        "BEGIN; LOCK TABLE {}._sqlx_migrations IN ACCESS EXCLUSIVE MODE",
+        database.schema
+    );
+    run(&mut other, lock).await;
+    let here = database.location();
+    let (second, waiting) = tokio::join!(timeout(PATIENCE, crate::open(&here)), async {
+        let waits = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity
+                         WHERE application_name = $1 AND wait_event_type = 'Lock')";
+        let until = async {
+            while !sqlx::query_scalar::<_, bool>(waits)
+                .bind(&database.schema)
+                .fetch_one(&mut database.connect().await)
+                .await
+                .unwrap()
+            {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, until).await.expect("a start that waits");
+        token().await
+    });
+    assert_ne!(waiting, before, "another server could still write");
+    let second = second.expect("a start that ends").map(drop);
+    let message = second.as_ref().unwrap_err().to_string();
+    assert_eq!(problem_of(second), Problem::Locked);
+    assert!(message.contains("schema"), "{message}");
+    other.close().await.unwrap();
+    let third = crate::open(&database.location()).await.unwrap();
+    write(&third).await.unwrap();
+    third.close().await;
+}
+
+#[tokio::test]
+async fn a_table_of_another_schema_in_the_search_path_is_left_alone() {
+    let (Some(mine), Some(others)) = (Database::find().await, Database::find().await) else {
+        return;
+    };
+    let other = crate::open(&others.location()).await.unwrap();
+    let mut dsn = mine.url.clone();
+    let path = format!("-c search_path={},{}", mine.schema, others.schema);
+    dsn.query_pairs_mut().append_pair("options", &path);
+    let here = location(&dsn);
+    assert!(crate::open_shared(&here).await.unwrap().is_none());
+    let store = crate::open(&here).await.unwrap();
+    write(&store).await.unwrap();
+    write(&other).await.unwrap();
+    assert_eq!(other.all_changes().await.unwrap().len(), 1);
+    store.close().await;
+    other.close().await;
 }
 
 #[tokio::test]

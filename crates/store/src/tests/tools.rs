@@ -2,12 +2,14 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use osb_protocol::{SandboxId, WireTime};
+use osb_protocol::{SandboxId, WireTime, identity::Role};
 use sqlx::{AssertSqlSafe, ConnectOptions, sqlite::SqliteConnectOptions};
 
 use super::{Stage, run};
 use crate::{
-    Location, Store,
+    ApiKeyRow, CreateKey, HistoryEntry, Location, MetricStretch, Outcome, PasswordHash,
+    ReportedCommand, SessionRow, Store, UnansweredCreate, UserRow,
+    tables::{Column, TABLES, Value},
     tools::{self, ToolError},
 };
 
@@ -30,6 +32,184 @@ pub(super) async fn a_store_in_use_is_inspected(stage: Stage) {
     store.close().await;
 }
 
+/// Puts a row into every table.
+async fn fill(store: &dyn Store) {
+    let at = WireTime::from_unix_us(1_935_396_000_000_000).unwrap();
+    store.instance_id().await.unwrap();
+    let metadata = [("k".to_owned(), "v".to_owned())].into();
+    store
+        .set_metadata(&"changed".into(), &metadata)
+        .await
+        .unwrap();
+    set_expiry(store, "changed").await;
+    store
+        .set_deleted(&"changed".into(), at, Some("team-a"))
+        .await
+        .unwrap();
+    let ended = HistoryEntry {
+        id: "ended".into(),
+        image: "debian:12".into(),
+        created_at: at,
+        ended_at: at,
+        outcome: Outcome::Deleted,
+        reason: "DELETED".into(),
+        message: String::new(),
+        stages: Vec::new(),
+        tenant: Some("team-a".into()),
+    };
+    store.finish(&ended).await.unwrap();
+    let session = SessionRow {
+        id: "secret".into(),
+        data: vec![1],
+        expires_at: 1,
+    };
+    store.session_create(&session).await.unwrap();
+    let create = UnansweredCreate {
+        id: "begun".into(),
+        image: "debian:12".into(),
+        created_at: at,
+        tenant: Some("team-a".into()),
+    };
+    store.set_unanswered(&create).await.unwrap();
+    let stretch = MetricStretch {
+        id: "changed".into(),
+        step: 10,
+        place: 0,
+        start: 1,
+        written_at: 1,
+        points: vec![1],
+    };
+    store.put_metrics(&[stretch]).await.unwrap();
+    let command = ReportedCommand {
+        started_at: 1,
+        number: 1,
+        kind: "foreground".into(),
+        command: "make".into(),
+        cwd: Some("/".into()),
+        uid: Some(0),
+        finished_at: Some(2),
+        exit_code: Some(1),
+        error: Some("no".into()),
+        reported_at: 1,
+    };
+    store.append_audit(&[super::audit::entry(1)]).await.unwrap();
+    let id = "changed".into();
+    store.put_commands(&id, &[command], 10).await.unwrap();
+    let key = CreateKey {
+        key: [1; 32],
+        body: [2; 32],
+        sandbox_id: "changed".into(),
+        used_at: at,
+    };
+    store.claim_key(&key, at).await.unwrap();
+    let user = UserRow {
+        id: "u1".into(),
+        name: "ann".into(),
+        password: PasswordHash("$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA".into()),
+        role: Role::Operator,
+        tenant: Some("team-a".into()),
+        disabled: false,
+        created_at: at,
+        password_changed_at: at,
+    };
+    store.add_user(&user).await.unwrap();
+    let key = ApiKeyRow {
+        id: "k1".into(),
+        name: "ci".into(),
+        digest: [3; 32],
+        prefix: "osb_".into(),
+        role: Role::Operator,
+        tenant: Some("team-a".into()),
+        created_at: at,
+        expires_at: Some(at),
+        last_used_at: Some(at),
+        revoked_at: Some(at),
+    };
+    store.add_key(&key).await.unwrap();
+}
+
+/// A value that a column must not hold; `None` when the database takes none.
+fn bad_value(stage: &Stage, column: &Column) -> Option<&'static str> {
+    let is_json = matches!(column.name, "metadata" | "stages");
+    match &stage.location {
+        // The databases take no other values for these.
+        _ if matches!(column.name, "only_row" | "seq") => None,
+        Location::Sqlite(_) => Some(match column.value {
+            Value::Text | Value::Uuid => "x'00'",
+            Value::Readable(_) => "'damaged'",
+            Value::Moment | Value::Number | Value::Bytes => "'damaged'",
+            Value::Boolean => "7",
+            Value::Digest => "x'00'",
+        }),
+        Location::Postgres(_) => match column.value {
+            Value::Readable(_) if is_json => Some("'5'"),
+            Value::Readable(_) => Some("'damaged'"),
+            Value::Moment => Some("'infinity'"),
+            Value::Digest => Some("'\\x00'"),
+            Value::Text | Value::Number | Value::Boolean | Value::Bytes | Value::Uuid => None,
+        },
+    }
+}
+
+pub(super) async fn damage_of_every_column_is_found(stage: Stage) {
+    let store = stage.open().await;
+    fill(&*store).await;
+    let found = tools::inspect(&stage.location).await.unwrap();
+    assert!(found.is_sound() && found.notes.is_empty(), "{found:?}");
+    let empty: Vec<_> = found
+        .tables
+        .iter()
+        .filter(|(_, rows)| **rows == 0)
+        .collect();
+    assert!(empty.is_empty(), "no row to damage in {empty:?}");
+    for table in &TABLES {
+        for column in table.columns {
+            let Some(bad) = bad_value(&stage, column) else {
+                continue;
+            };
+            let (table, column) = (table.name, column.name);
+            stage
+                .execute(format!("UPDATE {table} SET {column} = {bad}"))
+                .await;
+            let found = tools::inspect(&stage.location).await.unwrap();
+            let want = format!("{table}: {column} cannot be read (1)");
+            let is_named = found.problems.iter().any(|it| it.starts_with(&want));
+            assert!(is_named, "{want}: {:?}", found.problems);
+        }
+    }
+    let found = tools::inspect(&stage.location).await.unwrap();
+    let shown = format!("{found:?}");
+    assert!(
+        !shown.contains("secret") && !shown.contains("argon2"),
+        "{shown}"
+    );
+}
+
+pub(super) async fn tables_that_are_missing_or_not_of_the_store_are_named(stage: Stage) {
+    stage.open().await.close().await;
+    stage.execute("DROP TABLE unanswered_creates").await;
+    stage.execute("ALTER TABLE users DROP COLUMN tenant").await;
+    stage.execute("CREATE TABLE foreign_table (id TEXT)").await;
+    stage
+        .execute("ALTER TABLE users ADD COLUMN more TEXT")
+        .await;
+    let found = tools::inspect(&stage.location).await.unwrap();
+    assert_eq!(
+        found.problems,
+        [
+            "unanswered_creates: is missing",
+            "users: has no column tenant"
+        ]
+    );
+    assert_eq!(
+        found.notes[..2],
+        [
+            "foreign_table: is not of this store and was not checked",
+            "users: column more is not of this store and was not checked"
+        ]
+    );
+}
+
 pub(super) async fn unreadable_rows_are_named(stage: Stage) {
     let store = stage.open().await;
     set_expiry(&*store, "sound").await;
@@ -47,7 +227,8 @@ pub(super) async fn unreadable_rows_are_named(stage: Stage) {
 
 impl Stage {
     /// Runs a statement of another program.
-    pub(super) async fn execute(&self, statement: &'static str) {
+    pub(super) async fn execute(&self, statement: impl Into<String>) {
+        let statement = statement.into();
         match &self.location {
             Location::Sqlite(path) => execute(path, statement).await,
             Location::Postgres(_) => {
@@ -55,8 +236,16 @@ impl Stage {
                 let path = format!("SET search_path TO {}", database.schema);
                 let mut connection = database.connect().await;
                 run(&mut connection, path).await;
-                run(&mut connection, statement.to_owned()).await;
+                run(&mut connection, statement).await;
             }
+        }
+    }
+
+    /// What a statement has where the databases differ.
+    pub(super) fn dialect(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+        match &self.location {
+            Location::Sqlite(_) => sqlite,
+            Location::Postgres(_) => postgres,
         }
     }
 
@@ -68,13 +257,13 @@ impl Stage {
     }
 }
 
-async fn execute(path: &Path, statement: &'static str) {
+async fn execute(path: &Path, statement: impl Into<String>) {
     let mut connection = SqliteConnectOptions::new()
         .filename(path)
         .connect()
         .await
         .unwrap();
-    let statement = sqlx::raw_sql(AssertSqlSafe(statement));
+    let statement = sqlx::raw_sql(AssertSqlSafe(statement.into()));
     statement.execute(&mut connection).await.unwrap();
 }
 
