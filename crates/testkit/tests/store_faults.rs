@@ -294,6 +294,83 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
     server.stop().await;
 }
 
+/// Runs a statement of another program on a store.
+async fn execute(folder: &Path, sqlite: &'static str, postgres: &'static str) {
+    if let Some(schema) = Schema::of(folder).unwrap() {
+        let statement = format!("SET search_path TO {}; {postgres}", schema.name());
+        let statement = sqlx::raw_sql(AssertSqlSafe(statement));
+        let mut other = schema.connect().await.unwrap();
+        statement.execute(&mut other).await.unwrap();
+        return;
+    }
+    let options = SqliteConnectOptions::new().filename(folder.join("store.db"));
+    let mut other = options.connect().await.unwrap();
+    sqlx::raw_sql(sqlite).execute(&mut other).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_entry_that_the_store_never_takes_delays_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, sim) = started(folder.path()).await;
+    let refused = create(&server, 600).await;
+    let others = [create(&server, 600).await, create(&server, 600).await];
+    // Only the first one can come to the history as deleted while its image is marked.
+    execute(
+        folder.path(),
+        "CREATE TABLE refused (id TEXT);
+         CREATE TRIGGER refuse BEFORE INSERT ON sandbox_history
+           WHEN new.id IN (SELECT id FROM refused)
+         BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        "CREATE TABLE refused (id TEXT);
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS '
+           BEGIN
+             IF new.id IN (SELECT id FROM refused) THEN RAISE EXCEPTION ''refused''; END IF;
+             RETURN new;
+           END';
+         CREATE TRIGGER refuse BEFORE INSERT ON sandbox_history
+           FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    let mark = format!("INSERT INTO refused VALUES ('{refused}')").leak();
+    execute(folder.path(), mark, mark).await;
+    for id in [&refused, &others[0], &others[1]] {
+        let id = id.as_str().into();
+        server.service.delete(&id, true).await.unwrap();
+        let known = server.service.history(&id).await.unwrap();
+        assert!(known.is_some(), "what waits is known");
+    }
+    assert!(sim.sandboxes().is_empty());
+    let stored = async || {
+        let mut stored = stored_history(folder.path()).await;
+        stored.sort();
+        stored
+    };
+    let mut want = others.to_vec();
+    want.sort();
+    wait_until("the others", stored, |stored| *stored == want).await;
+    // Given up at last: the log has all of it.
+    let waits = async || {
+        let known = server.service.history(&refused.as_str().into()).await;
+        known.unwrap().is_some()
+    };
+    wait_until("the end of the attempts", waits, |waits| !waits).await;
+    server.stop().await;
+}
+
+/// The ids in the history as another program sees them.
+async fn stored_history(folder: &Path) -> Vec<String> {
+    if let Some(schema) = Schema::of(folder).unwrap() {
+        let query = format!("SELECT id FROM {}.sandbox_history", schema.name());
+        let query = sqlx::query_scalar(AssertSqlSafe(query));
+        let mut other = schema.connect().await.unwrap();
+        return query.fetch_all(&mut other).await.unwrap();
+    }
+    let options = SqliteConnectOptions::new().filename(folder.join("store.db"));
+    let mut other = options.connect().await.unwrap();
+    let query = sqlx::query_scalar("SELECT id FROM sandbox_history");
+    query.fetch_all(&mut other).await.unwrap()
+}
+
 #[tokio::test]
 async fn sqlite_writes_to_a_deleted_database_are_refused() {
     let folder = tempfile::tempdir().unwrap();

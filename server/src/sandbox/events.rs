@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 use super::{
     Facts, ForeignFiles, RuntimeHealth, Service, failed_hooks,
     lifecycle::{ABANDONED, history},
+    registry::Locks,
 };
 
 /// What an earlier process left in the store.
@@ -237,19 +238,19 @@ impl Service {
             return;
         }
         if let Ok(_owner) = locks.life.try_lock() {
-            return self.vanished(id, at).await;
+            return self.vanished(id, &locks, at).await;
         }
         // Events must be handled meanwhile: the create waits for some of them.
         let (service, id) = (self.clone(), id.clone());
         self.inner.tasks.spawn("vanished", async move {
             let _owner = locks.life.lock().await;
-            service.vanished(&id, at).await;
+            service.vanished(&id, &locks, at).await;
         });
     }
 
     /// Records that another program removed the container, unless it belonged to an earlier attempt
     /// of the create. The caller holds the `life` lock.
-    async fn vanished(&self, id: &SandboxId, at: WireTime) {
+    async fn vanished(&self, id: &SandboxId, locks: &Locks, at: WireTime) {
         let Some(record) = self.inner.registry.get(id) else {
             return;
         };
@@ -259,9 +260,11 @@ impl Service {
         }
         warn!(sandbox = %id, "was removed by another program");
         let message = "Its container was removed by another program.".to_owned();
-        self.keep_history(history(facts, Outcome::Vanished, "VANISHED", message))
-            .await;
-        self.inner.registry.remove(id);
+        self.end(
+            history(facts, Outcome::Vanished, "VANISHED", message),
+            locks,
+        )
+        .await;
     }
 }
 

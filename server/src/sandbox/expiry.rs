@@ -14,7 +14,7 @@ use tracing::info;
 use super::{Service, lifecycle::now};
 use crate::audit::Action;
 
-/// Time until a server whose store another one uses looks again whether that is still so.
+/// Time until a server that lost its hold on the store looks again whether that is still so.
 const FENCED_SLEEP: Duration = Duration::from_secs(1);
 /// Longest sleep: the clock of the host may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -29,8 +29,8 @@ pub(super) fn start(service: Service) {
             if health.wait_for(up).await.is_err() {
                 return;
             }
-            if service.inner.store.is_used_by_another() {
-                // The other server may have renewed what seems due here.
+            if service.inner.store.lost_hold().is_some() {
+                // Another server may have renewed what seems due here.
                 tokio::time::sleep(FENCED_SLEEP).await;
                 continue;
             }

@@ -1,7 +1,8 @@
 //! History that the store could not take yet.
 //!
 //! A sandbox that is gone is gone, whatever the store does: its history waits here, is read from
-//! here, and is written as soon as the store works again.
+//! here, and is written as soon as the store works again. An entry that a working store refuses goes
+//! behind the others, and is dropped when it was refused too often.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +12,7 @@ use std::{
 
 use osb_protocol::SandboxId;
 use osb_service::ErrorChain;
-use osb_store::HistoryEntry;
+use osb_store::{HistoryEntry, StoreError};
 use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
@@ -22,16 +23,24 @@ use crate::identity::Scope;
 const WAITING: usize = 10_000;
 /// Pause between attempts.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often a working store may refuse an entry.
+const REFUSALS: u32 = 10;
 
 /// Entries that wait for the store, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    waiting: Mutex<VecDeque<HistoryEntry>>,
+    waiting: Mutex<VecDeque<Waiting>>,
     filled: Notify,
 }
 
+#[derive(Debug)]
+struct Waiting {
+    entry: HistoryEntry,
+    refusals: u32,
+}
+
 impl Journal {
-    fn locked(&self) -> MutexGuard<'_, VecDeque<HistoryEntry>> {
+    fn locked(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
         // The queue is whole after every operation, so a panic elsewhere does not spoil it.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,32 +54,68 @@ impl Journal {
         if waiting.len() == WAITING
             && let Some(lost) = waiting.pop_front()
         {
-            error!(sandbox = %lost.id, reason = lost.reason, "the history entry is lost");
+            report_lost(&lost.entry, "too many wait for the store");
         }
-        waiting.push_back(entry);
+        waiting.push_back(Waiting { entry, refusals: 0 });
         self.filled.notify_one();
     }
 
     fn first(&self) -> Option<HistoryEntry> {
-        self.locked().front().cloned()
+        self.locked().front().map(|first| first.entry.clone())
     }
 
     fn written(&self, id: &SandboxId) {
-        self.locked().retain(|entry| entry.id != *id);
+        self.locked().retain(|waiting| waiting.entry.id != *id);
+    }
+
+    /// Puts an entry behind the others, or drops it.
+    fn refused(&self, id: &SandboxId, error: &StoreError) {
+        let mut waiting = self.locked();
+        let place = waiting.iter().position(|waiting| waiting.entry.id == *id);
+        let Some(mut refused) = place.and_then(|place| waiting.remove(place)) else {
+            return;
+        };
+        refused.refusals += 1;
+        if refused.refusals == REFUSALS {
+            report_lost(&refused.entry, ErrorChain(error));
+        } else {
+            waiting.push_back(refused);
+        }
     }
 
     fn of(&self, id: &SandboxId) -> Option<HistoryEntry> {
-        self.locked().iter().find(|entry| entry.id == *id).cloned()
+        let waiting = self.locked();
+        let found = waiting.iter().find(|waiting| waiting.entry.id == *id);
+        found.map(|waiting| waiting.entry.clone())
     }
 
     /// Those within a scope that wait, newest first.
     fn newest(&self, scope: &Scope, most: usize) -> Vec<HistoryEntry> {
         let waiting = self.locked();
-        let own = waiting.iter().rev();
-        let own = own.filter(|entry| scope.contains(entry.tenant.as_deref()));
+        let all = waiting.iter().rev().map(|waiting| &waiting.entry);
+        let own = all.filter(|entry| scope.contains(entry.tenant.as_deref()));
         own.take(most).cloned().collect()
     }
 }
+
+/// Logs all of an entry that no history will have.
+fn report_lost(entry: &HistoryEntry, why: impl std::fmt::Display) {
+    error!(
+        sandbox = %entry.id,
+        image = entry.image,
+        created_at = %entry.created_at,
+        ended_at = %entry.ended_at,
+        outcome = entry.outcome.as_str(),
+        reason = entry.reason,
+        message = entry.message,
+        error = %why,
+        "the history entry is lost"
+    );
+}
+
+/// Entries still wait.
+#[derive(Debug)]
+struct StillWaiting;
 
 /// Writes what waits, until the server stops.
 pub(super) fn start(service: Service) {
@@ -90,11 +135,9 @@ pub(super) fn start(service: Service) {
             }
         }
         if service.write_waiting().await.is_err() {
-            let lost = journal.locked().len();
-            error!(
-                lost,
-                "history entries are lost: the store did not take them"
-            );
+            for lost in journal.locked().iter() {
+                report_lost(&lost.entry, "the store did not take it");
+            }
         }
     });
 }
@@ -115,18 +158,35 @@ impl Service {
         self.inner.journal.push(entry);
     }
 
-    async fn write_waiting(&self) -> Result<(), osb_store::StoreError> {
+    /// Tries each entry once. Fails when the store is unavailable, or entries still wait.
+    async fn write_waiting(&self) -> Result<(), StillWaiting> {
         let journal = &self.inner.journal;
         let mut written = 0_u64;
-        while let Some(entry) = journal.first() {
-            self.inner.store.finish(&entry).await?;
-            journal.written(&entry.id);
-            written += 1;
+        let round = journal.locked().len();
+        for _ in 0..round {
+            let Some(entry) = journal.first() else {
+                break;
+            };
+            match self.inner.store.finish(&entry).await {
+                Ok(()) => {
+                    journal.written(&entry.id);
+                    written += 1;
+                }
+                Err(StoreError::Unavailable { .. }) => return Err(StillWaiting),
+                Err(error) => {
+                    warn!(sandbox = %entry.id, error = %ErrorChain(&error), "the store refuses a history entry");
+                    journal.refused(&entry.id, &error);
+                }
+            }
         }
         if written > 0 {
             info!(written, "stored the history that had waited for the store");
         }
-        Ok(())
+        if journal.is_empty() {
+            Ok(())
+        } else {
+            Err(StillWaiting)
+        }
     }
 
     /// What became of a sandbox that is gone, or of a create that failed.

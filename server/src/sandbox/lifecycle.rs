@@ -9,7 +9,7 @@ use std::{
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Cause, CreateSpec, Progress, Stage};
 use osb_service::ErrorChain;
-use osb_store::{HistoryEntry, Outcome, StageTime, UnansweredCreate};
+use osb_store::{HistoryEntry, Outcome, StageTime, StoreError, UnansweredCreate};
 use tokio::{sync::SemaphorePermit, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, warn};
@@ -222,6 +222,19 @@ impl Service {
         });
     }
 
+    /// Fails when another server may use the store. What seems due, failed or left behind here may have
+    /// been renewed, adopted or just begun by that server, so nothing may be removed.
+    pub(super) fn require_hold(&self, op: &'static str) -> Result<(), Error> {
+        match self.inner.store.lost_hold() {
+            None => Ok(()),
+            Some(problem) => Err(Error::Store(StoreError::Unavailable {
+                op,
+                problem,
+                source: None,
+            })),
+        }
+    }
+
     /// Removes everything that a failed create made. When that fails, the sandbox is marked as deleted
     /// and the reconciler retries.
     async fn create_failed(&self, id: &SandboxId, locks: &Locks, error: &Error) {
@@ -229,6 +242,15 @@ impl Service {
         let source = record.as_ref().map(|record| &record.facts.origin.source);
         let source = source.map(tracing::field::display);
         warn!(sandbox = %id, source, error = %ErrorChain(error), "create failed");
+        if let Err(lost) = self.require_hold("remove a failed create") {
+            warn!(sandbox = %id, error = %ErrorChain(&lost), "a failed create is not removed yet");
+            let _ = self.change(id, |facts| {
+                facts.changes.deleted_at.get_or_insert_with(now);
+                facts.removal_error = Some(lost.to_string());
+                Ok(())
+            });
+            return;
+        }
         if let Err(failure) = self.inner.runtime.remove(id).await {
             warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
             let at = now();
@@ -258,9 +280,20 @@ impl Service {
             },
             _ => (Outcome::CreateFailed, "START_FAILED"),
         };
-        self.keep_history(history(&record.facts, outcome, reason, error.explained()))
-            .await;
-        self.inner.registry.remove(id);
+        self.end(
+            history(&record.facts, outcome, reason, error.explained()),
+            locks,
+        )
+        .await;
+    }
+
+    /// Writes the history of a sandbox that is gone and forgets it. Renewals, patches and delete intents
+    /// come before, or find no sandbox.
+    pub(super) async fn end(&self, entry: HistoryEntry, locks: &Locks) {
+        let _no_change = locks.edit.lock().await;
+        let id = entry.id.clone();
+        self.keep_history(entry).await;
+        self.inner.registry.remove(&id);
     }
 
     /// Deletes a sandbox (contract: lifecycle §5.6). Returns once the intent is stored. With `wait`, or
@@ -274,6 +307,7 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         let removal = self
             .owned("delete", async move {
+                service.require_hold("delete a sandbox")?;
                 let is_deleted = service.known(&id)?.facts.is_deleted();
                 let mut kept = locks.deletion_kept.load(Ordering::Relaxed);
                 if is_deleted && kept && !wait {
@@ -297,12 +331,15 @@ impl Service {
         }
     }
 
-    /// Stores the intent to delete. Returns whether it is stored.
+    /// Stores the intent to delete. Returns whether it is stored, or the sandbox is gone.
     async fn keep_deletion(&self, id: &SandboxId, locks: &Locks, at: WireTime) -> bool {
-        let record = self.inner.registry.get(id);
-        let tenant = record.and_then(|record| record.facts.origin.tenant.clone());
-        let kept = self.inner.store.set_deleted(id, at, tenant.as_deref());
-        match kept.await {
+        // An intent that came after the history would stay in the store.
+        let _before_the_end = locks.edit.lock().await;
+        let Some(record) = self.inner.registry.get(id) else {
+            return true;
+        };
+        let tenant = record.facts.origin.tenant.as_deref();
+        match self.inner.store.set_deleted(id, at, tenant).await {
             Ok(()) => {
                 locks.deletion_kept.store(true, Ordering::Relaxed);
                 true
@@ -363,6 +400,7 @@ impl Service {
         };
         let removed = {
             let _permit = self.removal_permit().await?;
+            self.require_hold("remove a sandbox")?;
             self.read_report(&record.facts).await;
             let removing = trace::step("runtime: remove");
             self.inner.runtime.remove(id).instrument(removing).await
@@ -387,8 +425,7 @@ impl Service {
             _ => ("DELETED", "It was deleted by request."),
         };
         let entry = history(&record.facts, outcome, reason, message.to_owned());
-        self.keep_history(entry).await;
-        self.inner.registry.remove(id);
+        self.end(entry, locks).await;
         info!(sandbox = %id, reason, "sandbox removed");
         Ok(())
     }

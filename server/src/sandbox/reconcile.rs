@@ -33,10 +33,10 @@ pub(super) fn start(service: Service) {
 }
 
 impl Service {
-    /// One round. Does nothing while another server uses the store: what seems left behind here may
+    /// One round. Does nothing while another server may use the store: what seems left behind here may
     /// be that server's work in progress.
     pub async fn reconcile(&self) {
-        if self.inner.store.is_used_by_another() {
+        if self.require_hold("reconcile").is_err() {
             return;
         }
         let (records, _) = self.inner.registry.snapshot();
@@ -58,6 +58,10 @@ impl Service {
             }
         }
         self.look_for_foreign().await;
+        // Much time may have passed.
+        if self.require_hold("sweep").is_err() {
+            return;
+        }
         if let Err(error) = self.inner.runtime.sweep().await {
             warn!(error = %ErrorChain(&error), "the sweep of the runtime failed");
         }

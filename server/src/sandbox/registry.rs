@@ -88,7 +88,8 @@ struct Entry {
 pub struct Locks {
     /// Making and removing: one at a time.
     pub life: tokio::sync::Mutex<()>,
-    /// Renewals and patches: memory and store change in the same order.
+    /// What the store holds of it: renewals, patches, the intent to delete and its end. Memory and store
+    /// change in the same order, and nothing is stored after the history.
     pub edit: tokio::sync::Mutex<()>,
     /// Ends a create under way.
     pub cancel: CancellationToken,

@@ -116,10 +116,7 @@ pub(super) async fn every_write(store: &dyn Store) -> Vec<(&'static str, Result<
             store.prune_commands(9, &[]).await.map(drop),
         ),
         ("audit", store.append_audit(&[super::audit::entry(1)]).await),
-        (
-            "prune audit",
-            store.prune_audit(at(), 9, 9).await.map(drop),
-        ),
+        ("prune audit", store.prune_audit(at(), 9, 9).await.map(drop)),
         ("unanswered", store.set_unanswered(&create).await),
         ("answered", store.set_answered(&id).await),
         ("all answered", store.set_all_answered().await),

@@ -13,7 +13,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -21,7 +21,7 @@ use std::{
 use osb_protocol::WireTime;
 use osb_runtime::{
     EXECD_PORT, Phase,
-    sim::{Options, SimRuntime},
+    sim::{Faults, Options, SimRuntime},
 };
 use osb_testkit::{CannedProgram, TestServer, running_at, store_in, wait_until};
 use reqwest::Method;
@@ -114,6 +114,9 @@ struct World {
     folder: tempfile::TempDir,
     answering: Arc<AtomicBool>,
     is_lost: Arc<AtomicBool>,
+    is_unreachable: Arc<AtomicBool>,
+    deletions: Arc<tokio::sync::RwLock<()>>,
+    destroying: Arc<AtomicUsize>,
 }
 
 /// What a client knows of an operation when the server was killed.
@@ -136,6 +139,9 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             answering: Arc::default(),
             is_lost: Arc::default(),
+            is_unreachable: Arc::default(),
+            deletions: Arc::default(),
+            destroying: Arc::default(),
         }
     }
 
@@ -160,10 +166,13 @@ impl World {
             fuse: Arc::clone(fuse),
             answering: Arc::clone(&self.answering),
             is_lost: Arc::clone(&self.is_lost),
+            is_unreachable: Arc::clone(&self.is_unreachable),
+            deletions: Arc::clone(&self.deletions),
         };
         let runtime = KilledRuntime {
             inner: Arc::clone(&self.sim),
             fuse: Arc::clone(fuse),
+            destroying: Arc::clone(&self.destroying),
         };
         let server = TestServer::assemble(Arc::new(runtime), Arc::new(store), "");
         let server = server.await.unwrap();
@@ -351,6 +360,134 @@ fn a_server_that_lost_its_store_to_another_removes_nothing() {
         server.service.reconcile().await;
         let existing = async || world.sim.sandboxes();
         wait_until("both are removed", existing, Vec::is_empty).await;
+    });
+}
+
+/// Every act that destroys something, on a server that does not know whether another one uses the
+/// store: a delete, an expiry, a create whose client is gone, one that fails, a removal that failed
+/// before, and what the sweep finds.
+fn everything_that_is_due_stays_until_the_hold_is_back(lose: impl Fn(&World, bool)) {
+    let start = Arc::new(tokio::sync::Notify::new());
+    let world = World::new();
+    killed(async {
+        let server = world.mortal(&Arc::new(Fuse::new(MOST, Side::Before))).await;
+        let mut made = Vec::new();
+        for _ in 0..3 {
+            let (status, body) = Operation::Create.send(&server, "").await;
+            assert_eq!(status, 202, "{body}");
+            made.push(body["id"].as_str().unwrap().to_owned());
+        }
+        let [deleted, due, stuck] = made.as_slice() else {
+            panic!("{made:?}");
+        };
+        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
+        let id = due.as_str().into();
+        server
+            .service
+            .renew(&id, WireTime::new(soon))
+            .await
+            .unwrap();
+        world.sim.set_faults(Faults {
+            remove_fails: Some("busy".to_owned()),
+            ..Faults::default()
+        });
+        let failed = server.service.delete(&stuck.as_str().into(), true).await;
+        failed.unwrap_err();
+        world.sim.set_faults(Faults::default());
+        let request = TestServer::good_create();
+        let (_, abandoned) = server.service.create_for_answer(request).await.unwrap();
+        world.sim.set_faults(Faults {
+            start_gate: Some(Arc::clone(&start)),
+            start_fails: Some("no start".to_owned()),
+            ..Faults::default()
+        });
+        let failing = server.service.accept(TestServer::good_create()).unwrap();
+        let existing = async || world.sim.sandboxes();
+        wait_until("all containers", existing, |seen| seen.len() == 5).await;
+
+        lose(&world, true);
+        let before = world.destroying.load(SeqCst);
+        start.notify_one();
+        drop(abandoned);
+        let (status, body) = Operation::Delete.send(&server, deleted).await;
+        assert_eq!(
+            (status, &body["code"]),
+            (503, &json!("GENERAL::STORE_UNAVAILABLE"))
+        );
+        let waited = server.service.delete(&deleted.as_str().into(), true).await;
+        waited.unwrap_err();
+        let failure = async || {
+            let record = server.service.find(&failing);
+            record.map(|record| record.facts.is_deleted())
+        };
+        wait_until("the failed create", failure, |seen| *seen == Some(true)).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        server.service.reconcile().await;
+        assert_eq!(
+            world.destroying.load(SeqCst),
+            before,
+            "something was destroyed"
+        );
+        // Of the failed create, nothing is left.
+        assert_eq!(world.sim.sandboxes().len(), 4);
+        let kept = server.service.find(&deleted.as_str().into()).unwrap();
+        assert!(!kept.facts.is_deleted(), "a refused delete changes nothing");
+
+        lose(&world, false);
+        world.sim.set_faults(Faults::default());
+        server.service.reconcile().await;
+        let existing = async || world.sim.sandboxes();
+        wait_until("all but one are removed", existing, |seen| seen.len() == 1).await;
+        let (status, body) = Operation::Delete.send(&server, deleted).await;
+        assert_eq!(status, 204, "{body}");
+    });
+}
+
+#[test]
+fn a_server_whose_database_does_not_answer_removes_nothing() {
+    everything_that_is_due_stays_until_the_hold_is_back(|world, lost| {
+        world.is_unreachable.store(lost, SeqCst);
+    });
+}
+
+#[test]
+fn a_server_whose_store_another_one_uses_removes_nothing() {
+    everything_that_is_due_stays_until_the_hold_is_back(|world, lost| {
+        world.is_lost.store(lost, SeqCst);
+    });
+}
+
+#[test]
+fn an_intent_to_delete_that_comes_late_is_not_left_in_the_store() {
+    let world = World::new();
+    killed(async {
+        let server = world.mortal(&Arc::new(Fuse::new(MOST, Side::Before))).await;
+        let (status, body) = Operation::Create.send(&server, "").await;
+        assert_eq!(status, 202, "{body}");
+        let id: osb_protocol::SandboxId = body["id"].as_str().unwrap().into();
+        let late = world.deletions.write().await;
+        let soon = jiff::Timestamp::now() + Duration::from_secs(2);
+        server
+            .service
+            .renew(&id, WireTime::new(soon))
+            .await
+            .unwrap();
+        let (deleted, ()) = tokio::join!(server.service.delete(&id, false), async {
+            let existing = async || world.sim.sandboxes();
+            wait_until("the expiry", existing, Vec::is_empty).await;
+            // Until the history is written, or waits for the intent.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(late);
+        });
+        let history = async || server.service.history(&id).await.unwrap().is_some();
+        wait_until("the history", history, |ended| *ended).await;
+        let gone = async || server.service.find(&id).is_none();
+        wait_until("the end", gone, |gone| *gone).await;
+        server.stop().await;
+        drop(server);
+        let store = osb_store::open(&store_in(world.path()).await.unwrap()).await;
+        let left = store.unwrap().all_changes().await.unwrap();
+        assert!(left.is_empty(), "{left:?}, the delete got {deleted:?}");
     });
 }
 

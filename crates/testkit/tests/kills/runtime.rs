@@ -1,6 +1,9 @@
 //! A runtime whose caller is killed at a step.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
 
 use async_trait::async_trait;
 use osb_protocol::{FeatureSet, SandboxId, WireTime};
@@ -16,6 +19,8 @@ use super::fuse::Fuse;
 pub(crate) struct KilledRuntime {
     pub(crate) inner: Arc<SimRuntime>,
     pub(crate) fuse: Arc<Fuse>,
+    /// Calls that destroy something.
+    pub(crate) destroying: Arc<AtomicUsize>,
 }
 
 /// Each stage of a create is a step.
@@ -68,6 +73,7 @@ impl Runtime for KilledRuntime {
     }
 
     async fn remove(&self, id: &SandboxId) -> Result<(), RuntimeError> {
+        self.destroying.fetch_add(1, SeqCst);
         let removal = Runtime::remove(&*self.inner, id);
         self.fuse.step(removal).await
     }
@@ -81,6 +87,7 @@ impl Runtime for KilledRuntime {
     }
 
     async fn sweep(&self) -> Result<(), RuntimeError> {
+        self.destroying.fetch_add(1, SeqCst);
         self.fuse.step(self.inner.sweep()).await
     }
 

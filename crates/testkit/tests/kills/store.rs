@@ -12,10 +12,11 @@ use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime, audit::AuditEntry};
 use osb_store::{
     AccountRows, Accounts, ApiKeyRow, AuditPlace, AuditQuery, AuditStore, Changes, ConsoleSessions,
-    CreateKey, CreateRequests, HistoryEntry, MetricStretch, ReportedCommand, SandboxChanges,
-    SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
+    CreateKey, CreateRequests, HistoryEntry, MetricStretch, Problem, ReportedCommand,
+    SandboxChanges, SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
     UnansweredCreate, UserChange, UserRow,
 };
+use tokio::sync::RwLock;
 
 use super::fuse::Fuse;
 
@@ -27,6 +28,10 @@ pub(crate) struct KilledStore {
     pub(crate) answering: Arc<AtomicBool>,
     /// Whether another server uses the store.
     pub(crate) is_lost: Arc<AtomicBool>,
+    /// Locked while no intent to delete reaches the database.
+    pub(crate) deletions: Arc<RwLock<()>>,
+    /// Whether the database does not answer.
+    pub(crate) is_unreachable: Arc<AtomicBool>,
 }
 
 /// Makes each call a step.
@@ -51,8 +56,13 @@ impl Store for KilledStore {
         self.fuse.step(self.inner.check()).await
     }
 
-    fn is_used_by_another(&self) -> bool {
-        self.is_lost.load(SeqCst)
+    fn lost_hold(&self) -> Option<Problem> {
+        let lost = [
+            (&self.is_lost, Problem::TakenOver),
+            (&self.is_unreachable, Problem::Unreachable),
+        ];
+        let found = lost.into_iter().find(|(is_so, _)| is_so.load(SeqCst));
+        found.map(|(_, problem)| problem)
     }
 
     async fn close(&self) {
@@ -60,12 +70,34 @@ impl Store for KilledStore {
     }
 }
 
-steps!(SandboxChanges {
-    fn all_changes() -> HashMap<SandboxId, Changes>;
-    fn set_expiry(id: &SandboxId, at: WireTime) -> ();
-    fn set_metadata(id: &SandboxId, metadata: &BTreeMap<String, String>) -> ();
-    fn set_deleted(id: &SandboxId, at: WireTime, tenant: Option<&str>) -> ();
-});
+#[async_trait]
+impl SandboxChanges for KilledStore {
+    async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError> {
+        self.fuse.step(self.inner.all_changes()).await
+    }
+
+    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.set_expiry(id, at)).await
+    }
+
+    async fn set_metadata(
+        &self,
+        id: &SandboxId,
+        metadata: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.set_metadata(id, metadata)).await
+    }
+
+    async fn set_deleted(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let _pass = self.deletions.read().await;
+        self.fuse.step(self.inner.set_deleted(id, at, tenant)).await
+    }
+}
 
 steps!(SandboxHistory {
     fn finish(entry: &HistoryEntry) -> ();
