@@ -23,6 +23,21 @@ pub const REQUEST_MS: [u64; 14] = [
 ];
 /// Most kinds of SDK that are distinguished: clients name themselves.
 const SDKS: usize = 64;
+/// Languages of SDKs that are distinguished.
+const LANGUAGES: [&str; 8] = [
+    "csharp",
+    "go",
+    "java",
+    "javascript",
+    "kotlin",
+    "python",
+    "rust",
+    "typescript",
+];
+/// Longest release of an SDK, in bytes.
+const VERSION_MAX: usize = 32;
+/// Language or release of an SDK that is not distinguished.
+const OTHER_SDK: &str = "other";
 /// Status of a request whose client was gone before the answer.
 const CLIENT_CLOSED: u16 = 499;
 /// Methods with a name of their own.
@@ -94,13 +109,33 @@ pub struct SdkCreate {
 impl SdkCreate {
     /// An SDK as its `User-Agent` names it: `OpenSandbox-Python-SDK/1.1.0`.
     pub(super) fn of(user_agent: &str, success: bool) -> Self {
-        let (language, version) = sdk(user_agent).unwrap_or((UNKNOWN, UNKNOWN));
+        let Some((language, version)) = sdk(user_agent) else {
+            return Self::named(UNKNOWN, UNKNOWN, success);
+        };
+        let known = |name: &&&str| name.eq_ignore_ascii_case(language);
+        let language = LANGUAGES.iter().find(known).copied();
+        let version = Some(version).filter(|version| is_release(version));
+        Self::named(
+            language.unwrap_or(OTHER_SDK),
+            version.unwrap_or(OTHER_SDK),
+            success,
+        )
+    }
+
+    fn named(language: &str, version: &str, success: bool) -> Self {
         Self {
-            language: language.to_ascii_lowercase(),
+            language: language.to_owned(),
             version: version.to_owned(),
             success,
         }
     }
+}
+
+/// Whether a text looks like a release: `1.1.0`, `2.0.0-rc.1+build_7`.
+fn is_release(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte);
+    let begins_with_digit = text.bytes().next().is_some_and(|it| it.is_ascii_digit());
+    begins_with_digit && text.len() <= VERSION_MAX && text.bytes().all(allowed)
 }
 
 fn sdk(user_agent: &str) -> Option<(&str, &str)> {
@@ -177,21 +212,23 @@ impl Meter {
 
     /// Takes over what an SDK has measured.
     pub(super) fn sdk_create(&self, create: SdkCreate, took: Duration) {
-        let creates = self
-            .0
-            .creates
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        let is_full = creates.len() >= SDKS && !creates.contains_key(&create);
-        drop(creates);
-        let create = match is_full {
-            true => SdkCreate::of("", create.success),
-            false => create,
+        let (create, durations) = {
+            // One lock for the look and the insertion, so that requests at once add no more.
+            let creates = self.0.creates.write();
+            let mut creates = creates.unwrap_or_else(PoisonError::into_inner);
+            let is_full = creates.len() >= SDKS && !creates.contains_key(&create);
+            let create = match is_full {
+                true => SdkCreate::named(OTHER_SDK, OTHER_SDK, create.success),
+                false => create,
+            };
+            let new = || Arc::new(Durations::new(&CREATE_MS));
+            let durations = creates.entry(create.clone()).or_insert_with(new);
+            (create, Arc::clone(durations))
         };
         if let Some(observer) = self.0.observer.get() {
             observer.create(&create, took);
         }
-        durations(&self.0.creates, create, &CREATE_MS).add(took);
+        durations.add(took);
     }
 
     fn ended(&self, kind: &RequestKind, took: Duration) {
@@ -365,6 +402,15 @@ mod tests {
             ("OpenSandbox--SDK/1 OpenSandbox-Go-SDK/3", "go", "3"),
             ("OpenSandbox-Py thon-SDK/1", UNKNOWN, UNKNOWN),
             ("OpenSandbox-Python-SDK/ 1", UNKNOWN, UNKNOWN),
+            ("OpenSandbox-Go-SDK/2.0.0-rc.1+b_7", "go", "2.0.0-rc.1+b_7"),
+            ("OpenSandbox-Cobol-SDK/1.0", OTHER_SDK, "1.0"),
+            ("OpenSandbox-Go-SDK/devel", "go", OTHER_SDK),
+            ("OpenSandbox-Go-SDK/1\"}", "go", OTHER_SDK),
+            (
+                "OpenSandbox-Go-SDK/123456789012345678901234567890123",
+                "go",
+                OTHER_SDK,
+            ),
             ("curl/8", UNKNOWN, UNKNOWN),
             ("", UNKNOWN, UNKNOWN),
         ] {
@@ -383,6 +429,11 @@ mod tests {
         }
         let creates = meter.sdk_creates();
         assert_eq!(creates.len(), SDKS + 1);
+        assert!(
+            creates
+                .iter()
+                .any(|(create, _)| create.version == OTHER_SDK)
+        );
         let total: u64 = creates
             .iter()
             .map(|(_, durations)| durations.read().1)
