@@ -26,23 +26,29 @@ const LONGEST: usize = 255;
 /// Name of the header, for messages.
 const HEADER: &str = "Idempotency-Key";
 
-/// A key, within the API key that it came with.
+/// A key, within the API key and the tenant that it came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey([u8; 32]);
 
 impl IdempotencyKey {
-    /// Reads the header's value. Other API keys have keys of their own.
+    /// Reads the header's value. Other API keys have keys of their own, and so has another tenant to
+    /// which an API key was moved.
     ///
     /// # Errors
     /// [`Error::Rule`] that names the header.
-    pub fn new(api_key: &[u8], value: &[u8]) -> Result<Self, Error> {
+    pub fn new(api_key: &[u8], tenant: Option<&str>, value: &[u8]) -> Result<Self, Error> {
         let printable = |byte: &u8| matches!(byte, b' '..=b'~');
         if value.is_empty() || value.len() > LONGEST || !value.iter().all(printable) {
             let rule = format!("must be 1 to {LONGEST} printable ASCII characters");
             return Err(Error::rule(HEADER, rule));
         }
-        let scope = Sha256::digest(api_key);
-        let digest = Sha256::new().chain_update(scope).chain_update(value);
+        let mut digest = Sha256::new().chain_update(Sha256::digest(api_key));
+        if let Some(tenant) = tenant {
+            // No value begins with this byte.
+            digest.update([0]);
+            digest.update(Sha256::digest(tenant));
+        }
+        digest.update(value);
         Ok(Self(digest.finalize().into()))
     }
 }
@@ -175,6 +181,10 @@ impl Service {
             needs: "its Idempotency-Key cannot create another sandbox; use a new key",
         };
         if let Some(record) = self.inner.registry.get(id) {
+            // The key is the tenant's, and so is its sandbox.
+            if !self.scope.contains(record.facts.origin.tenant.as_deref()) {
+                return Err(gone());
+            }
             let is_going = record.facts.is_deleted();
             return if is_going {
                 Err(gone())
@@ -204,10 +214,14 @@ mod tests {
 
     #[test]
     fn keys_are_bounded_and_belong_to_an_api_key() {
-        let key = |api: &[u8], value: &[u8]| IdempotencyKey::new(api, value);
+        let key = |api: &[u8], value: &[u8]| IdempotencyKey::new(api, None, value);
         assert_eq!(key(b"k", b"a b~").unwrap(), key(b"k", b"a b~").unwrap());
         assert_ne!(key(b"k", b"a").unwrap(), key(b"l", b"a").unwrap());
         assert_ne!(key(b"k", b"a").unwrap(), key(b"k", b"b").unwrap());
+        let of = |tenant| IdempotencyKey::new(b"k", tenant, b"a").unwrap();
+        assert_eq!(of(Some("a")), of(Some("a")));
+        assert_ne!(of(Some("a")), of(Some("b")));
+        assert_ne!(of(Some("a")), of(None));
         assert!(key(b"", &[b'x'; LONGEST]).is_ok());
         for bad in [&b""[..], &[b'x'; LONGEST + 1], b"a\tb", "é".as_bytes()] {
             let error = key(b"k", bad).unwrap_err().to_string();

@@ -25,7 +25,7 @@ use super::super::{
     extract::{InPath, JsonBody, Query, sandbox_id},
 };
 use crate::sandbox::{
-    Error, IdempotencyKey, ListQuery, Page, Record, Service,
+    Error, IdempotencyKey, ListQuery, Page, Record,
     list::{PAGE_SIZE, PAGE_SIZE_MAX},
 };
 
@@ -55,13 +55,13 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
     ),
 )]
 pub(super) async fn create(
-    Caller { service, .. }: Caller,
+    caller: Caller,
     recipient: Recipient,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Response {
     let hold = recipient.hold();
-    let made = make(&service, recipient, &headers, body).await;
+    let made = make(&caller, recipient, &headers, body).await;
     let mut response = made.unwrap_or_else(IntoResponse::into_response);
     if let Some(hold) = hold {
         response.extensions_mut().insert(hold);
@@ -70,7 +70,7 @@ pub(super) async fn create(
 }
 
 async fn make(
-    service: &Service,
+    Caller { principal, service }: &Caller,
     recipient: Recipient,
     headers: &HeaderMap,
     body: Value,
@@ -79,7 +79,7 @@ async fn make(
         let answer = CreateSandboxResponse::from(record.sandbox.clone());
         serde_json::to_vec(&answer).expect("maps have string keys, so this serialises")
     };
-    let body = if let Some(key) = idempotency_key(headers)? {
+    let body = if let Some(key) = idempotency_key(headers, principal.scope.tenant())? {
         let record = service.create_once(body, key).await?;
         Body::from(answer(&record))
     } else {
@@ -89,7 +89,10 @@ async fn make(
     Ok((StatusCode::ACCEPTED, [(CONTENT_TYPE, JSON)], body).into_response())
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Error> {
+fn idempotency_key(
+    headers: &HeaderMap,
+    tenant: Option<&str>,
+) -> Result<Option<IdempotencyKey>, Error> {
     let mut keys = headers.get_all(headers::IDEMPOTENCY_KEY).iter();
     let Some(key) = keys.next() else {
         return Ok(None);
@@ -98,7 +101,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Error>
         return Err(Error::rule("Idempotency-Key", "must not be sent twice"));
     }
     let api_key = headers.get(headers::API_KEY).map(HeaderValue::as_bytes);
-    IdempotencyKey::new(api_key.unwrap_or_default(), key.as_bytes()).map(Some)
+    IdempotencyKey::new(api_key.unwrap_or_default(), tenant, key.as_bytes()).map(Some)
 }
 
 /// List sandboxes, newest first.
