@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{
     Lease,
@@ -28,6 +29,9 @@ pub enum BodyError {
     /// The backend was silent for that long.
     #[error("the backend was silent for {0:?}")]
     Idle(Duration),
+    /// The client may no longer have it.
+    #[error("the client may no longer have the response")]
+    Withdrawn,
 }
 
 /// A response body that ends with an error when the backend is silent for too long.
@@ -44,6 +48,8 @@ pub(crate) struct ResponseBody {
     deadline: Option<Instant>,
     request: Option<Arc<Progress>>,
     lease: Option<Lease>,
+    /// Waits for the lease to be withdrawn. Made at the first silence, too.
+    withdrawal: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl ResponseBody {
@@ -63,6 +69,7 @@ impl ResponseBody {
             deadline: None,
             request,
             lease,
+            withdrawal: None,
         };
         if body.inner.is_end_stream() {
             body.release();
@@ -75,6 +82,20 @@ impl ResponseBody {
         if let Some(connection) = self.connection.take() {
             self.pool.put(connection);
         }
+    }
+
+    /// Ready once the client may no longer have the body; else wakes the task then.
+    fn poll_withdrawn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(withdrawn) = self.lease.as_ref().and_then(Lease::withdrawn) else {
+            return Poll::Pending;
+        };
+        let wait = || Box::pin(withdrawn.clone().cancelled_owned());
+        self.withdrawal.get_or_insert_with(wait).as_mut().poll(cx)
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        let withdrawn = self.lease.as_ref().and_then(Lease::withdrawn);
+        withdrawn.is_some_and(CancellationToken::is_cancelled)
     }
 
     fn poll_silence(&mut self, idle: Duration, cx: &mut Context<'_>) -> Poll<BodyError> {
@@ -108,6 +129,7 @@ impl HttpBody for ResponseBody {
             None => inner.poll_frame(cx),
         };
         let broken = match polled {
+            Poll::Ready(Some(Ok(_))) if this.is_withdrawn() => BodyError::Withdrawn,
             Poll::Ready(Some(Err(error))) => BodyError::Backend(error),
             Poll::Ready(frame) => {
                 this.deadline = None;
@@ -116,6 +138,7 @@ impl HttpBody for ResponseBody {
                 }
                 return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Backend)));
             }
+            Poll::Pending if this.poll_withdrawn(cx).is_ready() => BodyError::Withdrawn,
             Poll::Pending => match this.idle {
                 Some(idle) => ready!(this.poll_silence(idle, cx)),
                 None => return Poll::Pending,

@@ -31,6 +31,9 @@ pub enum ForwardError {
     /// The backend switched protocols without being asked.
     #[error("the backend switched protocols without being asked")]
     UnaskedUpgrade,
+    /// The [`Lease`](crate::Lease) was withdrawn before the backend answered.
+    #[error("the client may no longer make this request")]
+    Withdrawn,
 }
 
 /// What did not come in time.
@@ -67,7 +70,7 @@ impl ForwardError {
     #[must_use]
     pub fn origin(&self) -> Origin {
         match self {
-            Self::BadRequest(_) | Self::RequestBody(_) => Origin::Client,
+            Self::BadRequest(_) | Self::RequestBody(_) | Self::Withdrawn => Origin::Client,
             Self::Connect(_)
             | Self::Timeout(_)
             | Self::Response(_)

@@ -15,6 +15,7 @@ use crate::{
     Awaited, ForwardError, HeaderRules, Lease, Limits, Target,
     body::ResponseBody,
     headers,
+    lease::withdrawn,
     patience::next_look,
     pool::{Connection, Pool, SendFailure},
     request_body::{Progress, RequestBody},
@@ -73,7 +74,11 @@ impl Forwarder {
             progress: progress.as_deref(),
             lease: lease.as_ref(),
         };
-        let (mut response, mut connection) = exchange.head(outbound).await?;
+        let (mut response, mut connection) = tokio::select! {
+            biased;
+            head = exchange.head(outbound) => head?,
+            () = withdrawn(lease.as_ref()) => return Err(ForwardError::Withdrawn),
+        };
 
         // The HTTP version of the backend's connection may differ from that of the client's.
         *response.version_mut() = Version::HTTP_11;

@@ -54,6 +54,24 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
         .flatten()
 }
 
+/// Protocols that carry requests: HTTP itself, in any version, and TLS in front of it (RFC 2817).
+const CARRY_REQUESTS: [&str; 4] = ["h2c", "h2", "http", "tls"];
+
+/// Whether any protocol that a message offers in `Upgrade` carries requests. A backend may choose any of
+/// the list, and a value that cannot be read may be one of them.
+pub(crate) fn offers_http(headers: &HeaderMap) -> bool {
+    let carries_requests = |protocol: &str| {
+        let name = protocol.split('/').next().unwrap_or_default().trim();
+        CARRY_REQUESTS
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+    };
+    headers.get_all(UPGRADE).into_iter().any(|value| {
+        let text = value.to_str();
+        text.map_or(true, |text| text.split(',').any(carries_requests))
+    })
+}
+
 /// Adds the headers that request or accept an upgrade.
 pub(crate) fn set_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -129,5 +147,28 @@ mod tests {
         assert_eq!(upgrade(&both).unwrap(), "vnc");
         assert_eq!(upgrade(&map(&[("upgrade", "vnc")])), None);
         assert_eq!(upgrade(&map(&[("connection", "upgrade")])), None);
+    }
+
+    #[test]
+    fn http_is_found_anywhere_in_an_offer() {
+        for offer in [
+            &["h2c"][..],
+            &["H2C"],
+            &["h2c, x"],
+            &["x,h2c"],
+            &["x , h2c/1.0 ,y"],
+            &["x", "h2c"],
+            &["HTTP/2.0"],
+            &["TLS/1.0, HTTP/1.1"],
+        ] {
+            let lines: Vec<_> = offer.iter().map(|line| ("upgrade", *line)).collect();
+            assert!(offers_http(&map(&lines)), "{offer:?}");
+        }
+        for offer in ["websocket", "vnc, x", "h2cx", "http-like"] {
+            assert!(!offers_http(&map(&[("upgrade", offer)])), "{offer}");
+        }
+        let mut unreadable = HeaderMap::new();
+        unreadable.insert(UPGRADE, HeaderValue::from_bytes(b"\xff").unwrap());
+        assert!(offers_http(&unreadable));
     }
 }

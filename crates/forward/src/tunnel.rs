@@ -13,6 +13,7 @@ use crate::{
     Lease,
     activity::{Activity, Watched},
     headers,
+    lease::withdrawn,
     pool::Connection,
     websocket::{Frames, Side},
 };
@@ -29,16 +30,16 @@ pub(crate) struct Upgrade {
 }
 
 impl Upgrade {
-    /// Returns the upgrade that a request asks for, if it can be granted. HTTP/2 by upgrade (`h2c`)
-    /// cannot: requests inside such a tunnel would bypass the header rules.
+    /// Returns the upgrade that a request asks for, if it can be granted. One that offers HTTP/2
+    /// (`h2c`), even among others, cannot: requests inside such a tunnel would bypass the header rules.
     pub(crate) fn take(request: &mut Request<Body>) -> Option<Self> {
         if request.version() != Version::HTTP_11 {
             return None;
         }
-        let protocol = headers::upgrade(request.headers())?;
-        if protocol.as_bytes().eq_ignore_ascii_case(b"h2c") {
+        if headers::offers_http(request.headers()) {
             return None;
         }
+        let protocol = headers::upgrade(request.headers())?;
         let client = request.extensions_mut().remove::<OnUpgrade>()?;
         let lease = request.extensions().get().cloned();
         Some(Self {
@@ -96,6 +97,7 @@ impl Upgrade {
             let copied = tokio::select! {
                 copied = copied => copied,
                 () = activity.silence(idle, lease.as_ref()) => return debug!("tunnel was silent for too long"),
+                () = withdrawn(lease.as_ref()) => return debug!("tunnel was cut: its client may no longer use it"),
             };
             match copied {
                 Ok((sent, received)) => debug!(sent, received, "tunnel ended"),

@@ -12,7 +12,7 @@ use std::{
 use crate::support::{Fixture, PATIENCE, Wire, lines};
 use axum::body::Body;
 use futures::{SinkExt, StreamExt, task::AtomicWaker};
-use osb_forward::{Forwarder, HeaderRules, Limits, Target};
+use osb_forward::{Forwarder, HeaderRules, Lease, Limits, Target};
 use osb_service::Supervisor;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -24,6 +24,7 @@ use tokio_tungstenite::tungstenite::{
     client::IntoClientRequest,
     handshake::server::{Request, Response},
 };
+use tokio_util::sync::CancellationToken;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const UPGRADE: &str = "GET /p/s?t=%2F HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\n\
@@ -457,4 +458,77 @@ async fn tunnels_end_when_the_process_stops() {
     fixture.tasks.stop();
     assert_eq!(client.rest().await, "");
     assert_eq!(backend.rest().await, "");
+}
+
+/// A proxy whose exchanges end with the token.
+async fn withdrawable() -> (Fixture, CancellationToken) {
+    let token = CancellationToken::new();
+    let lease = Lease::new(()).until(token.clone());
+    let fixture = Fixture::with_lease(HeaderRules::default(), Limits::default(), Some(lease));
+    (fixture.await, token)
+}
+
+#[tokio::test]
+async fn a_tunnel_ends_when_its_lease_is_withdrawn() {
+    let (fixture, token) = withdrawable().await;
+    let mut client = fixture.send(UPGRADE).await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend
+        .write("HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: echo/7\r\n\r\n")
+        .await;
+    client.head().await;
+    client.write("ping").await;
+    backend.read_to("ping").await;
+    token.cancel();
+    assert_eq!(
+        (client.rest().await, backend.rest().await),
+        (String::new(), String::new())
+    );
+}
+
+#[tokio::test]
+async fn a_response_breaks_off_when_its_lease_is_withdrawn() {
+    let (fixture, token) = withdrawable().await;
+    let mut client = fixture.send("GET /p/1 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    backend
+        .write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nping\r\n")
+        .await;
+    client.read_to("ping\r\n").await;
+    token.cancel();
+    assert_eq!(client.rest().await, "", "no last chunk");
+    backend.rest().await;
+}
+
+#[tokio::test]
+async fn a_request_is_given_up_when_its_lease_is_withdrawn() {
+    let (fixture, token) = withdrawable().await;
+    let mut client = fixture.send("GET /p/1 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut backend = fixture.accept().await;
+    backend.head().await;
+    token.cancel();
+    let answer = client.head().await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    backend.rest().await;
+}
+
+#[tokio::test]
+async fn an_offer_of_http_among_others_is_not_passed_on() {
+    let fixture = fixture().await;
+    for offer in ["h2c", "x, h2c", "h2c, x"] {
+        let request = format!(
+            "GET /p/1 HTTP/1.1\r\nhost: a\r\nconnection: Upgrade, HTTP2-Settings\r\n\
+             upgrade: {offer}\r\nhttp2-settings: AAAA\r\n\r\n"
+        );
+        let mut client = fixture.send(&request).await;
+        let mut backend = fixture.accept().await;
+        let head = backend.head().await.to_ascii_lowercase();
+        assert!(!head.contains("upgrade"), "{offer}: {head}");
+        backend
+            .write("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok")
+            .await;
+        client.read_to("\r\n\r\nok").await;
+    }
 }

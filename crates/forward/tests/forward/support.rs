@@ -102,6 +102,7 @@ async fn answer(State(front): State<Arc<Front>>, mut request: Request) -> Respon
 fn status(error: &ForwardError) -> StatusCode {
     match error {
         ForwardError::BadRequest(_) | ForwardError::RequestBody(_) => StatusCode::BAD_REQUEST,
+        ForwardError::Withdrawn => StatusCode::UNAUTHORIZED,
         ForwardError::Exhausted(_) => StatusCode::INTERNAL_SERVER_ERROR,
         ForwardError::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
         ForwardError::Connect(_)
