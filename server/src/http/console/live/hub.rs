@@ -43,10 +43,15 @@ pub(super) struct SequencedChange {
 }
 
 impl SequencedChange {
+    /// Whether the sandbox exists within a scope.
+    pub(super) fn is_within(&self, scope: &Scope) -> bool {
+        scope.contains(self.tenant.as_deref())
+    }
+
     /// The change of the list as it is within a scope. Elsewhere it removes what was never there:
     /// pages take a hole in the numbers for a loss.
     pub(super) fn frame_within(&self, scope: &Scope) -> Utf8Bytes {
-        if scope.contains(self.tenant.as_deref()) {
+        if self.is_within(scope) {
             return self.frame.clone();
         }
         text(&Frame::Delta {

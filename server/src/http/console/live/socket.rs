@@ -131,7 +131,8 @@ impl Tab {
             self.list = Some(change.seq);
             self.send(change.frame_within(&self.scope)).await?;
         }
-        if self.sandboxes.contains(&change.id) {
+        // A foreign sandbox that changes is as silent as one that does not exist.
+        if self.sandboxes.contains(&change.id) && change.is_within(&self.scope) {
             self.send(self.hub.detail(&change.id, &self.scope).await)
                 .await?;
         }
