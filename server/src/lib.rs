@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod access_queue;
+mod address;
 pub mod app;
 pub mod audit;
 pub mod cli;

@@ -8,10 +8,12 @@ use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
 use osb_runtime::sim::Faults;
 use osb_server::{config, maintenance};
-use osb_testkit::{API_KEY, TestServer, wait_until};
+use osb_store::Location;
+use osb_testkit::{API_KEY, TestServer, store_in, wait_until};
 use reqwest::{Method, StatusCode, header::USER_AGENT};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn text(request: reqwest::RequestBuilder) -> (StatusCode, String) {
     let response = request.send().await.unwrap();
@@ -222,6 +224,66 @@ async fn a_stop_under_load_cuts_no_answer() {
 }
 
 #[tokio::test]
+async fn a_support_bundle_gives_the_key_to_the_server_of_its_store_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let sim = Arc::new(osb_runtime::sim::SimRuntime::new());
+    let server = TestServer::over(sim, folder.path(), "").await.unwrap();
+    // Another process has the port: it sees what it is sent, and does as the server does otherwise.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let seen = Arc::new(std::sync::Mutex::new(String::new()));
+    let (heard, tasks) = (Arc::clone(&seen), osb_service::Supervisor::new());
+    tasks.spawn_abortable("impostor", async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = vec![0; 8192];
+            let length = stream.read(&mut head).await.unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            heard.lock().unwrap().push_str(&head);
+            let proof = "0".repeat(64);
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nOpenSandbox-Proof: {proof}\r\nContent-Length: 2\r\n\
+                 Connection: close\r\n\r\n{{}}"
+            );
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    let store = store_lines(folder.path()).await;
+    let toml = format!(
+        "[server]\nhost = '127.0.0.1'\nport = {port}\napi_key = '{API_KEY}'\n\
+         [runtime]\ntype = 'sim'\n[store]\n{store}"
+    );
+    let file = folder.path().join("config.toml");
+    std::fs::write(&file, toml).unwrap();
+    let loaded = config::load(Some(&file), &|_| None).unwrap();
+    let bundle = maintenance::Bundle::collect(&loaded, "test build", &|_| None).await;
+    let (_, metrics) = bundle
+        .parts
+        .iter()
+        .find(|(part, _)| part == "server-metrics.txt")
+        .unwrap();
+    assert!(
+        metrics.starts_with("the API key was not sent: "),
+        "{metrics}"
+    );
+    let seen = seen.lock().unwrap().clone();
+    assert!(seen.contains("GET /metrics"), "{seen}");
+    assert!(!seen.contains(API_KEY), "{seen}");
+    server.stop().await;
+    tasks.stop();
+}
+
+/// Keys of `[store]` for the store of a test server in a folder.
+async fn store_lines(folder: &Path) -> String {
+    match store_in(folder).await.unwrap() {
+        Location::Sqlite(path) => format!("path = '{}'\n", path.display()),
+        Location::Postgres(options) => {
+            let dsn = options.dsn.expose_secret();
+            format!("type = 'postgresql'\npostgresql.dsn = '{dsn}'\n")
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_support_bundle_has_what_helps_and_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let sim = Arc::new(osb_runtime::sim::SimRuntime::new());
@@ -260,9 +322,10 @@ async fn a_support_bundle_has_what_helps_and_no_secret() {
     let toml = format!(
         "[server]\nhost = '127.0.0.1'\nport = {}\napi_key = '{API_KEY}'\n[runtime]\ntype = 'sim'\n\
          [docker]\nsandbox_env = {{ A = 'secret-of-the-fleet' }}\n\
-         [store]\npath = '{}'\npostgresql.dsn = 'postgresql://me:secret-word@db/x'\n",
+         [otel]\nendpoint = 'http://collector.example/v1/metrics?key=secret-word'\n\
+         [store]\n{}",
         server.address.port(),
-        folder.path().join("store.db").display(),
+        store_lines(folder.path()).await,
     );
     std::fs::write(&file, toml).unwrap();
     let loaded = config::load(Some(&file), &|_| None).unwrap();

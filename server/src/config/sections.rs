@@ -268,6 +268,7 @@ pub struct OtelSection {
     /// Whether anything is sent.
     pub enabled: bool,
     /// Address for metrics, used unchanged.
+    #[serde(serialize_with = "show::mask_address")]
     pub endpoint: Option<String>,
     /// Name of this server among others.
     pub service_name: String,
@@ -276,6 +277,7 @@ pub struct OtelSection {
     /// Whether traces are sent, too.
     pub traces: bool,
     /// Address for traces, used unchanged.
+    #[serde(serialize_with = "show::mask_address")]
     pub traces_endpoint: Option<String>,
 }
 

@@ -14,9 +14,8 @@ use super::{
     ENV_API_KEY, ENV_CONFIG, ENV_EXECD, ENV_INSECURE, ENV_POSTGRESQL_DSN, ENV_TENANTS, Env,
     LoadedConfig, known,
 };
+use crate::address::{self, MASK};
 
-/// What is shown instead of a secret.
-const MASK: &str = "********";
 /// Variables that this server reads; only whether they are set is shown.
 const VARIABLES: [&str; 7] = [
     ENV_CONFIG,
@@ -188,6 +187,14 @@ pub(super) fn mask_key<S: Serializer>(
     secret.as_ref().map(masked).serialize(to)
 }
 
+/// Serialises an address without the credentials that it may have.
+pub(super) fn mask_address<S: Serializer>(
+    address: &Option<String>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    address.as_deref().map(address::shown).serialize(to)
+}
+
 /// Serialises the names of variables; their values may be secrets.
 pub(super) fn mask_values<S: Serializer>(
     variables: &BTreeMap<String, String>,
@@ -219,6 +226,18 @@ sandbox_env = { TOKEN = 'hunter3' }
 dsn = 'hunter4'
 [renew_intent.redis]
 dsn = 'redis://:hunter6@h'
+[otel]
+endpoint = 'http://collector.example/hunter7hunter7hunter7/v1/metrics?key=hunter8'
+traces_endpoint = 'http://collector.example:4318/v1/traces'
+";
+
+    const TENANTS: &str = "\
+[runtime]
+type = 'docker'
+[tenants]
+provider = 'http'
+endpoint = 'https://me:hunter9@keys.example/find?token=hunter10'
+auth_token = 'hunter11'
 ";
 
     fn env(name: &str) -> Option<String> {
@@ -309,6 +328,14 @@ dsn = 'redis://:hunter6@h'
             let words: Vec<_> = line.split_whitespace().collect();
             words.join(" ")
         };
+        let collector = "http://collector.example/********/v1/metrics?********";
+        assert!(line("otel.endpoint").contains(collector), "{text}");
+        let plain = "\"http://collector.example:4318/v1/traces\"";
+        assert!(line("otel.traces_endpoint").contains(plain), "{text}");
+        let tenants = parse(PathBuf::from("a.toml"), TENANTS, &|_| None).unwrap();
+        let tenants = tenants.show(&|_| None).to_string();
+        assert!(!tenants.contains("hunter"), "{tenants}");
+        assert!(tenants.contains("https://********@keys.example/find?********"));
         assert_eq!(line("server.port"), "server.port = 9 # a.toml:2");
         assert_eq!(line("server.eip"), "server.eip = \"a'b\" # a.toml:4");
         let variables = "docker.sandbox_env = { \"TOKEN\" = \"********\" } # a.toml:9";

@@ -36,6 +36,7 @@ pub struct TenantsSection {
     /// Where keys of tenants come from.
     pub provider: TenantProvider,
     /// Address of the HTTP service.
+    #[serde(serialize_with = "super::show::mask_address")]
     pub endpoint: Option<String>,
     /// Seconds for which an expired answer serves while the service fails.
     pub max_stale_seconds: f64,

@@ -19,6 +19,8 @@ pub struct AppParts {
     pub keys: Arc<Authenticator>,
     /// Where console sessions are.
     pub store: Arc<dyn Store>,
+    /// Id of the store.
+    pub instance_id: String,
     /// Connections to sandboxes.
     pub forwarder: Forwarder,
     /// Configured public address, without a trailing slash.

@@ -1,12 +1,18 @@
 //! Health, readiness and version: open to everybody (contract: lifecycle §3, §A1).
 
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::HeaderMap;
 use osb_protocol::{
     ErrorBody,
     lifecycle::{Health, Version},
 };
 
 use super::{AppState, error::ApiError};
+use crate::identity::server_proof;
 
 /// Whether the process serves requests. Never asks the runtime.
 #[utoipa::path(
@@ -37,13 +43,20 @@ pub(super) async fn ready(State(app): State<AppState>) -> Result<Json<Health>, A
     }))
 }
 
+// A challenge in a header is answered with a proof: commands beside the server recognise it by that.
 /// Release of the running server.
 #[utoipa::path(
     get, path = "/version", tag = "system", operation_id = "version", security(()),
     responses((status = 200, description = "The release", body = Version)),
 )]
-pub(super) async fn version() -> Json<Version> {
-    Json(Version {
+pub(super) async fn version(State(app): State<AppState>, headers: HeaderMap) -> Response {
+    let version = Json(Version {
         version: osb_service::build_info::VERSION.to_owned(),
-    })
+    });
+    let challenge = headers.get(server_proof::CHALLENGE);
+    let proof = challenge.and_then(|it| server_proof::answer(&app.instance_id, it.as_bytes()));
+    match proof {
+        Some(proof) => ([(server_proof::PROOF, proof)], version).into_response(),
+        None => version.into_response(),
+    }
 }

@@ -6,7 +6,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -16,11 +16,15 @@ use anyhow::Context;
 use flate2::{Compression, write::GzEncoder};
 use osb_protocol::{WireTime, headers};
 use osb_service::ErrorChain;
-use osb_store::tools;
-use secrecy::ExposeSecret;
+use osb_store::{Location, tools};
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 
-use crate::config::{Config, Env, LoadedConfig, RuntimeType};
+use crate::{
+    address::{self, MASK},
+    config::{Config, Env, LoadedConfig, RuntimeType},
+    identity::server_proof,
+};
 
 /// Longest wait for an answer of the server or the engine.
 const WAIT: Duration = Duration::from_secs(10);
@@ -31,7 +35,9 @@ const LOG_MAX: u64 = 1 << 20;
 /// Shortest secret that is looked for in the parts: shorter ones occur by chance.
 const SECRET_MIN: usize = 4;
 /// What the server is asked for.
-const PATHS: [&str; 4] = ["/health", "/ready", "/version", "/metrics"];
+const PATHS: [&str; 4] = ["/health", "/ready", "/version", KEYED_PATH];
+/// The one of them that needs a key.
+const KEYED_PATH: &str = "/metrics";
 
 /// Parts of a report, by file name.
 #[derive(Debug)]
@@ -53,9 +59,14 @@ impl Bundle {
         if let Some(log) = config.log.file() {
             parts.push(("log.jsonl".to_owned(), recent_lines(&log.path)));
         }
+        let asker = RunningServer::of(config);
         for path in PATHS {
             let name = format!("server{}.txt", path.replace('/', "-"));
-            parts.push((name, ask(config, path).await));
+            let answer = match &asker {
+                Ok(server) => server.ask(path).await,
+                Err(error) => failure(&**error),
+            };
+            parts.push((name, answer));
         }
         let mut bundle = Self { parts };
         bundle.scrub(config);
@@ -68,16 +79,31 @@ impl Bundle {
         let dsn = config.store.postgresql.dsn.expose_secret();
         let redis = config.renew_intent.redis.dsn.as_ref();
         let redis = redis.map_or("", ExposeSecret::expose_secret);
+        let tenants = config.tenants.as_ref();
+        let token = tenants.and_then(|tenants| tenants.auth_token.as_ref());
+        let token = token.map(ExposeSecret::expose_secret);
         let addresses = [dsn, redis].map(|address| url::Url::parse(address).ok());
         let passwords = addresses.iter().flatten().filter_map(url::Url::password);
-        let secrets = key.into_iter().chain([dsn, redis]).chain(passwords);
+        let endpoints = [
+            tenants.and_then(|tenants| tenants.endpoint.as_deref()),
+            config.otel.endpoint.as_deref(),
+            config.otel.traces_endpoint.as_deref(),
+        ];
+        let in_endpoints: Vec<String> = endpoints
+            .into_iter()
+            .flatten()
+            .flat_map(address::secrets)
+            .collect();
+        let secrets = key.into_iter().chain(token).chain([dsn, redis]);
+        let secrets = secrets.chain(passwords);
+        let secrets = secrets.chain(in_endpoints.iter().map(String::as_str));
         for secret in secrets.map(str::trim) {
             if secret.len() < SECRET_MIN {
                 continue;
             }
             for (_, text) in &mut self.parts {
                 if text.contains(secret) {
-                    *text = text.replace(secret, "********");
+                    *text = text.replace(secret, MASK);
                 }
             }
         }
@@ -183,41 +209,122 @@ async fn engine(config: &Config) -> String {
     }
 }
 
-/// Asks the server that runs with this configuration.
-async fn ask(config: &Config, path: &str) -> String {
-    match answer(config, path).await {
-        Ok(text) => text,
-        Err(error) => failure(&*error),
+/// The server that runs with a configuration, or whatever has its port.
+struct RunningServer<'a> {
+    config: &'a Config,
+    client: reqwest::Client,
+    /// Scheme, host and port.
+    base: String,
+}
+
+impl<'a> RunningServer<'a> {
+    fn of(config: &'a Config) -> Result<Self, Box<dyn std::error::Error>> {
+        let server = &config.server;
+        let scheme = if server.tls.files().is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let host = match server.host.parse::<IpAddr>() {
+            Ok(IpAddr::V6(address)) if !address.is_unspecified() => format!("[{address}]"),
+            Ok(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+            _ => server.host.clone(),
+        };
+        // The certificate is for the server's public name.
+        let client = reqwest::Client::builder()
+            .timeout(WAIT)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .tls_danger_accept_invalid_certs(true)
+            .build()?;
+        Ok(Self {
+            config,
+            client,
+            base: format!("{scheme}://{host}:{}", server.port),
+        })
+    }
+
+    /// What it answers.
+    async fn ask(&self, path: &str) -> String {
+        let key = self.config.server.usable_key();
+        let key = key.filter(|_| path == KEYED_PATH);
+        let (key, note) = match key {
+            None => (None, None),
+            Some(key) => match self.prove().await {
+                Ok(()) => (Some(key), None),
+                Err(reason) => (None, Some(reason)),
+            },
+        };
+        let note = note.map(|reason| format!("the API key was not sent: {reason}\n"));
+        let answer = match self.answer(path, key).await {
+            Ok(text) => text,
+            Err(error) => failure(&*error),
+        };
+        format!("{}{answer}", note.unwrap_or_default())
+    }
+
+    async fn answer(
+        &self,
+        path: &str,
+        key: Option<&SecretString>,
+    ) -> Result<String, Box<dyn std::error::Error>> {
+        let mut request = self.client.get(format!("{}{path}", self.base));
+        if let Some(key) = key {
+            request = request.header(headers::API_KEY, key.expose_secret());
+        }
+        let response = request.send().await?;
+        let status = response.status();
+        let body = response.bytes().await?;
+        let body = String::from_utf8_lossy(&body[..body.len().min(ANSWER_MAX)]);
+        Ok(format!("{status}\n{body}\n"))
+    }
+
+    /// Has the process at the port prove that it is the server of the configured store: any other that
+    /// took the port would get the key.
+    ///
+    /// # Errors
+    /// Why that is not certain.
+    async fn prove(&self) -> Result<(), String> {
+        if !is_of_this_machine(&self.config.server.host) {
+            return Err("server.host is not an address of this machine".to_owned());
+        }
+        let instance = instance_id(&self.config.store.location()).await?;
+        let challenge = server_proof::challenge();
+        let url = format!("{}/version", self.base);
+        let request = self.client.get(url);
+        let request = request.header(server_proof::CHALLENGE, &challenge);
+        let response = request.send().await;
+        let response = response.map_err(|error| ErrorChain(&error).to_string())?;
+        let proof = response.headers().get(server_proof::PROOF);
+        let proof = proof.map(reqwest::header::HeaderValue::as_bytes);
+        match server_proof::proves(&instance, &challenge, proof.unwrap_or_default()) {
+            true => Ok(()),
+            false => Err("what answers at server.port is not the server of this store".to_owned()),
+        }
     }
 }
 
-async fn answer(config: &Config, path: &str) -> Result<String, Box<dyn std::error::Error>> {
-    let server = &config.server;
-    let scheme = if server.tls.files().is_some() {
-        "https"
-    } else {
-        "http"
+/// Whether a host is this machine: its own addresses can be bound.
+fn is_of_this_machine(host: &str) -> bool {
+    let addresses = (host, 0).to_socket_addrs();
+    addresses.is_ok_and(|mut all| {
+        all.len() > 0 && all.all(|address| UdpSocket::bind((address.ip(), 0)).is_ok())
+    })
+}
+
+/// The id of the configured store.
+async fn instance_id(location: &Location) -> Result<String, String> {
+    let unread = |error: &dyn std::error::Error| {
+        let reason = ErrorChain(error);
+        format!("the store cannot be read, so no server can be recognised: {reason}")
     };
-    let host = match server.host.parse::<IpAddr>() {
-        Ok(IpAddr::V6(address)) if !address.is_unspecified() => format!("[{address}]"),
-        Ok(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
-        _ => server.host.clone(),
+    let opened = osb_store::open_shared(location).await;
+    let Some(store) = opened.map_err(|error| unread(&error))? else {
+        return Err("there is no store of this release".to_owned());
     };
-    // The certificate is for the server's public name.
-    let client = reqwest::Client::builder()
-        .timeout(WAIT)
-        .no_proxy()
-        .tls_danger_accept_invalid_certs(true)
-        .build()?;
-    let mut request = client.get(format!("{scheme}://{host}:{}{path}", server.port));
-    if let Some(key) = server.usable_key().filter(|_| path == "/metrics") {
-        request = request.header(headers::API_KEY, key.expose_secret());
-    }
-    let response = request.send().await?;
-    let status = response.status();
-    let body = response.bytes().await?;
-    let body = String::from_utf8_lossy(&body[..body.len().min(ANSWER_MAX)]);
-    Ok(format!("{status}\n{body}\n"))
+    let id = store.instance_id().await;
+    store.close().await;
+    id.map_err(|error| unread(&error))
 }
 
 fn pretty(value: &impl serde::Serialize) -> String {
