@@ -104,7 +104,8 @@ impl App {
         if let Some(queue) = config.renew_intent.queue() {
             access_queue::start(queue, &service, tasks)?;
         }
-        let accounts = Accounts::open(Arc::clone(&store)).await?;
+        let has_tenants = config.tenants.is_some();
+        let accounts = Accounts::open_with(Arc::clone(&store), has_tenants).await?;
         accounts.start(tasks);
         let tenants = config.tenants.as_ref().map(TenantsSection::provider);
         let tenants = tenants.map(|it| Tenants::start(it, tasks)).transpose()?;
@@ -136,6 +137,7 @@ impl App {
             unscoped: service.clone(),
             keys,
             store: Arc::clone(&store),
+            instance_id: store.instance_id().await?,
             forwarder: Forwarder::new(http::proxy_limits(config.proxy.tunnel_idle()), tasks),
             eip: eip.filter(|eip| !eip.is_empty()),
             keyless_from_sandboxes: config.proxy.keyless_from_sandboxes,

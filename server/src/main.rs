@@ -7,10 +7,11 @@ use anyhow::Context;
 use osb_server::{
     app::App,
     cli::{Cli, Command, ConfigCommand, StoreCommand},
-    config::{self, LoadedConfig, LogSection},
+    config::{self, Config, LoadedConfig, LogSection},
     descriptors, guard,
     http::serve,
-    maintenance, manage,
+    maintenance,
+    manage::{self, AccountRules},
     otel::Otel,
 };
 use osb_service::{
@@ -20,7 +21,6 @@ use osb_service::{
     signal,
     telemetry::{self, Receivers},
 };
-use osb_store::Location;
 use tracing::{debug, info, warn};
 
 /// Which build this is.
@@ -39,11 +39,11 @@ fn main() -> ExitCode {
         Some(Command::Config(ConfigCommand::Show { json })) => show_config(cli.config, json),
         Some(Command::SupportBundle { file }) => support_bundle(cli.config, file),
         Some(Command::Store(command)) => maintain_store(cli.config, command),
-        Some(Command::User { command }) => administer(cli.config, async |store, recorded| {
-            manage::users(store, recorded, command).await
+        Some(Command::User { command }) => administer(cli.config, async |config| {
+            manage::users(&config.store.location(), account_rules(config), command).await
         }),
-        Some(Command::Key { command }) => administer(cli.config, async |store, recorded| {
-            manage::keys(store, recorded, command).await
+        Some(Command::Key { command }) => administer(cli.config, async |config| {
+            manage::keys(&config.store.location(), account_rules(config), command).await
         }),
         None => run(cli.config),
     };
@@ -106,10 +106,18 @@ fn support_bundle(flag: Option<PathBuf>, file: Option<PathBuf>) -> anyhow::Resul
     runtime.block_on(maintenance::support_bundle(&loaded, file, &build, &env))
 }
 
-/// Works on the configured store. The work learns whether the audit trail is kept.
+/// What the configuration says of users and keys.
+fn account_rules(config: &Config) -> AccountRules {
+    AccountRules {
+        recorded: config.audit.enabled,
+        has_tenants: config.tenants.is_some(),
+    }
+}
+
+/// Works with the configuration.
 fn administer(
     flag: Option<PathBuf>,
-    work: impl AsyncFnOnce(&Location, bool) -> anyhow::Result<()>,
+    work: impl AsyncFnOnce(&Config) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let loaded = config::load(flag.as_deref(), &|name| std::env::var(name).ok())?;
     telemetry::init("warn", telemetry::LogFormat::Auto)?;
@@ -117,8 +125,7 @@ fn administer(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let config = &loaded.config;
-    runtime.block_on(work(&config.store.location(), config.audit.enabled))
+    runtime.block_on(work(&loaded.config))
 }
 
 fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {

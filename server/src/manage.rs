@@ -27,45 +27,61 @@ use crate::{
 /// Seconds of a day.
 const DAY: i64 = 24 * 3600;
 
-/// Manages users. `recorded` says whether the audit trail gets an entry.
+/// What the configuration says of users and keys.
+#[derive(Clone, Copy, Debug)]
+pub struct AccountRules {
+    /// Whether the audit trail gets an entry.
+    pub recorded: bool,
+    /// Whether the server has tenants, so that every account but an administrator's has one.
+    pub has_tenants: bool,
+}
+
+/// Manages users.
 ///
 /// # Errors
 /// When the store cannot be used or a rule is broken.
 pub async fn users(
     location: &Location,
-    recorded: bool,
+    rules: AccountRules,
     command: UserCommand,
 ) -> anyhow::Result<()> {
-    let (store, accounts) = open(location).await?;
+    let (store, accounts) = open(location, rules).await?;
     let mut deed = None;
     let done = change_users(&accounts, command, &mut deed).await;
-    record(&*store, deed.filter(|_| recorded), done.is_ok()).await;
+    record(&*store, deed.filter(|_| rules.recorded), done.is_ok()).await;
     store.close().await;
     done
 }
 
-/// Manages API keys. `recorded` says whether the audit trail gets an entry.
+/// Manages API keys.
 ///
 /// # Errors
 /// When the store cannot be used or a rule is broken.
-pub async fn keys(location: &Location, recorded: bool, command: KeyCommand) -> anyhow::Result<()> {
-    let (store, accounts) = open(location).await?;
+pub async fn keys(
+    location: &Location,
+    rules: AccountRules,
+    command: KeyCommand,
+) -> anyhow::Result<()> {
+    let (store, accounts) = open(location, rules).await?;
     let mut deed = None;
     let done = change_keys(&accounts, command, &mut deed).await;
-    record(&*store, deed.filter(|_| recorded), done.is_ok()).await;
+    record(&*store, deed.filter(|_| rules.recorded), done.is_ok()).await;
     store.close().await;
     done
 }
 
 /// Opens the store beside its server or, where there is none yet or its schema is older, alone.
-async fn open(location: &Location) -> anyhow::Result<(Arc<dyn Store>, Accounts)> {
+async fn open(
+    location: &Location,
+    rules: AccountRules,
+) -> anyhow::Result<(Arc<dyn Store>, Accounts)> {
     let store = match osb_store::open_shared(location).await? {
         Some(store) => store,
         None => osb_store::open(location).await.context(
             "the store has another schema than this release; use the release of the running server",
         )?,
     };
-    let accounts = Accounts::open(Arc::clone(&store)).await?;
+    let accounts = Accounts::open_with(Arc::clone(&store), rules.has_tenants).await?;
     Ok((store, accounts))
 }
 
@@ -384,10 +400,27 @@ mod tests {
             tenant: None,
             days: Some(30),
         };
-        let keys = async |command| keys(&location, true, command).await;
+        let rules = |has_tenants| AccountRules {
+            recorded: true,
+            has_tenants,
+        };
+        let for_all = KeyCommand::Add {
+            name: "all".into(),
+            role: Role::Operator,
+            tenant: None,
+            days: None,
+        };
+        let unrecorded = AccountRules {
+            recorded: false,
+            ..rules(true)
+        };
+        let refused = keys(&location, unrecorded, for_all).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("tenant: must be set"), "{refused}");
+        let keys = async |command| keys(&location, rules(false), command).await;
         keys(add("first")).await.unwrap();
         keys(add("second")).await.unwrap();
-        let (store, accounts) = open(&location).await.unwrap();
+        let (store, accounts) = open(&location, rules(false)).await.unwrap();
         let listed = accounts.keys();
         store.close().await;
         drop((store, accounts));
@@ -397,7 +430,7 @@ mod tests {
         keys(revoke(&listed[0].prefix)).await.unwrap();
         let refused = keys(revoke("osb_none")).await.unwrap_err();
         assert!(refused.to_string().contains("0 keys"), "{refused}");
-        let (store, accounts) = open(&location).await.unwrap();
+        let (store, accounts) = open(&location, rules(false)).await.unwrap();
         assert!(accounts.keys()[0].revoked_at.is_some());
         assert!(accounts.keys()[1].revoked_at.is_none());
         let trail = store.audit(&AuditQuery::default(), 10).await.unwrap();

@@ -326,6 +326,29 @@ async fn who_only_reads_gets_no_way_into_execd() {
     tasks.stop();
 }
 
+/// Root in a sandbox for isolated sessions can become root on the host.
+#[tokio::test]
+async fn only_administrators_get_isolated_sessions() {
+    let server = TestServer::around([], "").await.unwrap();
+    let (_, operator) = key(&server, json!({"name": "o", "role": "operator"})).await;
+    let (_, admin) = key(&server, json!({"name": "a", "role": "service_admin"})).await;
+    let mut body = TestServer::good_create();
+    body["extensions"] = json!({"bootstrap.execd.isolation": "enable"});
+    for (secret, expected) in [(operator.as_str(), 400), (&admin, 202), (API_KEY, 202)] {
+        let request = server.request_as(secret, Method::POST, "/v1/sandboxes");
+        let (status, answer) = answer(request.json(&body)).await;
+        assert_eq!(status, expected, "{answer}");
+        if expected == 400 {
+            let message = answer["message"].as_str().unwrap();
+            assert!(
+                message.contains("needs the role service_admin"),
+                "{message}"
+            );
+        }
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn the_first_stored_key_closes_a_server_without_a_key() {
     let server = TestServer::keyless([], "").await.unwrap();

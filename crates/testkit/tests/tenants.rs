@@ -5,23 +5,34 @@
 )]
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use futures::StreamExt;
-use osb_protocol::{SandboxId, identity::Role};
+use osb_protocol::{
+    SandboxId,
+    identity::{NewApiKey, Role},
+};
 use osb_runtime::{
     Observed,
     sim::{Faults, Options, SimRuntime},
 };
+use osb_server::identity::Accounts;
 use osb_service::Supervisor;
 use osb_store::{MetricStretch, ReportedCommand};
 use osb_testkit::{CannedProgram, TestServer, connect_from, running_at, store_in, wait_until};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 use tokio_tungstenite::{
     client_async,
     tungstenite::{Message, client::IntoClientRequest},
@@ -375,7 +386,7 @@ async fn a_tenant_of_the_file_works_in_its_own_scope() {
         body["message"]
             .as_str()
             .unwrap()
-            .contains("never to a tenant"),
+            .contains("needs the role service_admin"),
         "{body}"
     );
     for path in ["/v1/users", "/v1/api-keys", "/v1/sessions", "/v1/audit"] {
@@ -411,6 +422,33 @@ async fn one_idempotency_key_of_two_tenants_makes_two_sandboxes() {
     let (one, other) = (create("key-a").await, create("key-b").await);
     assert_ne!(one, other);
     assert_eq!(create("key-a").await, one);
+    server.stop().await;
+}
+
+/// The file may give a key to another tenant within the time that an idempotency key counts.
+#[tokio::test]
+async fn an_idempotency_key_does_not_follow_an_api_key_to_another_tenant() {
+    let (server, folder) = with_file().await;
+    let create = async || {
+        let request = server.request_as("key-a", Method::POST, "/v1/sandboxes");
+        let request = request.header("idempotency-key", "same");
+        let (status, body) = answer(request.json(&TestServer::good_create())).await;
+        assert_eq!(status, 202, "{body}");
+        body["id"].as_str().unwrap().to_owned()
+    };
+    let of_a = create().await;
+    let moved = TEAMS
+        .replace("'key-a', ", "")
+        .replace("'key-b'", "'key-b', 'key-a'");
+    std::fs::write(folder.path().join("tenants.toml"), moved).unwrap();
+    let whoami = || answer(server.request_as("key-a", Method::GET, "/v1/whoami"));
+    wait_until("the other tenant", whoami, |(_, body)| {
+        body["tenant"] == "team-b"
+    })
+    .await;
+    let of_b = create().await;
+    assert_ne!(of_a, of_b);
+    assert!(ids(&server, "key-a").await.contains(&of_b));
     server.stop().await;
 }
 
@@ -459,6 +497,46 @@ async fn with_tenants_the_proxy_needs_the_key_of_the_sandboxs_tenant() {
 }
 
 #[tokio::test]
+async fn with_tenants_only_administrators_reach_all_of_them() {
+    let (server, folder) = with_file().await;
+    let location = store_in(folder.path()).await.unwrap();
+    let store = osb_store::open_shared(&location).await.unwrap().unwrap();
+    // As before the server had tenants.
+    let before = Accounts::open(Arc::clone(&store)).await.unwrap();
+    let add = async |role, tenant: Option<&str>| {
+        let new = NewApiKey {
+            name: "k".to_owned(),
+            role,
+            tenant: tenant.map(str::to_owned),
+            expires_at: None,
+        };
+        before.add_key(new).await.unwrap().secret
+    };
+    let everywhere = add(Role::Operator, None).await;
+    let admin = add(Role::ServiceAdmin, None).await;
+    let limited = add(Role::Operator, Some("team-a")).await;
+    let list = |key: &str| answer(server.request_as(key, Method::GET, "/v1/sandboxes"));
+    wait_until("the keys", || list(&limited), |(status, _)| *status == 200).await;
+    assert_eq!(list(&everywhere).await.0, 401);
+    assert_eq!(ids(&server, &admin).await, ["of-a", "of-b", "unlabelled"]);
+    assert_eq!(ids(&server, &limited).await, ["of-a"]);
+    let new = |body: Value| {
+        let request = server.request_as(&admin, Method::POST, "/v1/api-keys");
+        answer(request.json(&body))
+    };
+    let (status, body) = new(json!({"name": "k", "role": "read_only"})).await;
+    assert_eq!(status, 422, "{body}");
+    assert!(
+        body.to_string().contains("must be set on a server with"),
+        "{body}"
+    );
+    let (status, body) = new(json!({"name": "k", "role": "service_admin"})).await;
+    assert_eq!(status, 201, "{body}");
+    store.close().await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_changed_file_changes_the_keys() {
     let (server, folder) = with_file().await;
     assert_eq!(ids(&server, "key-a").await, ["of-a"]);
@@ -479,7 +557,7 @@ async fn a_changed_file_changes_the_keys() {
 #[tokio::test]
 async fn a_provider_that_does_not_answer_is_a_503() {
     // A port of loopback on which no program listens.
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let more = format!("[tenants]\nprovider = 'http'\nendpoint = 'http://{address}/'");
@@ -493,6 +571,58 @@ async fn a_provider_that_does_not_answer_is_a_503() {
         (401, &json!("MISSING_API_KEY"))
     );
     server.stop().await;
+}
+
+/// A tenant provider that knows no key and counts what it is asked.
+async fn knows_no_key(tasks: &Supervisor) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (count, each) = (Arc::clone(&asked), tasks.clone());
+    tasks.spawn_abortable("provider", async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let count = Arc::clone(&count);
+            each.spawn_abortable("exchange", async move {
+                let mut head = Vec::new();
+                while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+                    if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                let answer = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\
+                              Connection: close\r\n\r\n";
+                let _ = stream.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn one_address_cannot_ask_the_provider_about_any_number_of_keys() {
+    let tasks = Supervisor::new();
+    for path in ["/v1/sandboxes", "/v1/sandboxes/of-a/proxy/80/"] {
+        let (address, asked) = knows_no_key(&tasks).await;
+        let more = format!("[tenants]\nprovider = 'http'\nendpoint = 'http://{address}/'");
+        let server = TestServer::keyless(sandboxes(), &more).await.unwrap();
+        let mut refused = 0;
+        for n in 0..150 {
+            let key = format!("guess-{n}");
+            let (status, body) = answer(server.request_as(&key, Method::GET, path)).await;
+            match status.as_u16() {
+                401 => assert_eq!(body["code"], "INVALID_API_KEY", "{body}"),
+                429 => refused += 1,
+                other => panic!("{other}: {body}"),
+            }
+        }
+        // A failure is forgiven now and then.
+        assert!(refused >= 25, "{path}: {refused}");
+        let asked = asked.load(Ordering::SeqCst);
+        assert_eq!(asked + refused, 150, "{path}");
+        server.stop().await;
+    }
+    tasks.stop();
 }
 
 #[tokio::test]

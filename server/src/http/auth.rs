@@ -6,14 +6,15 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
-use http::StatusCode;
+use http::{Extensions, HeaderMap, StatusCode};
 use osb_protocol::error::code;
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tracing::warn;
 
 use super::{
-    access, audited, client,
+    access, audited,
+    client::{self, Client},
     error::ApiError,
     extract,
     throttle::{KeyFailure, Throttle},
@@ -46,12 +47,45 @@ pub(super) fn refusal(denied: Denied) -> ApiError {
             let code = code::TENANT_PROVIDER_UNAVAILABLE;
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message)
         }
+        Denied::Throttled => {
+            let message = "too many wrong API keys from this address; wait some seconds";
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            ApiError::new(status, code::TOO_MANY_REQUESTS, message)
+        }
     }
 }
 
 /// Compares in a time that does not depend on where the secrets differ.
 pub(super) fn equal(given: &[u8], secret: &SecretString) -> bool {
     given.ct_eq(secret.expose_secret().as_bytes()).into()
+}
+
+/// Who sends a request with these headers. A client that sent many wrong keys cannot make the server
+/// ask another service about more of them.
+pub(super) async fn authenticate(
+    keys: &Authenticator,
+    throttle: &Throttle,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> Verdict {
+    let may_ask = || {
+        let client = client::of(extensions);
+        throttle.admits_key(client.group(), WRONG_KEYS, Instant::now())
+    };
+    keys.authenticate(headers, may_ask).await
+}
+
+/// Counts a refusal of a wrong key; many of one client become [`Denied::Throttled`].
+pub(super) fn count(throttle: &Throttle, client: &Client, denied: Denied) -> Denied {
+    if denied != Denied::Wrong {
+        return denied;
+    }
+    match throttle.record_failure(client.group(), WRONG_KEYS, Instant::now()) {
+        KeyFailure::Counted => {}
+        KeyFailure::Last => warn!(address = %client.address, "many wrong API keys were sent"),
+        KeyFailure::TooMany => return Denied::Throttled,
+    }
+    denied
 }
 
 /// Returns a request whose principal may call its route, with the principal in its extensions, or the
@@ -62,7 +96,8 @@ pub(super) async fn require(
     trail: &AuditTrail,
     mut request: Request,
 ) -> Result<Request, Response> {
-    let denied = match keys.authenticate(request.headers()).await {
+    let (headers, extensions) = (request.headers(), request.extensions());
+    let denied = match authenticate(keys, throttle, headers, extensions).await {
         Ok(principal) => {
             if let Err(forbidden) = access::check(&principal, &request) {
                 let refusal = (StatusCode::FORBIDDEN, code::FORBIDDEN);
@@ -74,19 +109,8 @@ pub(super) async fn require(
         }
         Err(denied) => denied,
     };
-    let mut refusal = refusal(denied);
-    if denied == Denied::Wrong {
-        let client = client::of(request.extensions());
-        match throttle.record_failure(client.group(), WRONG_KEYS, Instant::now()) {
-            KeyFailure::Counted => {}
-            KeyFailure::Last => warn!(address = %client.address, "many wrong API keys were sent"),
-            KeyFailure::TooMany => {
-                let message = "too many wrong API keys from this address; wait some seconds";
-                let status = StatusCode::TOO_MANY_REQUESTS;
-                refusal = ApiError::new(status, code::TOO_MANY_REQUESTS, message);
-            }
-        }
-    }
+    let denied = count(throttle, &client::of(request.extensions()), denied);
+    let refusal = refusal(denied);
     if denied != Denied::Unavailable {
         let reason = (refusal.status(), refusal.code());
         audited::deny(trail, &request, audit::unknown(""), reason);

@@ -7,16 +7,13 @@ use http::{StatusCode, request::Parts};
 use osb_protocol::error::code;
 
 use super::{AppState, audited::Noted, error::ApiError};
-use crate::{
-    identity::Principal,
-    sandbox::{Service, quota::Owner},
-};
+use crate::{identity::Principal, sandbox::Service};
 
 /// The principal of a request, and the domain as it exists for that principal.
 pub(super) struct Caller {
     /// Who calls.
     pub(super) principal: Arc<Principal>,
-    /// The domain within the principal's scope.
+    /// The domain as it is for the principal.
     pub(super) service: Service,
 }
 
@@ -33,9 +30,8 @@ impl FromRequestParts<AppState> for Caller {
         Ok(Self {
             service: app
                 .unscoped
-                .within(&principal.scope)
-                .noting(Noted::of(&parts.extensions).0)
-                .owned_by(Owner::of(principal)),
+                .for_principal(principal)
+                .noting(Noted::of(&parts.extensions).0),
             principal: Arc::clone(principal),
         })
     }

@@ -2,10 +2,12 @@
 //!
 //! Keys are counted by the address they come from. The right key is never refused: an attacker who
 //! shares the operator's address, as all clients of a proxy that is not in `server.trusted_proxies`
-//! do, could otherwise keep the operator out. What keeps a key from being guessed is its length.
+//! do, could otherwise keep the operator out. What keeps a key from being guessed is its length. The one
+//! exception is a key that another service would have to be asked about: beyond the limit it is not.
 //!
 //! Passwords are short, so they are counted by account as well, and beyond the limit even the right one
-//! is refused. An address from which the account has signed in has a limit of its own: an attacker
+//! is refused. They have a limit per address of their own, so that a program with an old key keeps no
+//! user behind the same address from signing in. An address from which the account has signed in has a limit of its own: an attacker
 //! elsewhere cannot keep the owner out.
 
 use std::{
@@ -18,8 +20,8 @@ use std::{
 
 /// One wrong key is forgiven each time this has passed.
 const REFILL: Duration = Duration::from_secs(6);
-/// Most addresses or accounts that are remembered. When there are more, those that may send again go
-/// first.
+/// Most addresses or accounts that are remembered. When there are more, those with the fewest failures
+/// go first.
 const ADDRESSES: usize = 4_096;
 
 /// Wrong passwords for an account in a row.
@@ -28,7 +30,11 @@ const WRONG_PASSWORDS: u32 = 10;
 /// Counts wrong keys and passwords.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    addresses: Counts<IpAddr>,
+    /// Wrong keys.
+    keys: Counts<IpAddr>,
+    /// Wrong passwords.
+    passwords: Counts<IpAddr>,
+    /// Wrong passwords, too.
     accounts: Counts<Attempt>,
     /// Accounts with addresses from which they have signed in.
     known: Mutex<HashSet<(String, IpAddr)>>,
@@ -73,7 +79,7 @@ impl Failures {
     }
 }
 
-impl<K: Hash + Eq> Counts<K> {
+impl<K: Hash + Eq + Clone> Counts<K> {
     fn unforgiven(&self, key: &K, now: Instant) -> u32 {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.get(key).map_or(0, |known| known.unforgiven(now))
@@ -84,8 +90,16 @@ impl<K: Hash + Eq> Counts<K> {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= ADDRESSES && !failures.contains_key(&key) {
             failures.retain(|_, known| known.unforgiven(now) > 0);
-            if failures.len() >= ADDRESSES {
-                failures.clear();
+            while failures.len() >= ADDRESSES {
+                let least = |(_, known): &(&K, &Failures)| (known.unforgiven(now), known.last);
+                let Some(key) = failures
+                    .iter()
+                    .min_by_key(least)
+                    .map(|(key, _)| key.clone())
+                else {
+                    break;
+                };
+                failures.remove(&key);
             }
         }
         let unforgiven = failures.get(&key).map_or(0, |known| known.unforgiven(now));
@@ -112,7 +126,22 @@ impl<K: Hash + Eq> Counts<K> {
 impl Throttle {
     /// Notes a wrong key; an address may send `burst` in a row.
     pub(super) fn record_failure(&self, address: IpAddr, burst: u32, now: Instant) -> KeyFailure {
-        self.addresses.record(address, burst, now)
+        self.keys.record(address, burst, now)
+    }
+
+    /// Whether a key may be looked for elsewhere: the address has not sent `burst` wrong ones in a row.
+    pub(super) fn admits_key(&self, address: IpAddr, burst: u32, now: Instant) -> bool {
+        self.keys.unforgiven(&address, now) < burst
+    }
+
+    /// Notes a password for a name that no account can have; an address may send `burst` in a row.
+    pub(super) fn record_no_account(
+        &self,
+        address: IpAddr,
+        burst: u32,
+        now: Instant,
+    ) -> KeyFailure {
+        self.passwords.record(address, burst, now)
     }
 
     /// Whether a password for an account is looked at. It counts as wrong until
@@ -121,20 +150,20 @@ impl Throttle {
     pub(super) fn admits(&self, account: &str, address: IpAddr, burst: u32, now: Instant) -> bool {
         let attempt = self.attempt(account, address);
         let is_known = attempt.1.is_some();
-        if !is_known && self.addresses.unforgiven(&address, now) >= burst {
+        if !is_known && self.passwords.unforgiven(&address, now) >= burst {
             return false;
         }
         if self.accounts.record(attempt, WRONG_PASSWORDS, now) == KeyFailure::TooMany {
             return false;
         }
-        self.addresses.record(address, burst, now);
+        self.passwords.record(address, burst, now);
         true
     }
 
     /// Notes that the password was right.
     pub(super) fn record_sign_in(&self, account: &str, address: IpAddr) {
         self.accounts.take_back(&self.attempt(account, address));
-        self.addresses.take_back(&address);
+        self.passwords.take_back(&address);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= ADDRESSES {
             known.clear();
@@ -180,7 +209,43 @@ mod tests {
         for n in 0..=u32::try_from(ADDRESSES).unwrap() {
             throttle.record_failure(IpAddr::V4(n.into()), 3, now);
         }
-        assert!(throttle.addresses.0.lock().unwrap().len() <= ADDRESSES);
+        assert!(throttle.keys.0.lock().unwrap().len() <= ADDRESSES);
+    }
+
+    #[test]
+    fn many_addresses_do_not_clear_the_count_of_another() {
+        let throttle = Throttle::default();
+        let now = Instant::now();
+        for _ in 0..3 {
+            throttle.record_failure(ONE, 3, now);
+        }
+        for n in 0..=u32::try_from(ADDRESSES).unwrap() {
+            let other = IpAddr::V4((0xC000_0000 + n).into());
+            throttle.record_failure(other, 3, now);
+        }
+        assert_eq!(throttle.record_failure(ONE, 3, now), KeyFailure::TooMany);
+    }
+
+    #[test]
+    fn keys_and_passwords_are_counted_apart() {
+        let throttle = Throttle::default();
+        let now = Instant::now();
+        for _ in 0..100 {
+            throttle.record_failure(ONE, 100, now);
+        }
+        assert!(!throttle.admits_key(ONE, 100, now));
+        assert!(throttle.admits_key(ONE, 100, now + REFILL));
+        for name in ["a", "b", "c"] {
+            assert!(throttle.admits(name, ONE, 3, now), "{name}");
+        }
+        assert!(!throttle.admits("d", ONE, 3, now));
+        assert_eq!(throttle.record_no_account(ONE, 3, now), KeyFailure::TooMany);
+        for _ in 0..3 {
+            assert!(throttle.admits_key(OTHER, 3, now));
+            throttle.record_no_account(OTHER, 3, now);
+        }
+        assert!(throttle.admits_key(OTHER, 3, now), "passwords are no keys");
+        assert!(!throttle.admits("d", OTHER, 3, now));
     }
 
     #[test]

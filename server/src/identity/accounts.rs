@@ -26,7 +26,7 @@ use tracing::warn;
 
 pub use super::index::UserEntry;
 use super::{
-    Principal,
+    Principal, Validity, credential,
     index::{self, Index},
     now,
     password::{HashError, Passwords},
@@ -44,12 +44,16 @@ pub struct Accounts(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
+    /// Whether the server has tenants, so that every account but an administrator's has one.
+    has_tenants: bool,
     index: RwLock<Arc<Index>>,
     /// Changes and reloads happen one at a time, so that an older view never replaces a newer one.
     edit: Mutex<()>,
     passwords: Passwords,
     /// Whether there ever was a user or key while this process runs.
     used: AtomicBool,
+    /// Ends with the first user or key.
+    no_account: Validity,
     /// Notified of changes that may end sessions.
     session_ends: Arc<watch::Sender<()>>,
 }
@@ -102,11 +106,26 @@ impl Accounts {
     /// # Errors
     /// When the store cannot be read.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let index = Index::new(store.accounts().await?, &Index::default());
+        Self::open_with(store, false).await
+    }
+
+    /// Reads all users and keys of a server that may have tenants. Where it has, users and keys without
+    /// one open nothing unless they are service administrators.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn open_with(store: Arc<dyn Store>, has_tenants: bool) -> Result<Self, StoreError> {
+        let index = Index::new(store.accounts().await?, &Index::default(), has_tenants);
+        let without = index.without_tenant();
+        if has_tenants && !without.is_empty() {
+            warn!(names = ?without, "these users and API keys have no tenant and do not work with [tenants]; add them again with one, or give a user a tenant");
+        }
         Ok(Self(Arc::new(Inner {
+            has_tenants,
             used: AtomicBool::new(!index.is_empty()),
             index: RwLock::new(Arc::new(index)),
             store,
+            no_account: Validity::default(),
             edit: Mutex::default(),
             passwords: Passwords::default(),
             session_ends: Arc::default(),
@@ -143,10 +162,18 @@ impl Accounts {
         });
     }
 
-    /// Takes over changes that another process made.
+    /// Takes over changes that another process made, and ends what expired keys opened.
     async fn follow(&self) -> Result<(), StoreError> {
+        if self.index().end_expired(now()) {
+            self.0.session_ends.send_replace(());
+        }
+        let _one_at_a_time = self.0.edit.lock().await;
+        self.catch_up().await
+    }
+
+    /// Reads the store again if it has changed. The caller holds the lock on edits.
+    async fn catch_up(&self) -> Result<(), StoreError> {
         if self.0.store.accounts_revision().await? != self.index().revision {
-            let _one_at_a_time = self.0.edit.lock().await;
             self.reload().await?;
         }
         Ok(())
@@ -165,11 +192,17 @@ impl Accounts {
     /// Reads the store again. The caller holds the lock on edits.
     async fn reload(&self) -> Result<(), StoreError> {
         let rows = self.0.store.accounts().await?;
-        let index = Index::new(rows, &self.index());
+        let index = Index::new(rows, &self.index(), self.0.has_tenants);
         if !index.is_empty() {
             self.0.used.store(true, Ordering::Release);
+            self.0.no_account.end();
         }
-        *self.0.index.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(index);
+        let index = Arc::new(index);
+        let before = {
+            let mut present = self.0.index.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *present, Arc::clone(&index))
+        };
+        before.end_missing_in(&index);
         self.0.session_ends.send_replace(());
         Ok(())
     }
@@ -185,6 +218,12 @@ impl Accounts {
     #[must_use]
     pub fn are_used(&self) -> bool {
         self.0.used.load(Ordering::Acquire)
+    }
+
+    /// Ends with the first user or key, as what was open to every client before.
+    #[must_use]
+    pub fn no_account(&self) -> &Validity {
+        &self.0.no_account
     }
 
     /// Whether there is a user.
@@ -216,6 +255,12 @@ impl Accounts {
     #[must_use]
     pub fn user(&self, id: &str) -> Option<Arc<UserEntry>> {
         self.index().user(id)
+    }
+
+    /// The name of an account as it is stored; `None` for a text that no account can have as its name.
+    #[must_use]
+    pub fn account_name(text: &str) -> Option<String> {
+        rules::user_name(text).ok()
     }
 
     /// Checks a password. `None` for a wrong one, and for a user who does not exist or may not sign in.
@@ -269,7 +314,8 @@ impl Accounts {
         let mut wrong = Vec::new();
         let name = valid(rules::user_name(&name), &mut wrong);
         valid(rules::password(password.expose_secret()), &mut wrong);
-        let tenant = valid(rules::tenant(tenant.as_deref(), role), &mut wrong);
+        let tenant = rules::tenant(tenant.as_deref(), role, self.0.has_tenants);
+        let tenant = valid(tenant, &mut wrong);
         let (Some(name), Some(tenant), true) = (name, tenant, wrong.is_empty()) else {
             return Err(AccountError::Invalid(wrong));
         };
@@ -293,7 +339,7 @@ impl Accounts {
         Ok(index::user(&row))
     }
 
-    /// Changes a user. A new password and a disabled user end the user's sessions.
+    /// Changes a user. A new password and a disabled user end the user's sessions for good.
     ///
     /// # Errors
     /// When there is no such user, a field breaks a rule or the store fails.
@@ -306,15 +352,30 @@ impl Accounts {
             }
         };
         let _one_at_a_time = self.0.edit.lock().await;
+        // Another process may have changed the user since.
+        self.catch_up().await?;
         let index = self.index();
         let known = index.user_row_by_id(id).ok_or(AccountError::NoUser)?;
-        let role = edit.role.unwrap_or(known.role);
-        let tenant = edit.tenant.unwrap_or_else(|| known.tenant.clone());
-        let tenant = rules::tenant(tenant.as_deref(), role).map_err(one)?;
+        let tenant = if edit.role.is_some() || edit.tenant.is_some() {
+            let role = edit.role.unwrap_or(known.role);
+            let tenant = edit.tenant.as_ref().unwrap_or(&known.tenant);
+            let tenant = rules::tenant(tenant.as_deref(), role, self.0.has_tenants);
+            tenant.map_err(one)?
+        } else {
+            None
+        };
+        if edit
+            .disabled
+            .is_some_and(|disabled| disabled != known.disabled)
+        {
+            // While the user is disabled they open nothing; they must not open anything later.
+            self.delete_sessions(id).await?;
+        }
+        // What is not asked for stays as it is, whatever another process makes of it meanwhile.
         let change = UserChange {
             password,
-            role: Some(role),
-            tenant: Some(tenant),
+            role: edit.role,
+            tenant: edit.tenant.map(|_| tenant),
             disabled: edit.disabled,
         };
         if !self.0.store.change_user(id, &change).await? {
@@ -324,6 +385,16 @@ impl Accounts {
         let changed = self.index();
         let row = changed.user_row_by_id(id).ok_or(AccountError::NoUser)?;
         Ok(index::user(row))
+    }
+
+    /// Deletes the sessions of a user.
+    async fn delete_sessions(&self, user: &str) -> Result<(), StoreError> {
+        for session in self.0.store.sessions().await? {
+            if credential::of_session(&session.data).is_some_and(|it| it.is_of_user(user)) {
+                self.0.store.session_delete(&session.id).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes a user, whose sessions end.
@@ -346,7 +417,8 @@ impl Accounts {
         let at = now();
         let mut wrong = Vec::new();
         let name = valid(rules::key_name(&new.name), &mut wrong);
-        let tenant = valid(rules::tenant(new.tenant.as_deref(), new.role), &mut wrong);
+        let tenant = rules::tenant(new.tenant.as_deref(), new.role, self.0.has_tenants);
+        let tenant = valid(tenant, &mut wrong);
         if new.expires_at.is_some_and(|expires| expires <= at) {
             let rule = "must be in the future";
             wrong.push(FieldError::body("value_error", ["expiresAt"], rule));
@@ -512,6 +584,31 @@ mod tests {
         assert!(accounts.are_used());
         let none = accounts.revoke_key("none").await;
         assert!(matches!(none, Err(AccountError::NoKey)));
+    }
+
+    /// As `opensandbox-server user reset` waits for the password beside a server.
+    #[tokio::test]
+    async fn a_change_keeps_what_another_process_changed_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("s.db"));
+        let store = osb_store::open(&location).await.unwrap();
+        let server = Accounts::open(store).await.unwrap();
+        let user = server.add_user(zoe()).await.unwrap();
+        let beside = osb_store::open_shared(&location).await.unwrap().unwrap();
+        let beside = Accounts::open(beside).await.unwrap();
+        let demote = UserEdit {
+            role: Some(Role::ReadOnly),
+            tenant: Some(Some("b".into())),
+            ..UserEdit::default()
+        };
+        server.change_user(&user.id, demote).await.unwrap();
+        let reset = UserEdit {
+            password: Some("another password".into()),
+            ..UserEdit::default()
+        };
+        let changed = beside.change_user(&user.id, reset).await.unwrap();
+        assert_eq!(changed.role, Role::ReadOnly);
+        assert_eq!(changed.tenant.as_deref(), Some("b"));
     }
 
     #[tokio::test]

@@ -32,7 +32,7 @@ impl Authenticator {
         Self {
             configured,
             holder: Arc::new(Principal::configured_key()),
-            anonymous: Arc::new(Principal::anonymous()),
+            anonymous: Arc::new(Principal::anonymous(accounts.no_account().clone())),
             accounts,
             tenants,
         }
@@ -59,19 +59,31 @@ impl Authenticator {
     /// Who sends a request with these headers.
     ///
     /// # Errors
-    /// See [`Denied`].
-    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Arc<Principal>, Denied> {
+    /// See [`Denied`]. `may_ask` is called before another service is asked about the key; where it
+    /// returns `false`, the key is [`Denied::Throttled`].
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        may_ask: impl FnOnce() -> bool + Send,
+    ) -> Result<Arc<Principal>, Denied> {
         let key = headers
             .get(headers::API_KEY)
             .map(http::HeaderValue::as_bytes);
-        self.identify(key.unwrap_or_default()).await
+        let key = key.unwrap_or_default();
+        match (self.recognise(key), &self.tenants) {
+            // Most requests do not get here; the others' futures stay small.
+            (Err(Denied::Wrong), Some(Tenants::Http(http))) => {
+                Box::pin(http.find(key, may_ask)).await
+            }
+            (verdict, _) => verdict,
+        }
     }
 
-    /// Whose key this is; an empty one is none.
+    /// Whose key this is, as far as the server knows by itself; an empty one is none.
     ///
     /// # Errors
-    /// See [`Denied`].
-    pub async fn identify(&self, key: &[u8]) -> Result<Arc<Principal>, Denied> {
+    /// [`Denied::Missing`] and [`Denied::Wrong`].
+    pub fn recognise(&self, key: &[u8]) -> Result<Arc<Principal>, Denied> {
         if !self.is_required() {
             return Ok(Arc::clone(&self.anonymous));
         }
@@ -82,14 +94,9 @@ impl Authenticator {
         if is_configured {
             return Ok(Arc::clone(&self.holder));
         }
-        if let Some(principal) = self.accounts.key(key) {
-            return Ok(principal);
-        }
-        match &self.tenants {
-            None => Err(Denied::Wrong),
-            // Most requests do not get here; the others' futures stay small.
-            Some(tenants) => Box::pin(tenants.find(key)).await,
-        }
+        let found = self.accounts.key(key);
+        let found = found.or_else(|| self.tenants.as_ref()?.find_in_file(key));
+        found.ok_or(Denied::Wrong)
     }
 
     /// The tenant of a file's key, by the digest of the key.
@@ -154,7 +161,8 @@ pub(crate) mod tests {
             if let Some(value) = value {
                 headers.insert(headers::API_KEY, value.parse().unwrap());
             }
-            keys.authenticate(&headers).await.map(|found| found.kind)
+            let found = keys.authenticate(&headers, || true).await;
+            found.map(|found| found.kind)
         };
         assert_eq!(kind(None).await, Err(Denied::Missing));
         assert_eq!(kind(Some("")).await, Err(Denied::Missing));
@@ -170,7 +178,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_server_without_a_key_is_open_until_it_has_one() {
         let (keys, _folder) = with_key(None).await;
-        let anonymous = keys.identify(b"").await.unwrap();
+        let anonymous = keys.recognise(b"").unwrap();
         assert_eq!(anonymous.role, Role::ServiceAdmin);
         assert!(!keys.is_required() && keys.holder().is_some());
         let new = NewApiKey {
@@ -180,10 +188,10 @@ pub(crate) mod tests {
             expires_at: None,
         };
         let issued = keys.accounts().add_key(new).await.unwrap();
-        assert_eq!(keys.identify(b"").await, Err(Denied::Missing));
-        assert_eq!(keys.identify(b"x").await, Err(Denied::Wrong));
+        assert_eq!(keys.recognise(b""), Err(Denied::Missing));
+        assert_eq!(keys.recognise(b"x"), Err(Denied::Wrong));
         assert!(keys.holder().is_none());
-        let found = keys.identify(issued.secret.as_bytes()).await.unwrap();
+        let found = keys.recognise(issued.secret.as_bytes()).unwrap();
         assert_eq!(
             (found.role, found.kind),
             (Role::ReadOnly, PrincipalKind::ApiKey)

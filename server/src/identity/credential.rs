@@ -1,13 +1,9 @@
 //! What a session was opened with. A session lasts no longer than its credential.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use osb_protocol::identity::PrincipalKind;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
-
-use super::{Authenticator, Denied, Principal, password::HashError, secret};
 
 /// What a session was opened with, without any secret: it is stored with the session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +32,27 @@ pub enum Credential {
     },
 }
 
+/// Member of a stored session that has its login, of which the credential is a member.
+pub const LOGIN: &str = "login";
+
+/// What a stored session was opened with; `None` for one without a login.
+pub(super) fn of_session(data: &[u8]) -> Option<Credential> {
+    #[derive(Deserialize)]
+    struct Login {
+        #[serde(default)]
+        credential: Credential,
+    }
+    let mut members: HashMap<String, serde_json::Value> = serde_json::from_slice(data).ok()?;
+    let login: Login = serde_json::from_value(members.remove(LOGIN)?).ok()?;
+    Some(login.credential)
+}
+
 impl Credential {
+    /// Whether it is the password of this user.
+    pub(super) fn is_of_user(&self, user: &str) -> bool {
+        matches!(self, Self::User { id, .. } if id == user)
+    }
+
     /// The kind of principal that has it. An anonymous session counts as one of the configured key.
     #[must_use]
     pub fn kind(&self) -> PrincipalKind {
@@ -46,70 +62,5 @@ impl Credential {
             Self::TenantKey { .. } => PrincipalKind::TenantKey,
             Self::User { .. } => PrincipalKind::User,
         }
-    }
-}
-
-impl Authenticator {
-    /// Opens a session with a key; an empty one is none.
-    ///
-    /// # Errors
-    /// See [`Denied`]. A key of an HTTP tenant provider opens no session: it could not be checked
-    /// again without keeping the key.
-    pub async fn sign_in_with_key(
-        &self,
-        key: &[u8],
-    ) -> Result<(Credential, Arc<Principal>), Denied> {
-        let principal = self.identify(key).await?;
-        let credential = match principal.kind {
-            PrincipalKind::Anonymous | PrincipalKind::ConfiguredKey => Credential::Configured,
-            PrincipalKind::ApiKey | PrincipalKind::User => Credential::ApiKey {
-                id: principal.id.clone(),
-            },
-            PrincipalKind::TenantKey => Credential::TenantKey {
-                digest: secret::digest(key),
-            },
-        };
-        let principal = self.resume(&credential).ok_or(Denied::Wrong)?;
-        Ok((credential, principal))
-    }
-
-    /// Opens a session with a password. `None` for a wrong one.
-    ///
-    /// # Errors
-    /// When the password cannot be hashed.
-    pub async fn sign_in_with_password(
-        &self,
-        name: &str,
-        password: SecretString,
-    ) -> Result<Option<(Credential, Arc<Principal>)>, HashError> {
-        let user = self.accounts().sign_in(name, password).await?;
-        Ok(user.map(|user| {
-            let credential = Credential::User {
-                id: user.principal.id.clone(),
-                password_epoch: user.password_epoch,
-            };
-            (credential, Arc::clone(&user.principal))
-        }))
-    }
-
-    /// The principal of a session as it is now; `None` when the session has ended.
-    #[must_use]
-    pub fn resume(&self, credential: &Credential) -> Option<Arc<Principal>> {
-        match credential {
-            Credential::Configured => self.holder().map(Arc::clone),
-            Credential::ApiKey { id } => self.accounts().key_by_id(id),
-            Credential::TenantKey { digest } => self.tenant_by_digest(digest),
-            Credential::User { id, password_epoch } => {
-                let user = self.accounts().user(id)?;
-                (user.password_epoch == *password_epoch).then(|| Arc::clone(&user.principal))
-            }
-        }
-    }
-
-    /// Digest of the configured key with a new salt, to be kept with a session.
-    #[must_use]
-    pub fn salted_digest(&self) -> (Uuid, [u8; 32]) {
-        let salt = Uuid::new_v4();
-        (salt, self.digest(salt.as_bytes()))
     }
 }

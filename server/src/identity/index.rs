@@ -14,7 +14,7 @@ use osb_protocol::{
 };
 use osb_store::{AccountRows, ApiKeyRow, UserRow};
 
-use super::{Principal, Scope, secret};
+use super::{Principal, Scope, Validity, rules, secret};
 
 /// The use of a key is noted to the minute.
 const USE_STEP: i64 = 60;
@@ -75,8 +75,12 @@ impl LastUse {
 }
 
 impl Index {
-    /// The view of these rows. Uses of keys that the store does not have yet are taken over.
-    pub(super) fn new(rows: AccountRows, before: &Self) -> Self {
+    /// The view of these rows. Uses of keys that the store does not have yet are taken over. On a server
+    /// with tenants, what lacks one opens nothing.
+    pub(super) fn new(rows: AccountRows, before: &Self, has_tenants: bool) -> Self {
+        let lacks_tenant = |tenant: &Option<String>, role| {
+            rules::lacks_tenant(tenant.as_deref(), role, has_tenants)
+        };
         let mut index = Self {
             revision: rows.revision,
             ..Self::default()
@@ -92,9 +96,10 @@ impl Index {
                 },
                 Arc::clone,
             );
-            if key.revoked_at.is_none() {
+            if key.revoked_at.is_none() && !lacks_tenant(&key.tenant, key.role) {
+                let known = before.keys.get(&key.digest).map(|entry| &entry.principal);
                 let entry = KeyEntry {
-                    principal: Arc::new(of_key(key)),
+                    principal: kept(known, of_key(key)),
                     expires_at: key.expires_at,
                     last_use: Arc::clone(&last_use),
                 };
@@ -102,15 +107,55 @@ impl Index {
             }
             index.uses.insert(key.id.clone(), last_use);
         }
-        for user in rows.users.iter().filter(|user| !user.disabled) {
+        let may_sign_in =
+            |user: &&UserRow| !user.disabled && !lacks_tenant(&user.tenant, user.role);
+        for user in rows.users.iter().filter(may_sign_in) {
+            let known = before.users.get(&user.id).map(|entry| &entry.principal);
             let entry = UserEntry {
-                principal: Arc::new(of_user(user)),
+                principal: kept(known, of_user(user)),
                 password_epoch: user.password_changed_at.unix_us(),
             };
             index.users.insert(user.id.clone(), Arc::new(entry));
         }
         index.rows = rows;
         index
+    }
+
+    /// Names of users and keys that open nothing on a server with tenants, because they lack one.
+    pub(super) fn without_tenant(&self) -> Vec<&str> {
+        let lacks =
+            |tenant: &Option<String>, role| rules::lacks_tenant(tenant.as_deref(), role, true);
+        let users = self.rows.users.iter();
+        let users = users.filter(|user| !user.disabled && lacks(&user.tenant, user.role));
+        let keys = self.rows.keys.iter();
+        let keys = keys.filter(|key| key.revoked_at.is_none() && lacks(&key.tenant, key.role));
+        let users = users.map(|user| user.name.as_str());
+        users.chain(keys.map(|key| key.name.as_str())).collect()
+    }
+
+    /// Ends principals that a newer view does not have.
+    pub(super) fn end_missing_in(&self, newer: &Self) {
+        for (digest, entry) in &self.keys {
+            let present = newer.keys.get(digest).map(|entry| &entry.principal);
+            end_unless(&entry.principal, present);
+        }
+        for (id, entry) in &self.users {
+            let present = newer.users.get(id).map(|entry| &entry.principal);
+            end_unless(&entry.principal, present);
+        }
+    }
+
+    /// Ends principals of keys that have expired; returns whether there were any.
+    pub(super) fn end_expired(&self, now: WireTime) -> bool {
+        let mut any = false;
+        for entry in self.keys.values() {
+            let has_expired = entry.expires_at.is_some_and(|at| at <= now);
+            if has_expired && !entry.principal.validity.ended().is_cancelled() {
+                entry.principal.validity.end();
+                any = true;
+            }
+        }
+        any
     }
 
     /// Whether there was never a user or key.
@@ -190,6 +235,21 @@ impl Index {
     }
 }
 
+/// The known principal, with what it opened, unless it differs.
+pub(super) fn kept(known: Option<&Arc<Principal>>, principal: Principal) -> Arc<Principal> {
+    match known {
+        Some(known) if **known == principal => Arc::clone(known),
+        _ => Arc::new(principal),
+    }
+}
+
+/// Ends a principal unless it is still the present one.
+pub(super) fn end_unless(principal: &Arc<Principal>, present: Option<&Arc<Principal>>) {
+    if !present.is_some_and(|present| Arc::ptr_eq(principal, present)) {
+        principal.validity.end();
+    }
+}
+
 fn of_key(row: &ApiKeyRow) -> Principal {
     Principal {
         kind: PrincipalKind::ApiKey,
@@ -197,6 +257,7 @@ fn of_key(row: &ApiKeyRow) -> Principal {
         name: row.name.clone(),
         role: row.role,
         scope: Scope::of(row.tenant.as_deref()),
+        validity: Validity::default(),
     }
 }
 
@@ -207,6 +268,7 @@ fn of_user(row: &UserRow) -> Principal {
         name: row.name.clone(),
         role: row.role,
         scope: Scope::of(row.tenant.as_deref()),
+        validity: Validity::default(),
     }
 }
 
@@ -268,7 +330,7 @@ mod tests {
             keys,
             ..AccountRows::default()
         };
-        Index::new(rows, before)
+        Index::new(rows, before, false)
     }
 
     #[test]
@@ -290,6 +352,68 @@ mod tests {
         assert!(index.key_by_id("one", at(999)).is_some());
         assert!(index.key_by_id("one", at(1000)).is_none());
         assert!(index.key_by_id("gone", at(1)).is_none());
+    }
+
+    #[test]
+    fn a_principal_ends_when_its_key_is_changed_revoked_or_expired() {
+        let ended = |principal: &Principal| principal.validity.ended().is_cancelled();
+        let principal = |index: &Index| index.key(b"osb_one", at(1)).unwrap();
+        let first = index(vec![row("one", "osb_one")], &Index::default());
+        let one = principal(&first);
+        let next = |row: ApiKeyRow| {
+            let next = index(vec![row, row_of_other()], &first);
+            first.end_missing_in(&next);
+            next
+        };
+        let same = principal(&next(row("one", "osb_one")));
+        assert!(Arc::ptr_eq(&one, &same) && !ended(&one));
+        assert!(!first.end_expired(at(999)) && !ended(&one));
+        let reader = ApiKeyRow {
+            role: Role::ReadOnly,
+            ..row("one", "osb_one")
+        };
+        let changed = principal(&next(reader));
+        assert!(ended(&one) && !ended(&changed));
+        let second = index(vec![row("one", "osb_one")], &Index::default());
+        let one = principal(&second);
+        assert!(second.end_expired(at(1000)) && ended(&one));
+        assert!(!second.end_expired(at(1000)), "once");
+        let third = index(vec![row("one", "osb_one")], &Index::default());
+        let one = principal(&third);
+        let revoked = ApiKeyRow {
+            revoked_at: Some(at(5)),
+            ..row("one", "osb_one")
+        };
+        third.end_missing_in(&index(vec![revoked], &third));
+        assert!(ended(&one));
+    }
+
+    fn row_of_other() -> ApiKeyRow {
+        row("other", "osb_other")
+    }
+
+    #[test]
+    fn with_tenants_only_administrators_have_none() {
+        let with = |role, tenant: Option<&str>, has_tenants| {
+            let key = ApiKeyRow {
+                role,
+                tenant: tenant.map(str::to_owned),
+                ..row("one", "osb_one")
+            };
+            let rows = AccountRows {
+                keys: vec![key],
+                ..AccountRows::default()
+            };
+            let index = Index::new(rows, &Index::default(), has_tenants);
+            let works = index.key(b"osb_one", at(1)).is_some();
+            assert_eq!(works, index.key_by_id("one", at(1)).is_some());
+            (works, index.without_tenant().len())
+        };
+        assert_eq!(with(Role::Operator, None, false), (true, 1));
+        assert_eq!(with(Role::Operator, None, true), (false, 1));
+        assert_eq!(with(Role::ReadOnly, None, true), (false, 1));
+        assert_eq!(with(Role::Operator, Some("a"), true), (true, 0));
+        assert_eq!(with(Role::ServiceAdmin, None, true), (true, 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use osb_protocol::identity::{Identity, PrincipalKind, Role};
+use tokio_util::sync::CancellationToken;
 
 /// Who a request acts as. Authentication makes it once and puts it into the request's extensions, as
 /// `Arc<Principal>`.
@@ -18,7 +19,36 @@ pub struct Principal {
     pub role: Role,
     /// Which sandboxes exist for it.
     pub scope: Scope,
+    /// Ends when another principal, or none, takes the place of this one.
+    pub validity: Validity,
 }
+
+/// Ends when what proved an identity is withdrawn or stands for another principal. What lasts longer
+/// than a request, such as a tunnel, ends with it. Clones end together.
+#[derive(Clone, Debug, Default)]
+pub struct Validity(CancellationToken);
+
+impl Validity {
+    /// Ends it.
+    pub(super) fn end(&self) {
+        self.0.cancel();
+    }
+
+    /// Cancelled at the end.
+    #[must_use]
+    pub fn ended(&self) -> &CancellationToken {
+        &self.0
+    }
+}
+
+impl PartialEq for Validity {
+    /// Principals are compared by what they may do, not by how long.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Validity {}
 
 /// Which sandboxes exist for a principal. All others are as if they did not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +69,8 @@ pub enum Denied {
     Wrong,
     /// The provider of the tenants' keys does not answer.
     Unavailable,
+    /// The client has sent too many wrong ones.
+    Throttled,
 }
 
 impl Scope {
@@ -74,10 +106,13 @@ impl Principal {
         Self::service(PrincipalKind::ConfiguredKey, "server.api_key")
     }
 
-    /// Any client of a server without authentication.
+    /// Any client of a server without authentication, for as long as it is one.
     #[must_use]
-    pub fn anonymous() -> Self {
-        Self::service(PrincipalKind::Anonymous, "anonymous")
+    pub fn anonymous(validity: Validity) -> Self {
+        Self {
+            validity,
+            ..Self::service(PrincipalKind::Anonymous, "anonymous")
+        }
     }
 
     /// A tenant by one of its keys.
@@ -89,6 +124,7 @@ impl Principal {
             name: name.to_owned(),
             role: Role::Operator,
             scope: Scope::of(Some(name)),
+            validity: Validity::default(),
         }
     }
 
@@ -99,6 +135,7 @@ impl Principal {
             name: name.to_owned(),
             role: Role::ServiceAdmin,
             scope: Scope::All,
+            validity: Validity::default(),
         }
     }
 

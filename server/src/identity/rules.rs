@@ -53,15 +53,29 @@ pub(super) fn password(password: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// The tenant of an account. A service administrator is limited to none.
-pub(super) fn tenant(tenant: Option<&str>, role: Role) -> Result<Option<String>, FieldError> {
+/// The tenant of an account. A service administrator is limited to none; on a server with tenants, every
+/// other account is limited to one.
+pub(super) fn tenant(
+    tenant: Option<&str>,
+    role: Role,
+    has_tenants: bool,
+) -> Result<Option<String>, FieldError> {
     let Some(tenant) = tenant else {
+        if lacks_tenant(tenant, role, has_tenants) {
+            let rule = "must be set on a server with [tenants], except for the role service_admin";
+            return Err(wrong("tenant", rule));
+        }
         return Ok(None);
     };
     if role == Role::ServiceAdmin {
         return Err(wrong("tenant", "must be absent for the role service_admin"));
     }
     tenant_name(tenant).map(Some)
+}
+
+/// Whether an account would reach every tenant although it administers none.
+pub(super) fn lacks_tenant(tenant: Option<&str>, role: Role, has_tenants: bool) -> bool {
+    has_tenants && tenant.is_none() && role != Role::ServiceAdmin
 }
 
 /// The name of a tenant.
@@ -99,9 +113,14 @@ mod tests {
     fn passwords_have_a_length_and_administrators_no_tenant() {
         assert!(password("twelve chars").is_ok() && password("eleven char").is_err());
         assert!(password(&"x".repeat(1024)).is_ok() && password(&"x".repeat(1025)).is_err());
-        assert_eq!(tenant(None, Role::ServiceAdmin), Ok(None));
-        assert_eq!(tenant(Some("a"), Role::Operator), Ok(Some("a".into())));
-        assert!(tenant(Some("a"), Role::ServiceAdmin).is_err());
-        assert!(tenant(Some(" "), Role::ReadOnly).is_err());
+        for has_tenants in [false, true] {
+            let tenant = |name, role| tenant(name, role, has_tenants);
+            assert_eq!(tenant(None, Role::ServiceAdmin), Ok(None));
+            assert_eq!(tenant(Some("a"), Role::Operator), Ok(Some("a".into())));
+            assert!(tenant(Some("a"), Role::ServiceAdmin).is_err());
+            assert!(tenant(Some(" "), Role::ReadOnly).is_err());
+            assert_eq!(tenant(None, Role::Operator).is_err(), has_tenants);
+            assert_eq!(tenant(None, Role::ReadOnly).is_err(), has_tenants);
+        }
     }
 }

@@ -128,6 +128,9 @@ pub struct Service {
     act: Option<Act>,
     /// Whose sandboxes are created.
     owner: Option<quota::Owner>,
+    /// Whether creates may ask for isolated sessions, with which root in a sandbox can become root on the
+    /// host.
+    may_isolate: bool,
 }
 
 struct Inner {

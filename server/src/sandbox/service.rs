@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use osb_protocol::{FeatureSet, FieldError, SandboxId, WireTime, lifecycle::Endpoint};
+use osb_protocol::{
+    FeatureSet, FieldError, SandboxId, WireTime, identity::Role, lifecycle::Endpoint,
+};
 use osb_runtime::{Amendment, CreateSpec, Expiry, KeptBy, Runtime, Vocabulary};
 use osb_service::Supervisor;
 use osb_store::Store;
@@ -15,9 +17,13 @@ use super::{
     Page, Record, Registry, RuntimeHealth, Service, Unanswered,
     endpoint::{self, Answering, Target},
     lifecycle::{IdSource, REMOVALS},
+    quota::Owner,
     validate,
 };
-use crate::{audit::AuditTrail, identity::Scope};
+use crate::{
+    audit::AuditTrail,
+    identity::{Principal, Scope},
+};
 
 impl Service {
     /// Starts the domain: it follows the runtime, keeps deadlines and repairs what a crash left.
@@ -64,6 +70,7 @@ impl Service {
             scope: Scope::All,
             act: None,
             owner: None,
+            may_isolate: true,
         };
         super::events::start(service.clone(), left);
         super::answer::start(service.clone(), abandoned.1);
@@ -86,6 +93,19 @@ impl Service {
             scope: scope.clone(),
             act: None,
             owner: None,
+            may_isolate: self.may_isolate && *scope == Scope::All,
+        }
+    }
+
+    /// The same domain as it is for a principal: within its scope, with its rights, and what is created
+    /// there is its own.
+    #[must_use]
+    pub fn for_principal(&self, principal: &Principal) -> Self {
+        let within = self.within(&principal.scope);
+        Self {
+            may_isolate: within.may_isolate && principal.role == Role::ServiceAdmin,
+            owner: Owner::of(principal),
+            ..within
         }
     }
 
@@ -126,8 +146,7 @@ impl Service {
             features: self.inner.runtime.features(),
             max_timeout_seconds: self.inner.limits.max_timeout_seconds,
             execd_auth: self.inner.limits.execd_auth,
-            // Root in such a sandbox can become root on the host, and so reach every tenant.
-            execd_isolation: self.inner.limits.execd_isolation && self.scope == Scope::All,
+            execd_isolation: self.inner.limits.execd_isolation && self.may_isolate,
         }
     }
 
@@ -172,7 +191,7 @@ impl Service {
         self.available()?;
         let (mut spec, unread) = (checked.spec, checked.unread);
         spec.origin.tenant = self.scope.tenant().map(Arc::from);
-        spec.origin.owner = self.owner.as_ref().map(super::quota::Owner::tag);
+        spec.origin.owner = self.owner.as_ref().map(Owner::tag);
         if !unread.is_empty() {
             info!(sandbox = %spec.id(), ?unread, "the request has members that mean nothing here");
         }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     identity::{Authenticator, Principal, Scope},
-    sandbox::{EndpointQuery, Error, Record, Service, explain, quota::Owner},
+    sandbox::{EndpointQuery, Error, Record, Service, explain},
 };
 
 /// Lines of output shown for a sandbox that failed.
@@ -42,8 +42,7 @@ impl Domains {
 
     /// The domain of a principal, for the act of a request.
     pub(super) fn of(&self, principal: &Principal, noted: Noted) -> Arc<dyn ConsoleBackend> {
-        let service = self.service.within(&principal.scope);
-        let service = service.owned_by(Owner::of(principal));
+        let service = self.service.for_principal(principal);
         Arc::new(Domain {
             service: service.noting(noted.0.clone()),
             noted,

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     audit::{self, Act, ActOrigin, Action},
-    identity::{Credential, Denied, Principal},
+    identity::{Accounts, Credential, Principal},
 };
 
 /// Wrong keys and passwords that a client may send in a row.
@@ -72,17 +72,15 @@ pub(super) enum Failure {
     TooMany,
     TooManyPasswords,
     NoSession,
-    NoProvider,
 }
 
 impl Failure {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 5] = [
         Self::WrongKey,
         Self::WrongPassword,
         Self::TooMany,
         Self::TooManyPasswords,
         Self::NoSession,
-        Self::NoProvider,
     ];
 
     fn name(self) -> &'static str {
@@ -92,7 +90,6 @@ impl Failure {
             Self::TooMany => "slow",
             Self::TooManyPasswords => "account",
             Self::NoSession => "session",
-            Self::NoProvider => "provider",
         }
     }
 
@@ -101,7 +98,7 @@ impl Failure {
         match self {
             Self::WrongKey | Self::WrongPassword => StatusCode::UNAUTHORIZED,
             Self::TooMany | Self::TooManyPasswords => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoSession | Self::NoProvider => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoSession => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -112,7 +109,6 @@ impl Failure {
             Self::WrongPassword => "INVALID_PASSWORD",
             Self::TooMany | Self::TooManyPasswords => code::TOO_MANY_REQUESTS,
             Self::NoSession => code::STORE_UNAVAILABLE,
-            Self::NoProvider => code::TENANT_PROVIDER_UNAVAILABLE,
         }
     }
 
@@ -128,7 +124,6 @@ impl Failure {
             Self::WrongPassword => "The user name or the password is wrong.",
             Self::TooMany => "Too many wrong keys from your address. Wait a few seconds.",
             Self::TooManyPasswords => "Too many wrong passwords. Wait a minute.",
-            Self::NoProvider => "The service that knows the keys does not answer. Try again.",
             Self::NoSession => "The server cannot keep a session just now. Try again.",
         }))
     }
@@ -158,7 +153,7 @@ pub(super) async fn log_in(
     };
     let login = Login::of(&form);
     let found = match login.user.is_empty() {
-        true => with_key(&state, &client, login.key.trim()).await,
+        true => with_key(&state, &client, login.key.trim()),
         // Passwords take time; the newest client displaces the oldest here as well.
         false => match place.wait(with_password(&state, &client, &login)).await {
             Ok(found) => found,
@@ -191,12 +186,10 @@ pub(super) async fn log_in(
 /// What a session is opened with, and for whom.
 type SignedIn = (Credential, Arc<Principal>);
 
-async fn with_key(state: &ConsoleState, client: &Client, key: &str) -> Result<SignedIn, Failure> {
-    let denied = match state.keys.sign_in_with_key(key.as_bytes()).await {
-        Ok(found) => return Ok(found),
-        Err(Denied::Unavailable) => return Err(Failure::NoProvider),
-        Err(Denied::Missing | Denied::Wrong) => Failure::WrongKey,
-    };
+fn with_key(state: &ConsoleState, client: &Client, key: &str) -> Result<SignedIn, Failure> {
+    if let Ok(found) = state.keys.sign_in_with_key(key.as_bytes()) {
+        return Ok(found);
+    }
     let counted = state
         .throttle
         .record_failure(client.group(), WRONG_KEYS, Instant::now());
@@ -204,7 +197,7 @@ async fn with_key(state: &ConsoleState, client: &Client, key: &str) -> Result<Si
         return Err(Failure::TooMany);
     }
     tracing::warn!(address = %client.address, "a wrong key was sent to the console");
-    Err(denied)
+    Err(Failure::WrongKey)
 }
 
 async fn with_password(
@@ -213,9 +206,16 @@ async fn with_password(
     login: &Login,
 ) -> Result<SignedIn, Failure> {
     let Login { user, key, .. } = login;
-    let account = user.to_ascii_lowercase();
     let address = client.group();
     let throttle = &state.throttle;
+    // Any text may come as a name. What no account can be called takes neither memory nor a hash.
+    let Some(account) = Accounts::account_name(user) else {
+        let counted = throttle.record_no_account(address, WRONG_KEYS, Instant::now());
+        return Err(match counted {
+            KeyFailure::TooMany => Failure::TooManyPasswords,
+            KeyFailure::Counted | KeyFailure::Last => Failure::WrongPassword,
+        });
+    };
     if !throttle.admits(&account, address, WRONG_KEYS, Instant::now()) {
         return Err(Failure::TooManyPasswords);
     }

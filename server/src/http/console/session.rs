@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     audit,
-    identity::{Authenticator, Credential, Principal},
+    identity::{Authenticator, Credential, Principal, credential::LOGIN},
 };
 
 /// Idle time after which a session ends.
@@ -65,8 +65,6 @@ const PARTING_MAX: usize = 4 * 1024;
 /// How often open WebSockets check their session when there is no logout.
 pub(super) const WATCH: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// Member of the session: a [`Login`].
-const LOGIN: &str = "login";
 /// Member of the session: the notice for the next page.
 const NOTICE: &str = "notice";
 
@@ -306,11 +304,14 @@ pub(super) async fn while_open(
         let mut watch = interval(state.watch);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         watch.reset();
+        let withdrawn = admitted.0.validity.ended();
+        let mut is_withdrawn = false;
         loop {
             tokio::select! {
                 _ = watch.tick() => {}
                 // The sender lives as long as the state that is borrowed here.
                 _ = logouts.changed() => {}
+                () = withdrawn.cancelled(), if !is_withdrawn => is_withdrawn = true,
             }
             if let Some(end) = ended(session, &state.keys, admitted).await {
                 return end;

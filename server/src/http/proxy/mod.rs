@@ -115,7 +115,9 @@ pub(super) async fn proxy(
     OriginalUri(uri): OriginalUri,
     mut request: Request,
 ) -> Response {
-    let verdict = match app.keys.authenticate(request.headers()).await {
+    let (headers, extensions) = (request.headers(), request.extensions());
+    let verdict = auth::authenticate(&app.keys, &app.throttle, headers, extensions).await;
+    let verdict = match verdict {
         // Where no key is wanted, a page of another origin still gets no token added.
         Ok(_) if !app.keys.is_required() && origin::of(&request) == Origin::Foreign => {
             Err(Denied::Missing)
@@ -129,7 +131,11 @@ pub(super) async fn proxy(
     let is_open = !port_text.is_empty() && port_text.bytes().all(|byte| byte.is_ascii_digit());
     let denied = verdict.as_ref().err().filter(|_| !is_open);
     let port = match (denied, port(&port_text)) {
-        (Some(denied), _) => return Page::answer(page, refusal(*denied)),
+        (Some(denied), _) => {
+            let client = client::of(request.extensions());
+            let denied = auth::count(&app.throttle, &client, *denied);
+            return Page::answer(page, refusal(denied));
+        }
         (None, Err(error)) => return Page::answer(page, error),
         (None, Ok(port)) => port,
     };
@@ -244,7 +250,10 @@ fn admit(
     let scope = match &caller.verdict {
         Ok(principal) => &principal.scope,
         // With tenants, no request is served without a key of one.
-        Err(denied) if app.keys.has_tenants() => return Err(without_key(*denied)),
+        Err(denied) if app.keys.has_tenants() => {
+            let denied = auth::count(&app.throttle, &caller.client, *denied);
+            return Err(without_key(denied));
+        }
         // Only its clients are to reach a sandbox's programs, and a neighbour is none of them.
         Err(denied)
             if !caller.has_key
@@ -286,8 +295,13 @@ fn admit(
         app.unscoped.note_access(record, AccessSource::ServerProxy);
     }
     let rules = rules(&target, port, &caller, request.headers(), location);
-    let held = Held::new(permit, app.unscoped.clone());
-    request.extensions_mut().insert(Lease::with_silence(held));
+    let lease = Lease::with_silence(Held::new(permit, app.unscoped.clone()));
+    let lease = match &caller.verdict {
+        // A key that is revoked opens nothing further, neither streams nor tunnels.
+        Ok(principal) => lease.until(principal.validity.ended().clone()),
+        Err(_) => lease,
+    };
+    request.extensions_mut().insert(lease);
     trace::pass_on(request.headers_mut());
     Ok(Destination { to, rules })
 }
@@ -298,6 +312,7 @@ fn without_key(denied: Denied) -> Box<Refused> {
         Denied::Missing => (close_code::POLICY, "missing API key"),
         Denied::Wrong => (close_code::POLICY, "invalid API key"),
         Denied::Unavailable => (close_code::ERROR, "the tenant provider does not answer"),
+        Denied::Throttled => (close_code::AGAIN, "too many wrong API keys"),
     };
     Box::new(Refused {
         error: refusal(denied),
@@ -404,6 +419,7 @@ fn destination(target: &Target, rest: PathAndQuery) -> Result<osb_forward::Targe
 
 fn failed(error: ForwardError) -> ApiError {
     let (status, code, message) = match &error {
+        ForwardError::Withdrawn => return refusal(Denied::Wrong),
         ForwardError::BadRequest(rule) => (
             StatusCode::BAD_REQUEST,
             code::UNKNOWN_ERROR,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
-use super::super::{Principal, rules, secret};
+use super::super::{Principal, index::end_unless, rules, secret};
 
 /// How often the file is looked at.
 const FOLLOW: Duration = Duration::from_secs(2);
@@ -139,6 +139,13 @@ impl FileTenants {
         table.get(digest).map(Arc::clone)
     }
 
+    /// Ends principals whose key is no longer in the file, or is another tenant's.
+    fn end_missing(&self, before: &Table) {
+        for (digest, principal) in before {
+            end_unless(principal, self.find_by_digest(digest).as_ref());
+        }
+    }
+
     /// Takes over a changed file; returns what was seen. A wrong file changes nothing; without a file
     /// no key works.
     fn follow(&self, seen: Option<Stamp>) -> Option<Stamp> {
@@ -159,7 +166,18 @@ impl FileTenants {
         match read {
             Ok(fresh) => {
                 info!(path = %path.display(), keys = fresh.len(), "tenants were read again");
-                *table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+                let before = {
+                    let mut table = table.write().unwrap_or_else(PoisonError::into_inner);
+                    let fresh = fresh.into_iter().map(|(digest, principal)| {
+                        let known = table.get(&digest);
+                        let is_same = known.is_some_and(|known| **known == *principal);
+                        let kept = known.filter(|_| is_same).map(Arc::clone);
+                        (digest, kept.unwrap_or(principal))
+                    });
+                    let fresh = Arc::new(fresh.collect());
+                    std::mem::replace(&mut *table, fresh)
+                };
+                self.end_missing(&before);
             }
             Err(error) => warn!(%error, "the tenants stay as they were"),
         }
@@ -206,13 +224,14 @@ fn parse(path: &Path, text: &str) -> Result<Table, TenantFileError> {
         if tenant.api_keys.is_empty() {
             return Err(wrong("api_keys", "must not be empty".to_owned()));
         }
-        let principal = Arc::new(Principal::tenant(&name));
         for key in &tenant.api_keys {
+            // Each key has its own, so that it ends alone.
+            let principal = Arc::new(Principal::tenant(&name));
             let key = key.expose_secret();
             if key.trim().is_empty() {
                 return Err(wrong("api_keys", "must not have a blank key".to_owned()));
             }
-            let known = table.insert(secret::digest(key.as_bytes()), Arc::clone(&principal));
+            let known = table.insert(secret::digest(key.as_bytes()), principal);
             if known.is_some() {
                 let rule = "has a key that is listed twice in this file";
                 return Err(wrong("api_keys", rule.to_owned()));
@@ -279,8 +298,14 @@ mod tests {
         let works = |key: &str| tenants.find(key.as_bytes()).is_some();
         assert!(works("k-1") && !works("k-9"));
         let mut seen = tenants.follow(None);
+        let [removed, other] = ["k-1", "k-2"].map(|key| tenants.find(key.as_bytes()).unwrap());
         std::fs::write(&path, TEAMS.replace("k-1", "k-9000")).unwrap();
         seen = tenants.follow(seen);
+        assert!(removed.validity.ended().is_cancelled());
+        assert!(
+            !other.validity.ended().is_cancelled(),
+            "another key of the tenant"
+        );
         assert!(works("k-9000") && !works("k-1") && works("k-3"));
         std::fs::write(&path, "tenants = 1").unwrap();
         seen = tenants.follow(seen);

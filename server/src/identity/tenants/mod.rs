@@ -10,7 +10,7 @@ use secrecy::SecretString;
 
 pub use self::file::TenantFileError;
 use self::{file::FileTenants, http::HttpTenants};
-use super::{Denied, Principal};
+use super::Principal;
 
 /// Where keys of tenants come from.
 #[derive(Clone, Debug)]
@@ -70,22 +70,19 @@ impl Tenants {
     pub fn start(provider: Provider, tasks: &Supervisor) -> Result<Self, TenantError> {
         Ok(match provider {
             Provider::File(path) => Self::File(FileTenants::start(path, tasks)?),
-            Provider::Http(options) => Self::Http(HttpTenants::new(options)?),
+            Provider::Http(options) => Self::Http(HttpTenants::new(options, tasks)?),
         })
     }
 
-    /// The tenant of a key.
-    ///
-    /// # Errors
-    /// [`Denied::Wrong`] and [`Denied::Unavailable`].
-    pub(super) async fn find(&self, key: &[u8]) -> Result<Arc<Principal>, Denied> {
+    /// The tenant of a key of the file.
+    pub(super) fn find_in_file(&self, key: &[u8]) -> Option<Arc<Principal>> {
         match self {
-            Self::File(file) => file.find(key).ok_or(Denied::Wrong),
-            Self::Http(http) => http.find(key).await,
+            Self::File(file) => file.find(key),
+            Self::Http(_) => None,
         }
     }
 
-    /// The tenant of a key of the file. An HTTP service is asked by the key itself.
+    /// The same by the digest of the key. An HTTP service is asked by the key itself.
     pub(super) fn find_by_digest(&self, digest: &[u8; 32]) -> Option<Arc<Principal>> {
         match self {
             Self::File(file) => file.find_by_digest(digest),

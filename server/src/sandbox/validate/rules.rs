@@ -242,7 +242,8 @@ fn isolation(extensions: &BTreeMap<String, String>, rules: &Rules) -> Result<boo
         None => Ok(false),
         Some(ISOLATION_ON) if rules.execd_isolation => Ok(true),
         Some(ISOLATION_ON) => {
-            wrong("is not allowed here (runtime.execd_isolation), and never to a tenant".to_owned())
+            let rule = "needs the role service_admin, and runtime.execd_isolation on the server";
+            wrong(rule.to_owned())
         }
         Some(_) => wrong(format!("must be {ISOLATION_ON} or left out")),
     }

@@ -2,8 +2,11 @@
 //! sessions.
 
 use axum::http::{Method, Request, StatusCode};
+use futures::{SinkExt, StreamExt};
+use osb_app::live::{Command, Frame, Topic};
 use osb_protocol::identity::{NewApiKey, NewUser, PrincipalKind, Role, User};
 use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::{
     super::{forms, pages, session},
@@ -71,6 +74,43 @@ async fn a_user_signs_in_and_the_page_asks_for_a_name_once_there_are_users() {
     assert!(!console.is_signed_in().await);
     let disabled = console.sign_in("operator", PASSWORD).await;
     assert!(disabled.contains("failed=password"), "{disabled}");
+}
+
+#[tokio::test]
+async fn a_user_who_is_enabled_again_has_to_sign_in_again() {
+    let mut console = Console::start().await;
+    let user = console.add_user(Role::Operator, None).await;
+    console.sign_in("operator", PASSWORD).await;
+    assert!(console.is_signed_in().await);
+    for disabled in [true, false] {
+        let edit = UserEdit {
+            disabled: Some(disabled),
+            ..UserEdit::default()
+        };
+        console.edit(&user, edit).await;
+        assert!(!console.is_signed_in().await, "disabled: {disabled}");
+    }
+    console.sign_in("operator", PASSWORD).await;
+    assert!(console.is_signed_in().await);
+    let edit = UserEdit {
+        disabled: Some(false),
+        ..UserEdit::default()
+    };
+    console.edit(&user, edit).await;
+    assert!(console.is_signed_in().await, "nothing has changed");
+}
+
+#[tokio::test]
+async fn names_that_no_account_can_have_count_against_their_address_only() {
+    let mut console = Console::start().await;
+    console.add_user(Role::Operator, None).await;
+    let long = "x".repeat(65);
+    for _ in 0..10 {
+        let wrong = console.sign_in(&long, PASSWORD).await;
+        assert!(wrong.contains("failed=password"), "{wrong}");
+    }
+    let slow = console.sign_in(&long, PASSWORD).await;
+    assert!(slow.contains("failed=account"), "{slow}");
 }
 
 #[tokio::test]
@@ -339,4 +379,48 @@ async fn a_tenant_sees_and_touches_its_own_sandboxes_only() {
     for record in states {
         assert!(!record.facts.is_deleted(), "{}", record.sandbox.id);
     }
+}
+
+#[tokio::test]
+async fn a_tab_learns_nothing_of_a_sandbox_of_another_tenant() {
+    let mut console = Console::start().await;
+    let foreign = console.sandbox("foreign").await;
+    let service = console.service.within(&Scope::of(Some("a")));
+    let body = json!({
+        "image": { "uri": "debian:12" }, "entrypoint": ["sleep", "9"], "timeout": 600,
+        "resourceLimits": { "cpu": "1" },
+    });
+    let (record, unanswered) = service.create_for_answer(body).await.unwrap();
+    unanswered.answered();
+    let own = record.sandbox.id.clone();
+    console.add_user(Role::Operator, Some("a")).await;
+    console.sign_in("operator", PASSWORD).await;
+    let mut page = console.socket("/console/live").await;
+    for id in [&foreign, &own] {
+        let command = Command::Subscribe {
+            topic: Topic::Sandbox(id.clone()),
+            since: None,
+        };
+        let text = serde_json::to_string(&command).unwrap();
+        page.send(Message::text(text)).await.unwrap();
+    }
+    let mut hear = async || {
+        let message = page.next().await.unwrap().unwrap();
+        serde_json::from_str::<Frame>(message.to_text().unwrap()).unwrap()
+    };
+    assert!(matches!(hear().await, Frame::Hello { .. }));
+    for id in [&foreign, &own] {
+        let Frame::Snapshot { topic, data, .. } = hear().await else {
+            panic!("no snapshot");
+        };
+        assert_eq!(topic, Topic::Sandbox(id.clone()));
+        assert_eq!(data.is_null(), *id == foreign, "{data}");
+    }
+    // The changes of both arrive in this order.
+    console.service.delete(&foreign, true).await.unwrap();
+    console.service.delete(&own, true).await.unwrap();
+    let Frame::Snapshot { topic, .. } = hear().await else {
+        panic!("no snapshot");
+    };
+    assert_eq!(topic, Topic::Sandbox(own));
 }
