@@ -29,6 +29,8 @@ class Server:
         text = Path(os.environ["OPENSANDBOX_TEST_SERVER_CONFIG"]).read_text()
         text = re.sub(r"(?m)^port = \d+", f"port = {self.port}", text)
         text = re.sub(r'(?m)^path = ".*"', f'path = "{folder}/store.db"', text)
+        # A schema of the database has room for one server.
+        text = text.replace('type = "postgresql"', 'type = "sqlite"')
         self.key = re.search(r'(?m)^api_key = "(.*)"', text)[1]
         self.config = folder / "config.toml"
         self.config.write_text(text)

@@ -13,7 +13,7 @@ pub(crate) mod tally;
 use std::{io::Write, process::ExitCode};
 
 use anyhow::{Error, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::{leftovers::Baseline, tally::Tally};
 use crate::{
@@ -34,9 +34,22 @@ pub(crate) struct Options {
     /// Run only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Database of the server that the suites in Python test completely
+    #[arg(long, value_enum, default_value_t)]
+    store: Database,
     /// Print what is missing on this machine instead of installing it
     #[arg(long)]
     no_install: bool,
+}
+
+/// Where a server keeps its store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Database {
+    /// In a file; a part of the suites runs on PostgreSQL as well.
+    #[default]
+    Sqlite,
+    /// In a database that is started for the tests.
+    Postgresql,
 }
 
 impl Options {

@@ -4,8 +4,11 @@ use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result};
 
-use super::{Context, server::TestServer, suite::Suite, tally::Tally};
-use crate::{host::python, interrupt::interrupted};
+use super::{Context, Database, server::TestServer, suite::Suite, tally::Tally};
+use crate::{
+    host::{postgres::Postgres, python},
+    interrupt::interrupted,
+};
 
 /// Longest time of one suite, and with the long form of its tests.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -24,6 +27,10 @@ struct Run {
     requirements: &'static str,
     /// Folder of the tests, below `end2end`.
     folder: &'static str,
+    /// Files in the folder; all of them if none is named.
+    files: &'static [&'static str],
+    /// Added to the environment in the name of the report.
+    suffix: &'static str,
 }
 
 /// The SDK generations come first, because users depend on them.
@@ -33,32 +40,87 @@ const RUNS: [Run; 3] = [
         environment: "1.1",
         requirements: "sdk/requirements-1.1.txt",
         folder: "sdk",
+        files: &[],
+        suffix: "",
     },
     Run {
         name: "official SDK 0.1",
         environment: "0.1",
         requirements: "sdk/requirements-0.1.txt",
         folder: "sdk",
+        files: &[],
+        suffix: "",
     },
     Run {
         name: "contract over HTTP",
         environment: "contract",
         requirements: "contract/requirements.txt",
         folder: "contract",
+        files: &[],
+        suffix: "",
+    },
+];
+
+/// What depends on the store, for a server on PostgreSQL.
+const ON_POSTGRESQL: [Run; 2] = [
+    Run {
+        name: "official SDK 1.1 on PostgreSQL",
+        files: &[
+            "test_diagnostics.py",
+            "test_errors.py",
+            "test_lifecycle.py",
+            "test_listing.py",
+            "test_pause.py",
+        ],
+        suffix: "-postgresql",
+        ..RUNS[0]
+    },
+    Run {
+        name: "contract over HTTP on PostgreSQL",
+        files: &["test_pause.py", "test_surface.py", "test_validation.py"],
+        suffix: "-postgresql",
+        ..RUNS[2]
     },
 ];
 
 /// Names of the suites.
 pub(super) const NAMES: [&str; RUNS.len()] = [RUNS[0].name, RUNS[1].name, RUNS[2].name];
 
-/// Runs all suites against one server.
+/// Runs all suites against one server, and a part of them against one on PostgreSQL; or all suites
+/// against the latter.
 pub(super) fn run(context: &Context<'_>) -> Tally {
-    let server = match TestServer::start(context, "python-server") {
+    match context.options.store {
+        Database::Sqlite => {
+            let mut tally = all(context, "python-server", &RUNS, None);
+            if !interrupted() {
+                tally += on_postgresql(context, &ON_POSTGRESQL);
+            }
+            tally
+        }
+        Database::Postgresql => on_postgresql(context, &RUNS),
+    }
+}
+
+fn on_postgresql(context: &Context<'_>, runs: &[Run]) -> Tally {
+    match Postgres::start(&context.installer) {
+        Ok(postgres) => all(
+            context,
+            "python-server-postgresql",
+            runs,
+            Some(&postgres.url()),
+        ),
+        Err(error) => context.report_failure("start PostgreSQL for the SDK tests", &error),
+    }
+}
+
+/// Runs suites against one server, whose store is in this database, if there is one.
+fn all(context: &Context<'_>, name: &str, runs: &[Run], database: Option<&str>) -> Tally {
+    let server = match TestServer::start_on(context, name, database) {
         Ok(server) => server,
         Err(error) => return context.report_failure("start a server for the SDK tests", &error),
     };
     let mut tally = Tally::default();
-    for run in RUNS.iter().take_while(|_| !interrupted()) {
+    for run in runs.iter().take_while(|_| !interrupted()) {
         tally += match one(context, &server, run) {
             Ok(counted) => counted,
             Err(error) => context.report_failure(&format!("run the suite {:?}", run.name), &error),
@@ -86,7 +148,7 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
     let report = context
         .repo
         .reports()
-        .join(format!("pytest-{}.xml", run.environment));
+        .join(format!("pytest-{}{}.xml", run.environment, run.suffix));
     // Holds the stores of servers that tests start.
     let scratch = report.with_extension("tmp");
     if report.exists() {
@@ -98,6 +160,7 @@ fn one(context: &Context<'_>, server: &TestServer, run: &Run) -> Result<Tally> {
         .arg(format!("--junitxml={}", report.display()))
         .arg(format!("--basetemp={}", scratch.display()))
         .current_dir(&folder);
+    pytest.args(run.files);
     let filter = context.options.filter.as_ref();
     if let Some(filter) = filter {
         pytest.arg(format!("--containing={filter}"));

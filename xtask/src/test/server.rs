@@ -25,16 +25,27 @@ pub(super) struct TestServer {
 impl TestServer {
     /// Starts the server with its configuration, store and log in `target/reports/<name>`.
     pub(super) fn start(context: &Context<'_>, name: &str) -> Result<Self> {
+        Self::start_on(context, name, None)
+    }
+
+    /// Starts the server with its store in the PostgreSQL database of this URL, if there is one.
+    pub(super) fn start_on(
+        context: &Context<'_>,
+        name: &str,
+        database: Option<&str>,
+    ) -> Result<Self> {
         let dir = context.repo.reports().join(name);
         if dir.exists() {
             fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
         }
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let config = dir.join("config.toml");
-        write_private(
-            &config,
-            &render(free_port()?, &random_key()?, &dir.join("store.db")),
-        )?;
+        let text = render(free_port()?, &random_key()?, &dir.join("store.db"));
+        let text = match database {
+            None => text,
+            Some(url) => in_database(&text, url),
+        };
+        write_private(&config, &text)?;
         let settings = Settings::load(&config)?;
         let program = context.repo.dist_for_tests().join("opensandbox-server");
         let server = Server::start(&program, &config, &settings, &dir, &[])?;
@@ -78,11 +89,34 @@ impl TestServer {
     }
 }
 
+/// Moves the store of a configuration into a PostgreSQL database.
+fn in_database(config: &str, url: &str) -> String {
+    let config = config.replace("type = \"sqlite\"", "type = \"postgresql\"");
+    let url = toml::Value::String(url.to_owned());
+    format!("{config}\n[store.postgresql]\ndsn = {url}\n")
+}
+
 impl Drop for TestServer {
     fn drop(&mut self) {
         // Also after a failure, no server stays behind.
         if let Err(error) = self.server.end() {
             notice(&format!("a server may still run: {error:#}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_moved_into_a_database() {
+        let url = "postgresql://postgres@127.0.0.1:1/postgres";
+        let text = in_database(&render(1, "key", Path::new("/s.db")), url);
+        let config: toml::Table = text.parse().unwrap();
+        let store = &config["store"];
+        assert_eq!(store["type"].as_str(), Some("postgresql"));
+        assert_eq!(store["postgresql"]["dsn"].as_str(), Some(url));
+        assert_eq!(config["runtime"]["type"].as_str(), Some("docker"));
     }
 }
