@@ -5,10 +5,10 @@
 //! resume:  sidecars ─▶ main        a failure freezes the sidecars again
 //! ```
 //!
-//! The main container never runs while a sidecar is frozen, except for the moment of a repair. The
-//! state of the main container is the state of the sandbox, so a crash between two steps leaves a
-//! sandbox that counts as paused and has a sidecar that runs. [`DockerRuntime::settle_sidecars`]
-//! makes the sidecars follow.
+//! The main container never runs while a sidecar is frozen, except for the moment of a repair. A
+//! rollback therefore ends at its first step that fails. The state of the main container is the state
+//! of the sandbox, so a crash between two steps leaves a sandbox that counts as paused and has a
+//! sidecar that runs. [`DockerRuntime::settle_sidecars`] makes the sidecars follow.
 
 use std::{
     collections::HashMap,
@@ -166,14 +166,42 @@ impl DockerRuntime {
         })?;
         let host = inspected.host_config.as_ref();
         let mode = host.and_then(|host| host.network_mode.as_deref());
+        let owner = group::network_owner(mode);
         let roles = Role::ALL.into_iter().filter(|role| *role != Role::Main);
         let sidecars = roles.filter_map(|role| Some((role, self.originals.of(id, role)?)));
+        let mut sidecars: Vec<_> = sidecars.collect();
+        if sidecars.is_empty()
+            && let Some(owner) = owner
+        {
+            sidecars.extend(self.unknown_sidecar(id, owner).await?);
+        }
         Ok(Members {
             motion: Motion::of(&inspected),
-            sidecars: sidecars.collect(),
-            needs_sidecar: group::network_owner(mode).is_some(),
+            sidecars,
+            needs_sidecar: owner.is_some(),
             main,
         })
+    }
+
+    /// Returns the sidecar whose network the main container has joined. It exists without being known
+    /// while its image cannot be inspected. As the sandbox's network is that container's, it is no
+    /// copy. `None` if the container is gone.
+    async fn unknown_sidecar(
+        &self,
+        id: &SandboxId,
+        owner: &str,
+    ) -> Result<Option<(Role, String)>, RuntimeError> {
+        let inspected = match self.inspect(owner).await {
+            Ok(inspected) => inspected,
+            Err(RuntimeError::NotFound(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let labels = inspected.config.and_then(|config| config.labels);
+        let place = labels.and_then(|labels| self.place_if_ours(&labels));
+        let is_sidecar = |(of, role): &(SandboxId, Role)| of == id && *role != Role::Main;
+        Ok(place
+            .filter(is_sidecar)
+            .map(|(_, role)| (role, owner.to_owned())))
     }
 
     async fn freeze(&self, members: &Members) -> Result<(), Failure> {
@@ -195,9 +223,7 @@ impl DockerRuntime {
         };
         // Without its sidecar the sandbox must not run again.
         if !matches!(failure, Failure::Missing(role) if role != Role::Main) {
-            for (role, container) in frozen.into_iter().rev() {
-                self.roll_back(role, container, false).await;
-            }
+            self.roll_back(frozen, false).await;
         }
         Err(failure)
     }
@@ -212,9 +238,7 @@ impl DockerRuntime {
             thawed.push((role, container));
             if let Err(failure) = self.set_frozen(role, container, false).await {
                 // The main container, if it is among them, before what it must not run without.
-                for (role, container) in thawed.into_iter().rev() {
-                    self.roll_back(role, container, true).await;
-                }
+                self.roll_back(thawed, true).await;
                 return Err(failure);
             }
         }
@@ -255,18 +279,24 @@ impl DockerRuntime {
         }
     }
 
-    async fn roll_back(&self, role: Role, container: &str, freeze: bool) {
-        match self.set_frozen(role, container, freeze).await {
-            // It has ended, which its event reports.
-            Ok(()) | Err(Failure::Missing(_)) => {}
-            Err(failure) => {
-                let error = failure.into_error(|reason| RuntimeError::Other {
-                    runtime: super::KIND,
-                    op: "roll back a pause or a resume",
-                    reason,
-                });
-                warn!(container, %role, error = %ErrorChain(&error), "a container keeps its state");
-            }
+    /// Undoes steps, the last one first. Ends at one that fails: the main container must not run
+    /// beside a frozen sidecar.
+    async fn roll_back(&self, steps: Vec<(Role, &str)>, freeze: bool) {
+        for (role, container) in steps.into_iter().rev() {
+            let failure = match self.set_frozen(role, container, freeze).await {
+                Ok(()) => continue,
+                // A main container that has ended keeps nothing from running, and its event reports
+                // it; the same holds for a sidecar that is to be frozen.
+                Err(Failure::Missing(_)) if role == Role::Main || freeze => continue,
+                Err(failure) => failure,
+            };
+            let error = failure.into_error(|reason| RuntimeError::Other {
+                runtime: super::KIND,
+                op: "roll back a pause or a resume",
+                reason,
+            });
+            warn!(container, %role, error = %ErrorChain(&error), "a container keeps its state");
+            return;
         }
     }
 
@@ -309,18 +339,12 @@ impl DockerRuntime {
     ) -> Result<(), RuntimeError> {
         let turn = self.turns.of(id);
         let _one_at_a_time = turn.lock().await;
-        // The list may show the middle of a change that has ended by now.
-        let freeze = match (self.motion(main).await?, self.motion(sidecar).await?) {
-            (Motion::Frozen, Motion::Runs) => true,
-            (Motion::Runs, Motion::Frozen) => false,
-            _ => return Ok(()),
-        };
-        match self.set_frozen(role, sidecar, freeze).await {
-            Ok(()) => {
+        match self.follow_main(role, main, sidecar).await {
+            Ok(Some(freeze)) => {
                 info!(sandbox = %id, %role, freeze, "a sidecar follows its main container");
                 Ok(())
             }
-            Err(Failure::Missing(_)) => Ok(()),
+            Ok(None) | Err(Failure::Missing(_)) => Ok(()),
             Err(failure) => {
                 let error = failure.into_error(|reason| RuntimeError::Other {
                     runtime: super::KIND,
@@ -335,6 +359,24 @@ impl DockerRuntime {
                 Ok(())
             }
         }
+    }
+
+    /// Brings a sidecar to the state of its main container. Returns whether it was frozen; `None` if
+    /// nothing was to be done.
+    async fn follow_main(
+        &self,
+        role: Role,
+        main: &str,
+        sidecar: &str,
+    ) -> Result<Option<bool>, Failure> {
+        // The list may show the middle of a change that has ended by now.
+        let freeze = match (self.motion(main).await?, self.motion(sidecar).await?) {
+            (Motion::Frozen, Motion::Runs) => true,
+            (Motion::Runs, Motion::Frozen) => false,
+            _ => return Ok(None),
+        };
+        self.set_frozen(role, sidecar, freeze).await?;
+        Ok(Some(freeze))
     }
 }
 
@@ -393,7 +435,7 @@ mod tests {
             let Some((name, state)) = known else {
                 return (404, json!({"message": "No such container"}).to_string());
             };
-            if request == broken {
+            if !broken.is_empty() && request.starts_with(&broken) {
                 return (500, json!({"message": "the freezer is stuck"}).to_string());
             }
             let refused = |status| (status, json!({"message": "not in that state"}).to_string());
@@ -574,6 +616,42 @@ mod tests {
         runtime.observe_all().await.unwrap();
         runtime.sweep().await.unwrap();
         assert_eq!(now(&states), left);
+    }
+
+    #[tokio::test]
+    async fn a_container_that_cannot_be_inspected_does_not_end_the_sweep() {
+        for broken in ["GET /containers/main/json", "GET /containers/side/json"] {
+            let left = ("paused", "running");
+            let (engine, states) = engine(left, broken).await;
+            let runtime = engine.runtime();
+            for (role, container) in [(Role::Main, "main"), (Role::Egress, "side")] {
+                let id = "a".into();
+                runtime.originals.record_created(&id, role, container);
+            }
+            runtime.sweep().await.unwrap();
+            assert_eq!(now(&states), left, "{broken}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_rollback_that_fails_does_not_run_the_main_container_beside_a_frozen_sidecar() {
+        // The sidecar was frozen although its pause failed, and it cannot be thawed.
+        let (engine, states) = engine(PAUSED, "POST /containers/side/unpause").await;
+        let steps = vec![(Role::Main, "main"), (Role::Egress, "side")];
+        engine.runtime().roll_back(steps, false).await;
+        assert_eq!(now(&states), PAUSED, "main thawed beside a frozen sidecar");
+    }
+
+    #[tokio::test]
+    async fn a_sidecar_that_is_not_known_yet_is_paused_and_resumed_as_well() {
+        let (engine, states) = engine(RUNNING, "").await;
+        let (runtime, id) = (engine.runtime(), SandboxId::from("a"));
+        // Only its main container is known, as when the sidecar's image cannot be inspected.
+        runtime.originals.record_created(&id, Role::Main, "main");
+        runtime.pause(&id).await.unwrap();
+        assert_eq!(now(&states), PAUSED);
+        runtime.resume(&id).await.unwrap();
+        assert_eq!(now(&states), RUNNING);
     }
 
     #[tokio::test]
