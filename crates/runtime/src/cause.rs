@@ -422,7 +422,7 @@ impl Cause {
 
     /// Recognises the cause by a message of the engine or the kernel.
     fn of_message(message: &str) -> Option<Self> {
-        let message = message.to_lowercase();
+        let message = without_program(&message.to_lowercase());
         if message.contains("network ") && message.contains("not found") {
             return Some(Self::NoNetwork);
         }
@@ -474,6 +474,19 @@ impl Cause {
     fn row(self) -> &'static Row {
         let row = TABLE.iter().find(|row| row.cause == self);
         row.expect("a test checks that every cause has a row")
+    }
+}
+
+/// Removes the name of the program that cannot be started, which the request chose.
+fn without_program(message: &str) -> String {
+    const START: [&str; 2] = ["exec: \"", "exec: \\\""];
+    let found = START.iter().find_map(|start| {
+        let at = message.find(start)? + start.len();
+        Some((at, at + message[at..].find('"')?))
+    });
+    match found {
+        Some((from, to)) => format!("{}{}", &message[..from], &message[to..]),
+        None => message.to_owned(),
     }
 }
 

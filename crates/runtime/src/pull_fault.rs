@@ -39,11 +39,12 @@ impl PullFault {
         Self::Other,
     ];
 
-    /// Reads the message of an engine. A message often has the words of several causes around each
-    /// other, and the more specific ones are looked for first.
+    /// Reads an engine's message about the pull of an image. A message often has the words of several
+    /// causes around each other, and the more specific ones are looked for first. The names of the image
+    /// and its registry are no such words.
     #[must_use]
-    pub fn of(message: &str) -> Self {
-        let message = message.to_ascii_lowercase();
+    pub fn of(message: &str, image: &str) -> Self {
+        let message = without_reference(&message.to_ascii_lowercase(), &image.to_ascii_lowercase());
         let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if has(&["no space left", "disk quota exceeded"]) {
             Self::DiskFull
@@ -106,6 +107,36 @@ impl PullFault {
             Self::Other => None,
         }
     }
+}
+
+/// Removes an image's reference, in every form that engines and registries give it, and all addresses
+/// from a message. Both are in lower case.
+fn without_reference(message: &str, image: &str) -> String {
+    let name = image.split('@').next().unwrap_or(image);
+    let (host, path) = match name.split_once('/') {
+        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => (host, path),
+        _ => ("", name),
+    };
+    let path = path.split(':').next().unwrap_or(path);
+    let host = host.split(':').next().unwrap_or(host);
+    let quotes = ['"', '\'', '`'];
+    let mut kept: Vec<&str> = Vec::new();
+    let mut before = "";
+    for word in message.split_whitespace() {
+        let bare =
+            word.trim_matches(|letter: char| quotes.contains(&letter) || ",;:()".contains(letter));
+        let is_address = bare.contains("://") || (!host.is_empty() && bare.starts_with(host));
+        let is_qualified = bare.contains(path) && bare.contains(['/', ':', '@']);
+        // A name without further parts may be an ordinary word, such as "denied".
+        let is_named = bare == path
+            && (word.starts_with(quotes)
+                || matches!(before, "for" | "reference" | "image" | "image:"));
+        if !is_address && !is_qualified && !is_named {
+            kept.push(word);
+        }
+        before = word;
+    }
+    kept.join(" ")
 }
 
 /// Introduction to the engine's own words.
@@ -182,7 +213,51 @@ mod tests {
             ),
             ("invalid tar header", PullFault::Other),
         ] {
-            assert_eq!(PullFault::of(message), fault, "{message}");
+            assert_eq!(PullFault::of(message, "debian:nope"), fault, "{message}");
+        }
+    }
+
+    #[test]
+    fn names_of_images_are_no_words_of_faults() {
+        for (image, message, fault) in [
+            (
+                "denied/unauthorized:timeout",
+                "manifest for denied/unauthorized:timeout not found: manifest unknown",
+                PullFault::Unknown,
+            ),
+            (
+                "r.example/certificate:1",
+                "failed to resolve reference \"r.example/certificate:1\": not found",
+                PullFault::Unknown,
+            ),
+            (
+                "toomanyrequests",
+                "Head \"https://r.example/v2/toomanyrequests/manifests/latest\": unauthorized: \
+                 authentication required",
+                PullFault::Denied,
+            ),
+            (
+                "x509.example:5000/a",
+                "Get \"https://x509.example:5000/v2/\": dial tcp: lookup x509.example: no such host",
+                PullFault::Unreachable,
+            ),
+            (
+                "denied",
+                "pull access denied for denied, repository does not exist or may require 'docker login'",
+                PullFault::Denied,
+            ),
+            (
+                "denied",
+                "no such image: denied: not found",
+                PullFault::Unknown,
+            ),
+            (
+                "denied",
+                "unknown: requested access is denied",
+                PullFault::Denied,
+            ),
+        ] {
+            assert_eq!(PullFault::of(message, image), fault, "{image}: {message}");
         }
     }
 

@@ -248,6 +248,18 @@ async fn every_failed_start_has_a_cause() {
             EntrypointNotExecutable,
         ),
         (START, 404, "network ours not found", NoNetwork),
+        (
+            START,
+            400,
+            "OCI runtime create failed: exec: \"/srv/unauthorized/seccomp\": executable file not found in $PATH: unknown",
+            EntrypointNotFound,
+        ),
+        (
+            START,
+            400,
+            "starting container process caused \"exec: \\\"apparmor\\\": executable file not found in $PATH\": unknown",
+            EntrypointNotFound,
+        ),
     ] {
         let error = failed_create(fake_engine::config(), call, status, message).await;
         assert_eq!(Cause::of(&error), Some(cause), "{message}: {error:?}");

@@ -86,16 +86,16 @@ enum PullError {
 }
 
 impl PullError {
-    fn of_engine(error: &bollard::errors::Error) -> Self {
+    fn of_engine(error: &bollard::errors::Error, image: &str) -> Self {
         let reason = error::reason(error);
         match error::unavailable(error) {
             Some(_) => Self::Unavailable { reason },
-            None => Self::failed(reason),
+            None => Self::failed(reason, image),
         }
     }
 
-    fn failed(reason: String) -> Self {
-        let fault = PullFault::of(&reason);
+    fn failed(reason: String, image: &str) -> Self {
+        let fault = PullFault::of(&reason, image);
         Self::Failed { fault, reason }
     }
 
@@ -218,12 +218,15 @@ async fn run(
         };
         match timeout_at(until, messages.next()).await {
             Ok(None) => return Ok(()),
-            Ok(Some(Err(error))) => return Err(PullError::of_engine(&error)),
+            Ok(Some(Err(error))) => return Err(PullError::of_engine(&error, &key.image)),
             Ok(Some(Ok(message))) => {
                 if let Some(detail) = message.error_detail {
                     let reason = detail.message;
                     let unknown = || "the engine reported no reason".to_owned();
-                    return Err(PullError::failed(reason.unwrap_or_else(unknown)));
+                    return Err(PullError::failed(
+                        reason.unwrap_or_else(unknown),
+                        &key.image,
+                    ));
                 }
                 last_message = Instant::now();
                 layers.update(&message);
