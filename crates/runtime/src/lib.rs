@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod clock;
 mod diagnostics;
 pub mod docker;
 mod error;

@@ -5,12 +5,14 @@
 //! * [`telemetry`]: the log. [`log_file`]: a file of bounded size for it.
 //! * [`signal`]: when to stop.
 //! * [`request_body`] and [`linger`]: answers that come before the request was read.
+//! * [`clock`]: the time of day, which tests can set.
 //! * [`build_info`]: which build this is.
 //! * [`ErrorChain`]: an error with its causes on one line.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod build_info;
+pub mod clock;
 pub mod config;
 mod error_chain;
 pub mod linger;

@@ -21,6 +21,7 @@ const PIECE: usize = 16 << 10;
 #[derive(Debug)]
 pub struct EngineProxy {
     socket: PathBuf,
+    engine: PathBuf,
     running: Option<Supervisor>,
     gate: watch::Sender<Gate>,
 }
@@ -46,7 +47,14 @@ impl EngineProxy {
     /// Creates a proxy that does not listen yet, as if the engine were down.
     #[must_use]
     pub fn down(folder: &Path) -> Self {
+        Self::to(ENGINE.into(), folder)
+    }
+
+    /// Creates a proxy for the engine at a socket. It does not listen yet.
+    #[must_use]
+    pub fn to(engine: PathBuf, folder: &Path) -> Self {
         Self {
+            engine,
             socket: folder.join("docker.sock"),
             running: None,
             gate: watch::Sender::default(),
@@ -67,7 +75,7 @@ impl EngineProxy {
         let listener = UnixListener::bind(&self.socket)?;
         let tasks = Supervisor::new();
         let each = tasks.clone();
-        let gate = self.gate.clone();
+        let (gate, engine) = (self.gate.clone(), self.engine.clone());
         tasks.spawn_abortable("engine proxy", async move {
             while let Ok((client, _)) = listener.accept().await {
                 let mut number = 0;
@@ -75,10 +83,10 @@ impl EngineProxy {
                     number = gate.next;
                     gate.next += 1;
                 });
-                let gate = gate.subscribe();
+                let (gate, engine) = (gate.subscribe(), engine.clone());
                 each.spawn_abortable("engine connection", async move {
                     // Either side may disconnect, which is what tests provoke.
-                    let _ = forward(client, number, gate).await;
+                    let _ = forward(client, &engine, number, gate).await;
                 });
             }
         });
@@ -116,10 +124,11 @@ impl EngineProxy {
 
 async fn forward(
     mut client: UnixStream,
+    engine: &Path,
     number: u64,
     gate: watch::Receiver<Gate>,
 ) -> io::Result<()> {
-    let mut engine = UnixStream::connect(ENGINE).await?;
+    let mut engine = UnixStream::connect(engine).await?;
     let (from_client, to_client) = client.split();
     let (from_engine, to_engine) = engine.split();
     let other = gate.clone();

@@ -68,6 +68,8 @@ pub struct DockerSection {
     pub sandbox_env: BTreeMap<String, String>,
     /// Binds of every sandbox.
     pub sandbox_binds: Vec<String>,
+    /// Whether sandboxes that another release made are taken over.
+    pub take_over: bool,
 }
 
 impl Default for DockerSection {
@@ -88,6 +90,7 @@ impl Default for DockerSection {
             publish_host: "0.0.0.0".to_owned(),
             sandbox_env: BTreeMap::new(),
             sandbox_binds: Vec::new(),
+            take_over: true,
         }
     }
 }
@@ -204,6 +207,7 @@ impl DockerSection {
             sandbox_env: self.sandbox_env.clone(),
             sandbox_binds: self.sandbox_binds.clone(),
             sidecars: Vec::new(),
+            take_over: self.take_over,
             oci_runtime: secure.oci_runtime(),
         })
     }

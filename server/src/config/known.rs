@@ -46,6 +46,7 @@ pub(super) const KEYS: &[&str] = &[
     "docker.publish_host",
     "docker.sandbox_env",
     "docker.sandbox_binds",
+    "docker.take_over",
     "proxy.resolve_internal",
     "proxy.keyless_from_sandboxes",
     "proxy.limit_per_sandbox",

@@ -76,6 +76,8 @@ pub struct DockerConfig {
     /// Sidecars of every sandbox. The first one owns the network, which the others and the main
     /// container join.
     pub sidecars: Vec<SidecarConfig>,
+    /// Whether sandboxes of another server, without an installation label, are taken over.
+    pub take_over: bool,
     /// OCI runtime such as `runsc`; the engine's default when absent.
     pub oci_runtime: Option<String>,
 }

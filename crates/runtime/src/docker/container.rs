@@ -218,6 +218,7 @@ mod tests {
             sandbox_env: BTreeMap::new(),
             sandbox_binds: Vec::new(),
             sidecars: Vec::new(),
+            take_over: true,
             oci_runtime: None,
         }
     }

@@ -92,7 +92,7 @@ impl DockerRuntime {
         if !self.execd.is_ready() {
             self.provide_execd(spec, staged).await?;
         }
-        let (ports, _reserved) = self.reserve_ports(spec)?;
+        let (ports, reserved) = self.reserve_ports(spec).await?;
         let bind = self.execd.bind();
         let log = self.log_config().await?;
         let main = container::body(
@@ -121,6 +121,9 @@ impl DockerRuntime {
         // The plan ends with the main container.
         let main = made.last().map_or("", String::as_str);
         let observed = self.observe(main).await?;
+        if self.network.is_host() {
+            self.host_port.hold(main, reserved);
+        }
         staged.progress.reached(Stage::Network);
         Ok(observed)
     }
@@ -177,18 +180,12 @@ impl DockerRuntime {
     }
 
     /// Reserves the ports that a sandbox takes on the host, until its container runs.
-    fn reserve_ports(&self, spec: &CreateSpec) -> Result<(Ports, Vec<Reserved>), RuntimeError> {
+    async fn reserve_ports(
+        &self,
+        spec: &CreateSpec,
+    ) -> Result<(Ports, Vec<Reserved>), RuntimeError> {
         if self.network.is_host() {
-            // Otherwise execd could not listen, and another program would answer in its place.
-            let Some(claimed) = self.ports.claim(EXECD_PORT) else {
-                return Err(RuntimeError::Start {
-                    id: spec.origin.id.clone(),
-                    reason: format!(
-                        "port {EXECD_PORT} of the host is taken: with docker.network_mode = \"host\" \
-                         only one sandbox can run"
-                    ),
-                });
-            };
+            let claimed = self.claim_host_port(spec.id()).await?;
             return Ok((Ports::default(), vec![claimed]));
         }
         // With secure access, only the server's proxy may lead to a port.
@@ -201,6 +198,30 @@ impl DockerRuntime {
             http: Some(http.port()),
         };
         Ok((ports, vec![execd, http]))
+    }
+
+    /// Claims execd's port of the host. Without it execd could not listen, and another program would
+    /// answer in its place.
+    async fn claim_host_port(&self, id: &SandboxId) -> Result<Reserved, RuntimeError> {
+        if let Some(holder) = self.host_port.holder() {
+            // Its execd may not listen yet, so the port may look free.
+            let is_running = match self.inspect(&holder).await {
+                Ok(inspected) => inspected.state.and_then(|state| state.running) == Some(true),
+                Err(RuntimeError::NotFound(_)) => false,
+                Err(error) => return Err(error),
+            };
+            if !is_running {
+                self.host_port.release(&holder);
+            }
+        }
+        let claimed = self.ports.claim(EXECD_PORT);
+        claimed.ok_or_else(|| RuntimeError::Start {
+            id: id.clone(),
+            reason: format!(
+                "port {EXECD_PORT} of the host is taken: with docker.network_mode = \"host\" only \
+                 one sandbox can run"
+            ),
+        })
     }
 
     /// Creates a container and returns its id. Pulls the image if the engine reports that it is
@@ -350,6 +371,35 @@ impl Drop for CreateGuard<'_> {
     }
 }
 
+/// execd's port of the host, and the main container that has it on the host's network.
+#[derive(Debug, Default)]
+pub(super) struct HostPort(Mutex<Option<(String, Vec<Reserved>)>>);
+
+impl HostPort {
+    fn holder(&self) -> Option<String> {
+        let holder = self.locked();
+        holder.as_ref().map(|(container, _)| container.clone())
+    }
+
+    /// Keeps the port reserved for a container.
+    fn hold(&self, container: &str, reserved: Vec<Reserved>) {
+        *self.locked() = Some((container.to_owned(), reserved));
+    }
+
+    /// Frees the port, unless another container has it by now.
+    fn release(&self, container: &str) {
+        let mut holder = self.locked();
+        if holder.as_ref().is_some_and(|(has, _)| has == container) {
+            *holder = None;
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<(String, Vec<Reserved>)>> {
+        // The value is replaced as a whole, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Reports each stage once, even if a create is retried.
 struct Staged<'a> {
     /// Image to start.
@@ -448,6 +498,39 @@ mod tests {
     impl Progress for Silent {
         fn reached(&self, _stage: Stage) {}
         fn note(&self, _text: &str) {}
+    }
+
+    #[tokio::test]
+    async fn on_the_hosts_network_a_second_sandbox_is_refused_while_the_first_runs() {
+        let is_running = Arc::new(AtomicBool::new(true));
+        let shared = Arc::clone(&is_running);
+        let engine = FakeEngine::start(move |request| {
+            if request.starts_with("GET /containers/c/json") {
+                let running = shared.load(Ordering::Relaxed);
+                let container = json!({
+                    "Created": "2031-05-01T10:00:00Z",
+                    "Config": {"Labels": {labels::ID: "a", labels::SERVER: "us"}},
+                    "State": {"Running": running, "StartedAt": "2031-05-01T10:00:01Z"},
+                });
+                return (200, container.to_string());
+            }
+            FakeEngine::with_volumes(request)
+        })
+        .await;
+        let runtime = engine.runtime();
+        runtime
+            .create(labels::tests::spec(), &Silent)
+            .await
+            .unwrap();
+        // Its execd does not listen yet: the port of the host is free.
+        let second = runtime.create(labels::tests::spec(), &Silent).await;
+        let error = second.unwrap_err().to_string();
+        assert!(error.contains("port 44772 of the host is taken"), "{error}");
+        is_running.store(false, Ordering::Relaxed);
+        runtime
+            .create(labels::tests::spec(), &Silent)
+            .await
+            .unwrap();
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, timeout_at};
 
 use super::{error, labels};
+use crate::clock;
 
 /// Reason when a window does not end in time.
 pub(super) const STALLED: &str = "the engine's events stalled";
@@ -83,14 +84,14 @@ impl EngineClock {
     /// Compares the time that the engine reported, at some moment between `requested` and now.
     pub(super) fn read(requested: Timestamp, reported: &str) -> Option<Self> {
         let reported: Timestamp = reported.parse().ok()?;
-        let half = Timestamp::now().duration_since(requested) / 2;
+        let half = clock::now().duration_since(requested) / 2;
         Some(Self {
             ahead: reported.duration_since(requested) - half,
         })
     }
 
     pub(super) fn now(self) -> Timestamp {
-        Timestamp::now() + self.ahead
+        clock::now() + self.ahead
     }
 }
 
@@ -151,7 +152,9 @@ impl EventWindows {
                     return Err(error::CLOSED.to_owned());
                 }
                 Ok(None) => {
-                    self.since = window.until - self.timing.overlap;
+                    // The clock may have been set back since.
+                    let ended = window.until.min(self.clock.now());
+                    self.since = ended - self.timing.overlap;
                     self.delivered.forget_before(self.since);
                     self.current = None;
                 }

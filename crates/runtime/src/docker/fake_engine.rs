@@ -1,6 +1,7 @@
 //! An engine with scripted responses, for situations that a real one does not produce on request.
 
 use std::{
+    collections::BTreeMap,
     net::Ipv4Addr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -30,6 +31,9 @@ pub(super) const STALL: u16 = 3;
 /// Status of a response that succeeds and leaves the connection open, but unread.
 pub(super) const HALF_OPEN: u16 = 4;
 
+/// Responds to a request with this body.
+type Respond = dyn Fn(&str, &[u8]) -> (u16, String) + Send + Sync;
+
 /// Requests to a [`FakeEngine`].
 #[derive(Debug, Default)]
 struct Record {
@@ -56,6 +60,13 @@ impl FakeEngine {
     /// version, and returns a status and a body.
     pub(super) async fn start(
         respond: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_reading(move |request, _| respond(request)).await
+    }
+
+    /// Starts an engine whose responses depend on the bodies of requests as well.
+    pub(super) async fn start_reading(
+        respond: impl Fn(&str, &[u8]) -> (u16, String) + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = format!("tcp://{}", listener.local_addr().unwrap());
@@ -145,6 +156,65 @@ impl FakeEngine {
     }
 }
 
+/// Volumes of an engine, with their labels.
+#[derive(Debug, Default)]
+pub(super) struct FakeVolumes(Mutex<BTreeMap<String, Value>>);
+
+impl FakeVolumes {
+    /// Adds a volume.
+    pub(super) fn add(&self, name: &str, labels: Value) {
+        self.0.lock().unwrap().insert(name.to_owned(), labels);
+    }
+
+    /// Returns the names of all volumes.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.lock().unwrap().keys().cloned().collect()
+    }
+
+    /// Responds to a request about volumes. `None` for any other request. A list is of volumes with a
+    /// label.
+    pub(super) fn respond(&self, request: &str, body: &[u8]) -> Option<(u16, String)> {
+        let (method, path) = request.split_once(' ')?;
+        let path = path.split('?').next()?;
+        let name = path.strip_prefix("/volumes")?.trim_start_matches('/');
+        let mut volumes = self.0.lock().unwrap();
+        let missing = || (404, json!({"message": "no such volume"}).to_string());
+        let shown = |name: &str, labels: &Value| {
+            json!({
+                "Name": name, "Driver": "local", "Mountpoint": "/v", "Scope": "local",
+                "Labels": labels, "Options": {},
+            })
+        };
+        Some(match (method, name) {
+            ("POST", _) => {
+                let body: Value = serde_json::from_slice(body).unwrap();
+                let name = body["Name"].as_str().unwrap();
+                // An existing volume stays as it is.
+                let labels = volumes.entry(name.to_owned());
+                let labels = labels.or_insert_with(|| body["Labels"].clone());
+                (201, shown(name, labels).to_string())
+            }
+            ("GET", "") => {
+                let is_wanted = |labels: &Value| {
+                    let mut keys = labels.as_object().into_iter().flatten();
+                    keys.any(|(key, _)| request.contains(&key.replace('/', "%2F")))
+                };
+                let all = volumes.iter().filter(|(_, labels)| is_wanted(labels));
+                let all = all.map(|(name, labels)| shown(name, labels));
+                (200, json!({"Volumes": all.collect::<Vec<_>>()}).to_string())
+            }
+            ("GET", _) => match volumes.get(name) {
+                Some(labels) => (200, shown(name, labels).to_string()),
+                None => missing(),
+            },
+            _ => match volumes.remove(name) {
+                Some(_) => (204, String::new()),
+                None => missing(),
+            },
+        })
+    }
+}
+
 /// A request without a complete response.
 struct Open<'a>(&'a Record);
 
@@ -187,15 +257,12 @@ pub(super) fn config() -> DockerConfig {
         sandbox_env: [].into(),
         sandbox_binds: Vec::new(),
         sidecars: Vec::new(),
+        take_over: true,
         oci_runtime: None,
     }
 }
 
-async fn serve(
-    stream: TcpStream,
-    respond: &(dyn Fn(&str) -> (u16, String) + Send + Sync),
-    record: &Record,
-) -> std::io::Result<()> {
+async fn serve(stream: TcpStream, respond: &Respond, record: &Record) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut request_line = String::new();
     stream.read_line(&mut request_line).await?;
@@ -229,9 +296,10 @@ async fn serve(
     let path = versionless.unwrap_or(target);
     let request = format!("{method} {path}");
     let _open = Open::count(record);
+    let (status, response) = respond(&request, &body);
     let whole = (request.clone(), head, body);
     record.whole.lock().unwrap().push(whole);
-    let (status, body) = respond(&request);
+    let body = response;
     record.requests.lock().unwrap().push(request);
     if status == CUT {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";

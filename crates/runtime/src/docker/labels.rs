@@ -57,6 +57,8 @@ pub(super) const HOOKS: &str = "opensandbox.io/lifecycle-hooks";
 pub(super) const ROLE: &str = "opensandbox.io/role";
 /// Addition, on helper containers: installation that created it.
 pub(super) const HELPER: &str = "opensandbox.io/helper-of";
+/// Addition, on volumes: the sandbox whose owner the volume records (see `adoption.rs`).
+pub(super) const OWNER_OF: &str = "opensandbox.io/owner-of";
 /// Name of the tenant that the sandbox belongs to (contract: lifecycle A7).
 pub(super) const TENANT: &str = "opensandbox.io/tenant";
 /// Addition: who created the sandbox, for quotas.

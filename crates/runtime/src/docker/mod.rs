@@ -10,6 +10,7 @@
 //! once and mounted read-only ([`execd_volume`]). Sandboxes share one bridge network on which
 //! containers cannot reach each other ([`network`]).
 
+mod adoption;
 #[cfg(test)]
 mod causes;
 mod config;
@@ -71,7 +72,9 @@ pub struct DockerRuntime {
     network: network::SandboxNetwork,
     execd: execd_volume::ExecdVolume,
     creating: create::Creating,
+    host_port: create::HostPort,
     originals: originals::Originals,
+    adoptions: adoption::Adoptions,
     unreadable: observe::Unreadable,
     log_driver: log_driver::LogDriver,
     timing: event_windows::WindowTiming,
@@ -110,7 +113,9 @@ impl DockerRuntime {
             config,
             execd,
             creating: create::Creating::default(),
+            host_port: create::HostPort::default(),
             originals: originals::Originals::default(),
+            adoptions: adoption::Adoptions::default(),
             unreadable: observe::Unreadable::default(),
             log_driver: log_driver::LogDriver::default(),
             timing: event_windows::WindowTiming::default(),

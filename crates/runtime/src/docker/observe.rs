@@ -119,7 +119,7 @@ impl DockerRuntime {
         })
     }
 
-    /// Reads every sandbox of this installation, and those of the reference, which have no
+    /// Reads every sandbox of this installation, and those that it took over, which have no
     /// installation label.
     pub(super) async fn observe_all(&self) -> Result<Vec<Observed>, RuntimeError> {
         let list = self.list_originals().await?;
@@ -134,9 +134,12 @@ impl DockerRuntime {
                 owner.map(Owner::of_summary).unwrap_or_default()
             });
             if let Some(observed) = self.read_summary(container, owner) {
-                let running = container.state == Some(ContainerSummaryStateEnum::RUNNING);
+                let has_process = matches!(
+                    container.state,
+                    Some(ContainerSummaryStateEnum::RUNNING | ContainerSummaryStateEnum::PAUSED)
+                );
                 // The list has neither the end of a container nor the reference's command line.
-                let is_complete = running && !observed.origin.entrypoint.is_empty();
+                let is_complete = has_process && !observed.origin.entrypoint.is_empty();
                 let to_inspect = container.id.clone().filter(|_| !is_complete);
                 listed.push((observed, to_inspect));
             }
@@ -171,6 +174,7 @@ impl DockerRuntime {
         });
         // Every container of a group has the labels.
         let mut foreign: Vec<Foreign> = foreign.collect();
+        foreign.extend(self.adoptions.of_others(&self.config.instance));
         foreign.sort_by(|a, b| a.id.as_str().cmp(b.id.as_str()));
         foreign.dedup();
         Ok(foreign)
@@ -211,9 +215,12 @@ impl DockerRuntime {
         labels: &HashMap<String, String>,
     ) -> Option<(SandboxId, Role)> {
         let read = labels::Read(labels);
-        let server = read.server();
-        let ours = server.is_none_or(|server| server == self.config.instance);
-        Some((read.id()?, read.role()?)).filter(|_| ours)
+        let (id, instance) = (read.id()?, &self.config.instance);
+        let ours = match read.server() {
+            Some(server) => server == instance,
+            None => self.adoptions.is_owner(instance, &id),
+        };
+        Some((id, read.role()?)).filter(|_| ours)
     }
 }
 
@@ -283,6 +290,28 @@ mod tests {
                 "{status}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn paused_sandboxes_are_read_from_the_list_alone() {
+        let engine = FakeEngine::start(|request| {
+            assert!(request.starts_with("GET /containers/json"), "{request}");
+            let of = |number: usize| {
+                json!({
+                    "Id": format!("c{number}"), "Created": 1, "State": "paused",
+                    "Labels": {
+                        labels::ID: format!("box-{number}"), labels::SERVER: "us",
+                        labels::ENTRYPOINT: r#"["sleep"]"#,
+                    },
+                })
+            };
+            (200, json!((0..100).map(of).collect::<Vec<_>>()).to_string())
+        })
+        .await;
+        let all = engine.runtime().observe_all().await.unwrap();
+        let paused = all.iter().filter(|it| it.status.phase == Phase::Paused);
+        assert_eq!(paused.count(), 100);
+        assert_eq!(engine.requests("GET /containers/c").len(), 0);
     }
 
     #[tokio::test]

@@ -143,7 +143,8 @@ impl Originals {
         state.revealing.split_off(rest)
     }
 
-    /// Returns the volumes that are removed with a sandbox of the reference.
+    /// Returns the volumes that are removed with a sandbox of the reference, as far as the last list had
+    /// the sandbox.
     pub(super) fn volumes(&self, id: &SandboxId) -> Vec<String> {
         self.locked().volumes.get(id).cloned().unwrap_or_default()
     }
@@ -186,6 +187,7 @@ impl DockerRuntime {
         let mut list = self.list_labelled(labels::ID, "list the sandboxes").await?;
         let sidecars = self.list_labelled(labels::SIDECAR_FOR, "list sidecars");
         add_absent(&mut list, sidecars.await?);
+        self.adopt_all(&list).await?;
         self.originals.keep_listed(&before, &list);
         let originals = self.select_originals(list, Undecided::Listed).await?;
         let revealing = originals.iter().filter_map(|container| {
@@ -194,11 +196,7 @@ impl DockerRuntime {
             Some((id, container.id.clone()?)).filter(|_| reveals)
         });
         let revealing = revealing.collect();
-        let volumes = originals.iter().filter_map(|container| {
-            let read = labels::Read(container.labels.as_ref()?);
-            Some((read.id()?, read.volumes())).filter(|(_, volumes)| !volumes.is_empty())
-        });
-        let volumes = volumes.collect();
+        let volumes = originals.iter().filter_map(volumes_of).collect();
         let mut state = self.originals.locked();
         state.revealing = revealing;
         state.volumes = volumes;
@@ -220,7 +218,10 @@ impl DockerRuntime {
             let sidecars = self.list_labelled(&label, "find the sandbox's sidecar");
             add_absent(&mut list, sidecars.await?);
         }
+        self.adopt_listed(&list).await?;
         let found = self.select_originals(list, Undecided::Refused).await?;
+        let volumes = found.iter().filter_map(volumes_of);
+        self.originals.locked().volumes.extend(volumes);
         Ok(found
             .into_iter()
             .filter_map(|container| container.id)
@@ -375,6 +376,12 @@ impl DockerRuntime {
         state.images.insert(image.to_owned(), id.clone());
         Ok(id)
     }
+}
+
+/// Returns the sandbox of a container with the volumes that are removed with it, if there are any.
+fn volumes_of(container: &ContainerSummary) -> Option<(SandboxId, Vec<String>)> {
+    let read = labels::Read(container.labels.as_ref()?);
+    Some((read.id()?, read.volumes())).filter(|(_, volumes)| !volumes.is_empty())
 }
 
 /// Adds the containers of a second list that the first does not have.

@@ -8,7 +8,7 @@ use bollard::{
     models::ContainerStateStatusEnum,
     query_parameters::{
         InspectContainerOptions, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
-        RemoveVolumeOptions, WaitContainerOptionsBuilder,
+        WaitContainerOptionsBuilder,
     },
 };
 use futures::StreamExt;
@@ -32,6 +32,10 @@ impl DockerRuntime {
                 reason: error::reason(&error),
             })
         };
+        // A list that is read meanwhile no longer has the sandbox.
+        let mut volumes = self.originals.volumes(id);
+        let was_adopted = || self.adoptions.is_owner(&self.config.instance, id);
+        let mut is_adopted = was_adopted();
         // The main container first: it must not run without its sidecars.
         let knew_main = self.originals.main(id).is_some();
         let mut was_known = false;
@@ -39,38 +43,22 @@ impl DockerRuntime {
             let removed = remove_container(docker, &container, Force::Yes).await;
             was_known |= removed.map_err(failed)?;
         }
-        let volumes = self.originals.volumes(id);
-        if knew_main && was_known {
-            self.remove_volumes(id, volumes).await;
-            return Ok(());
-        }
-        // An earlier process created it, or the engine's response to its create was lost.
-        for container in self.find_group(id).await? {
-            remove_container(docker, &container, Force::Yes)
-                .await
-                .map_err(failed)?;
-        }
-        self.remove_volumes(id, volumes).await;
-        Ok(())
-    }
-
-    /// Removes the volumes of a sandbox that the reference made. One that stays is no reason to keep
-    /// the sandbox.
-    async fn remove_volumes(&self, id: &SandboxId, volumes: Vec<String>) {
-        let Ok(docker) = self.docker() else {
-            return;
-        };
-        for volume in volumes {
-            let removed = docker.remove_volume(&volume, None::<RemoveVolumeOptions>);
-            match bounded(docker, removed).await {
-                Ok(()) => info!(sandbox = %id, volume, "removed a volume of the sandbox"),
-                Err(error) if error::is_missing(&error) => {}
-                Err(error) => {
-                    let reason = error::reason(&error);
-                    warn!(sandbox = %id, volume, reason, "cannot remove a volume of the sandbox");
-                }
+        if is_adopted || !(knew_main && was_known) {
+            // Another process created it, and the sidecar may not be known yet, or the engine's response
+            // to its create was lost.
+            let found = self.find_group(id).await?;
+            volumes.extend(self.originals.volumes(id));
+            is_adopted |= was_adopted();
+            for container in found {
+                remove_container(docker, &container, Force::Yes)
+                    .await
+                    .map_err(failed)?;
             }
         }
+        if is_adopted {
+            self.remove_belongings(id, volumes).await;
+        }
+        Ok(())
     }
 
     /// Removes this installation's containers that were never started, helpers of a server that
@@ -132,6 +120,7 @@ impl DockerRuntime {
             }
         }
         self.sweep_sidecars().await?;
+        self.sweep_records().await?;
         self.execd.sweep_other_builds(docker).await
     }
 
@@ -290,10 +279,18 @@ fn removal_end(error: String, code: i64) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{Runtime, docker::fake_engine::FakeEngine};
+    use crate::{
+        Runtime,
+        docker::fake_engine::{FakeEngine, FakeVolumes, HOLD},
+    };
 
     /// An engine with a running sidecar of sandbox `a`, with its main container or without it.
     async fn engine_with_sidecar(has_main: bool) -> FakeEngine {
@@ -334,11 +331,20 @@ mod tests {
     }
 
     /// Containers of the reference: a sandbox behind its sidecar, which has no id of its own.
-    async fn engine_of_the_reference(has_main: bool, created: i64) -> FakeEngine {
+    async fn engine_of_the_reference(
+        has_main: bool,
+        created: i64,
+    ) -> (FakeEngine, Arc<FakeVolumes>) {
+        let volumes = Arc::<FakeVolumes>::default();
+        for volume in ["opensandbox-runtime-box-a", "made"] {
+            volumes.add(volume, json!({labels::VOLUMES: "server"}));
+        }
+        volumes.add("database", json!({}));
+        let shared = Arc::clone(&volumes);
         let main = json!({
             "Id": "main", "Names": ["/sandbox-box-a"], "Created": created, "State": "running",
             "Image": "debian:12", "HostConfig": {"NetworkMode": "container:side"},
-            "Labels": {labels::ID: "box-a", labels::VOLUMES: "[\"opensandbox-runtime-box-a\"]"},
+            "Labels": {labels::ID: "box-a", labels::VOLUMES: r#"["made", "database"]"#},
         });
         let side = json!({
             "Id": "side", "Names": ["/sandbox-egress-box-a"], "Created": created,
@@ -346,17 +352,31 @@ mod tests {
             "Labels": {labels::SIDECAR_FOR: "box-a"},
             "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.9"}}},
         });
-        FakeEngine::start(move |request| {
+        let (removed, has_side) = (AtomicBool::new(false), AtomicBool::new(true));
+        let engine = FakeEngine::start_reading(move |request, body| {
+            if let Some(response) = shared.respond(request, body) {
+                return response;
+            }
+            if request.starts_with("DELETE /containers/main?") {
+                removed.store(true, Ordering::Relaxed);
+                return (HOLD, String::new());
+            }
+            if request.starts_with("DELETE /containers/side?") {
+                has_side.store(false, Ordering::Relaxed);
+            }
+            let has_main = has_main && !removed.load(Ordering::Relaxed);
             let of_sidecars = request.contains("egress-sidecar-for");
             let of_sandboxes = request.contains("opensandbox.io%2Fid");
             match request {
                 _ if !request.starts_with("GET") => (204, String::new()),
-                _ if request.starts_with("GET /containers/json") && of_sidecars => ok(json!([side])),
+                _ if request.starts_with("GET /containers/json") && of_sidecars => ok(match has_side.load(Ordering::Relaxed) {
+ true => json!([side]),
+ false => json!([]),
+}),
                 _ if request.starts_with("GET /containers/json") && of_sandboxes && has_main => {
                     ok(json!([main]))
                 }
                 _ if request.starts_with("GET /containers/json") => ok(json!([])),
-                _ if request.starts_with("GET /volumes") => ok(json!({"Volumes": []})),
                 "GET /containers/side/json" => ok(json!({
                     "Created": "2031-05-01T10:00:00Z", "Config": {"Labels": {labels::SIDECAR_FOR: "box-a"}},
                     "State": {"Running": true}, "HostConfig": {"NetworkMode": "bridge"},
@@ -370,12 +390,13 @@ mod tests {
                 _ => missing(),
             }
         })
-        .await
+        .await;
+        (engine, volumes)
     }
 
     #[tokio::test]
     async fn a_sandbox_of_the_reference_is_taken_over_with_its_sidecar() {
-        let engine = engine_of_the_reference(true, 1_000_000_000).await;
+        let (engine, volumes) = engine_of_the_reference(true, 1_000_000_000).await;
         let runtime = engine.runtime();
         let all = runtime.observe_all().await.unwrap();
         let [sandbox] = all.as_slice() else {
@@ -395,21 +416,46 @@ mod tests {
         assert_eq!(engine.requests("DELETE").len(), 0, "nothing is left over");
         runtime.remove(&sandbox.origin.id).await.unwrap();
         let removed = engine.requests("DELETE").join(" ");
-        for path in [
-            "/containers/main?",
-            "/containers/side?",
-            "/volumes/opensandbox-runtime-box-a",
-        ] {
+        for path in ["/containers/main?", "/containers/side?"] {
             assert!(removed.contains(path), "{path}: {removed}");
         }
+        // Its volumes, and the record of its owner; not a volume that its label only names.
+        assert_eq!(volumes.names(), ["database"]);
+    }
+
+    #[tokio::test]
+    async fn volumes_are_removed_although_a_list_is_read_during_the_removal() {
+        let (engine, volumes) = engine_of_the_reference(true, 1_000_000_000).await;
+        let (runtime, id) = (engine.runtime(), SandboxId::from("box-a"));
+        runtime.observe_all().await.unwrap();
+        let listed = async {
+            while engine.requests("DELETE /containers/main?").is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            runtime.observe_all().await.unwrap()
+        };
+        let (removed, listed) = tokio::join!(runtime.remove(&id), listed);
+        removed.unwrap();
+        assert_eq!(listed.len(), 0);
+        assert_eq!(volumes.names(), ["database"]);
+    }
+
+    #[tokio::test]
+    async fn a_new_process_knows_the_volumes_of_a_sandbox_that_it_removes() {
+        let (engine, volumes) = engine_of_the_reference(true, 1_000_000_000).await;
+        engine.runtime().remove(&"box-a".into()).await.unwrap();
+        assert_eq!(volumes.names(), ["database"]);
     }
 
     #[tokio::test]
     async fn a_sidecar_of_the_reference_without_a_sandbox_goes_unless_it_is_new() {
         let now = jiff::Timestamp::now().as_second();
         for (created, removals) in [(1_000_000_000, 1), (now, 0)] {
-            let engine = engine_of_the_reference(false, created).await;
-            engine.runtime().sweep().await.unwrap();
+            let (engine, _) = engine_of_the_reference(false, created).await;
+            let runtime = engine.runtime();
+            // Every connection begins with a list.
+            runtime.observe_all().await.unwrap();
+            runtime.sweep().await.unwrap();
             let removed = engine.requests("DELETE /containers/side");
             assert_eq!(removed.len(), removals, "{created}");
         }

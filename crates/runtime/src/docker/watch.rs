@@ -23,6 +23,7 @@ use bollard::{
     models::{EventMessage, EventMessageTypeEnum},
 };
 use futures::future::BoxFuture;
+use jiff::SignedDuration;
 use osb_protocol::{SandboxId, WireTime};
 use osb_service::Supervisor;
 use tokio::{
@@ -34,8 +35,9 @@ use tracing::{debug, info, warn};
 use super::{
     DockerRuntime, KIND, error,
     event_windows::{EngineClock, EventWindows},
+    labels,
 };
-use crate::{Observed, Role, RuntimeError, RuntimeEvent};
+use crate::{Observed, Role, RuntimeError, RuntimeEvent, clock};
 
 /// Most events that wait for the domain. When the channel is full, the stream is not read.
 const BUFFER: usize = 1024;
@@ -48,6 +50,9 @@ const PROMPT_RESPONSE: Duration = Duration::from_secs(5);
 /// Longest time until a hanging engine and a stalled stream of events are reported.
 #[cfg(test)]
 const DETECTION: Duration = Duration::from_secs(10);
+/// Largest difference between wall clock and monotonic clock over a list. A larger one means that the
+/// wall clock was set, or that the machine slept.
+const CLOCK_DRIFT: SignedDuration = SignedDuration::from_secs(5);
 /// Longest wait for a list, during which events are held back.
 const LIST_RESPONSE: Duration = Duration::from_secs(30);
 
@@ -179,7 +184,7 @@ async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, 
     let version = timeout(PROMPT_RESPONSE, docker.clone().negotiate_version()).await;
     let version = version.map_err(|_| no_answer())?;
     version.map_err(|error| WatchEnd::Lost(error::reason(&error)))?;
-    let requested = jiff::Timestamp::now();
+    let requested = clock::now();
     let info = timeout(PROMPT_RESPONSE, docker.info()).await;
     let clock = match info.map_err(|_| no_answer())? {
         Ok(info) => {
@@ -203,12 +208,20 @@ async fn greet(runtime: &DockerRuntime, docker: &Docker) -> Result<EngineClock, 
 
 type Listed = Result<(Vec<Observed>, WireTime), WatchEnd>;
 
-/// Lists all sandboxes, with the engine's time at the beginning.
+/// Lists all sandboxes, with the engine's time at the beginning. If the clock was set or the machine
+/// slept meanwhile, that time cannot be compared with those of other reports, and the list is read
+/// again.
 fn list(runtime: &DockerRuntime, clock: EngineClock) -> BoxFuture<'_, Listed> {
     Box::pin(async move {
-        let at = WireTime::new(clock.now());
-        let all = timeout(LIST_RESPONSE, runtime.observe_all()).await;
-        Ok((all.map_err(|_| no_answer())??, at))
+        loop {
+            let (at, begun) = (clock.now(), Instant::now());
+            let all = timeout(LIST_RESPONSE, runtime.observe_all()).await;
+            let all = all.map_err(|_| no_answer())??;
+            let elapsed = SignedDuration::try_from(begun.elapsed()).unwrap_or(SignedDuration::MAX);
+            if (clock.now().duration_since(at) - elapsed).abs() < CLOCK_DRIFT {
+                return Ok((all, WireTime::new(at)));
+            }
+        }
     })
 }
 
@@ -217,6 +230,7 @@ async fn translate(
     runtime: &DockerRuntime,
     event: EventMessage,
 ) -> Result<Option<RuntimeEvent>, RuntimeError> {
+    adopt_started(runtime, &event).await?;
     let Some(event) = SandboxEvent::of(runtime, event) else {
         return Ok(None);
     };
@@ -293,6 +307,23 @@ async fn translate(
     Ok(Some(event))
 }
 
+/// Finds the owner of a sandbox without an installation label that starts.
+async fn adopt_started(runtime: &DockerRuntime, event: &EventMessage) -> Result<(), RuntimeError> {
+    let actor = event.actor.as_ref();
+    let Some(attributes) = actor.and_then(|actor| actor.attributes.as_ref()) else {
+        return Ok(());
+    };
+    let read = labels::Read(attributes);
+    match (event.action.as_deref(), read.server(), read.id()) {
+        (Some("start"), None, Some(id))
+            if runtime.config.take_over && !runtime.adoptions.is_decided(&id) =>
+        {
+            runtime.adopt(&id).await
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Translates an event of a sidecar. Its exit is always reported, its start only when the sandbox had
 /// lost it. Freezing and thawing are reported for the main container.
 async fn translate_sidecar(
@@ -364,7 +395,7 @@ impl SandboxEvent {
             role,
             container: actor.id?,
             action: event.action?,
-            at: at.unwrap_or_else(|| WireTime::new(jiff::Timestamp::now())),
+            at: at.unwrap_or_else(|| WireTime::new(clock::now())),
             attributes,
         })
     }

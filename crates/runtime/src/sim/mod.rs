@@ -350,7 +350,7 @@ impl State {
 }
 
 fn now() -> WireTime {
-    WireTime::new(jiff::Timestamp::now())
+    WireTime::new(crate::clock::now())
 }
 
 #[async_trait]

@@ -57,13 +57,18 @@ impl Stage {
         }
     }
 
+    /// Uses another engine, before the proxy is up.
+    pub(super) fn move_to(&mut self, socket: PathBuf) {
+        self.engine = EngineProxy::to(socket, self.folder.path());
+    }
+
     pub(super) async fn server(&self) -> TestServer {
         self.server_with(Vec::new()).await
     }
 
     /// Starts a server whose sandboxes have sidecars.
     pub(super) async fn server_with(&self, sidecars: Vec<SidecarConfig>) -> TestServer {
-        self.configured_server(sidecars, "").await
+        self.server_tuned(|config| config.sidecars = sidecars).await
     }
 
     /// Starts a server with further lines of configuration.
@@ -73,6 +78,12 @@ impl Stage {
         more: &str,
     ) -> TestServer {
         let tune = |config: &mut DockerConfig| config.sidecars = sidecars;
+        self.server_over(tune, more).await
+    }
+
+    /// Starts a server that takes over sandboxes of other servers, with further lines of configuration.
+    pub(super) async fn server_that_takes_over(&self, more: &str) -> TestServer {
+        let tune = |config: &mut DockerConfig| config.take_over = true;
         self.server_over(tune, more).await
     }
 
@@ -104,6 +115,8 @@ impl Stage {
             sandbox_env: [("FLEET".to_owned(), "1".to_owned())].into(),
             sandbox_binds: Vec::new(),
             sidecars: Vec::new(),
+            // Tests run side by side on one engine, and only one server can take a sandbox over.
+            take_over: false,
             oci_runtime: None,
         };
         tune(&mut config);

@@ -10,6 +10,9 @@ use uuid::Uuid;
 
 use super::stage::{IMAGE, Stage, answer, delete, docker, get, ready};
 
+/// Held by a test whose servers take over: a sandbox has one owner on an engine.
+static ONE_OWNER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// A sandbox with a network policy: its sidecar, its volume and its main container.
 struct Foreign {
     id: String,
@@ -55,6 +58,12 @@ impl Foreign {
         format!("opensandbox-runtime-{}", self.id)
     }
 
+    /// Name of the volume that records its owner; empty if there is none.
+    fn record(&self) -> String {
+        let filter = format!("label=opensandbox.io/owner-of={}", self.id);
+        docker(&["volume", "ls", "--quiet", "--filter", &filter])
+    }
+
     /// Names of its containers.
     fn names(&self) -> Vec<String> {
         let filters = ["id", "egress-sidecar-for"];
@@ -86,11 +95,16 @@ impl Drop for Foreign {
             docker(&["rm", "--force", "--volumes", &name]);
         }
         docker(&["volume", "rm", "--force", &self.volume()]);
+        let record = self.record();
+        if !record.is_empty() {
+            docker(&["volume", "rm", "--force", &record]);
+        }
     }
 }
 
 #[tokio::test]
 async fn a_sandbox_of_another_server_is_taken_over_with_all_that_belongs_to_it() {
+    let _alone = ONE_OWNER.lock().await;
     let mut stage = Stage::set();
     stage.engine.up().unwrap();
     let foreign = Foreign::start();
@@ -98,7 +112,7 @@ async fn a_sandbox_of_another_server_is_taken_over_with_all_that_belongs_to_it()
     foreign.write_files(files.path());
     let import = format!("[store]\nimport_path = '{}'", files.path().display());
     for is_first in [true, false] {
-        let server = stage.configured_server(Vec::new(), &import).await;
+        let server = stage.server_that_takes_over(&import).await;
         ready(&server).await;
         let (status, found) = get(&server, &foreign.id).await;
         assert_eq!(status, StatusCode::OK, "{found}");
@@ -126,8 +140,52 @@ async fn a_sandbox_of_another_server_is_taken_over_with_all_that_belongs_to_it()
             let filter = format!("name={}", foreign.volume());
             let volumes = docker(&["volume", "ls", "--quiet", "--filter", &filter]);
             assert_eq!(volumes, "");
+            assert_eq!(foreign.record(), "", "of its owner");
         }
         server.stop().await;
         drop(server);
     }
+}
+
+#[tokio::test]
+async fn a_sandbox_of_another_server_has_one_owner_among_several_servers() {
+    let _alone = ONE_OWNER.lock().await;
+    let (mut one, mut two) = (Stage::set(), Stage::set());
+    one.engine.up().unwrap();
+    two.engine.up().unwrap();
+    let servers = (
+        one.server_that_takes_over("").await,
+        two.server_that_takes_over("").await,
+    );
+    let (one, two) = (&servers.0, &servers.1);
+    tokio::join!(ready(one), ready(two));
+    // Both see it start.
+    let foreign = Foreign::start();
+    let both = async || {
+        let (one, two) = tokio::join!(get(one, &foreign.id), get(two, &foreign.id));
+        (one.0, two.0)
+    };
+    let is_owned = |seen: &(StatusCode, StatusCode)| seen.0 == 200 || seen.1 == 200;
+    wait_until("an owner", both, is_owned).await;
+    let record = foreign.record();
+    assert_ne!(record, "");
+    // Time for the other server to make a mistake: it lists again and sweeps.
+    for server in [one, two] {
+        server.service.reconcile().await;
+    }
+    let (owner, other) = match both().await {
+        (StatusCode::OK, StatusCode::NOT_FOUND) => (one, two),
+        (StatusCode::NOT_FOUND, StatusCode::OK) => (two, one),
+        seen => panic!("{seen:?}"),
+    };
+    let path = format!("/v1/sandboxes/{}", foreign.id);
+    let refused = answer(other.request(Method::DELETE, &path)).await;
+    assert_eq!(refused.0, StatusCode::NOT_FOUND);
+    assert_eq!(foreign.names().len(), 2, "both containers are there");
+    assert_eq!(foreign.record(), record);
+    delete(owner, &foreign.id).await;
+    assert_eq!(foreign.names(), [""; 0]);
+    assert_eq!(foreign.record(), "");
+    servers.0.stop().await;
+    servers.1.stop().await;
 }
