@@ -98,7 +98,7 @@ impl App {
             tasks.clone(),
             limits,
             hosts::find(config),
-            foreign_files(config).await?,
+            foreign_files(config),
         )
         .await?;
         if let Some(queue) = config.renew_intent.queue() {
@@ -245,13 +245,12 @@ async fn bind_metrics(address: &str) -> anyhow::Result<TcpListener> {
 }
 
 /// What another server kept in files.
-async fn foreign_files(config: &Config) -> anyhow::Result<ForeignFiles> {
+fn foreign_files(config: &Config) -> ForeignFiles {
     let folder = config.store.import_path.clone().unwrap_or_default();
-    if folder.as_os_str().is_empty() {
-        return Ok(ForeignFiles::default());
+    match folder.as_os_str().is_empty() {
+        true => ForeignFiles::default(),
+        false => ForeignFiles::in_folder(folder),
     }
-    let read = move || ForeignFiles::read(&folder);
-    Ok(tokio::task::spawn_blocking(read).await?)
 }
 
 /// Certificate and key of the listener, which follow their files.

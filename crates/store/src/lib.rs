@@ -22,8 +22,8 @@ pub use account::{AccountRows, ApiKeyRow, PasswordHash, UserChange, UserRow};
 pub use audit::{AuditPlace, AuditQuery};
 pub use inspection::Inspection;
 pub use model::{
-    Changes, CreateKey, HistoryEntry, MetricStretch, Outcome, ReportedCommand, SessionRow,
-    StageTime, UnansweredCreate,
+    Changes, CreateKey, ForeignImport, HistoryEntry, ImportedFiles, MetricStretch, Outcome,
+    ReportedCommand, SessionRow, StageTime, UnansweredCreate,
 };
 pub use postgres::InvalidDsn;
 
@@ -200,6 +200,7 @@ impl std::fmt::Display for Problem {
 pub trait Store:
     std::fmt::Debug
     + SandboxChanges
+    + ForeignImports
     + SandboxHistory
     + SandboxMetrics
     + SandboxCommands
@@ -256,6 +257,16 @@ pub trait SandboxChanges: Send + Sync + 'static {
         at: WireTime,
         tenant: Option<&str>,
     ) -> Result<(), StoreError>;
+}
+
+/// Files in which another server kept what changed of sandboxes.
+#[async_trait]
+pub trait ForeignImports: Send + Sync + 'static {
+    /// The files that were imported, of every sandbox that exists.
+    async fn imported_files(&self) -> Result<HashMap<SandboxId, ImportedFiles>, StoreError>;
+
+    /// Keeps what the files of a sandbox say, and that they were imported.
+    async fn import(&self, id: &SandboxId, import: &ForeignImport) -> Result<(), StoreError>;
 }
 
 /// Sandboxes that are gone.

@@ -17,6 +17,26 @@ pub struct Changes {
     pub tenant: Option<String>,
 }
 
+/// Digests of the files of a sandbox that were imported from another server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportedFiles {
+    /// Of the file with its expiry.
+    pub expiry: Option<[u8; 32]>,
+    /// Of the file with its metadata.
+    pub metadata: Option<[u8; 32]>,
+}
+
+/// What files of another server say about a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignImport {
+    /// The expiry to keep, if any.
+    pub expires_at: Option<WireTime>,
+    /// The metadata to keep, if any.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// All files of the sandbox that are imported by now.
+    pub files: ImportedFiles,
+}
+
 /// How a sandbox ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -9,17 +9,20 @@ use osb_store::{Changes, HistoryEntry, Outcome, UnansweredCreate};
 use tracing::{error, info, warn};
 
 use super::{
-    Facts, ForeignFiles, RuntimeHealth, Service, failed_hooks,
+    Facts, RuntimeHealth, Service, failed_hooks,
     lifecycle::{ABANDONED, history},
     registry::Locks,
+    takeover::Imports,
 };
 
-/// What an earlier process left in the store.
+/// What an earlier process left.
 pub(super) struct StoredAtStart {
     pub(super) changes: HashMap<SandboxId, Changes>,
     pub(super) unanswered: Vec<UnansweredCreate>,
-    /// What another server left in files.
-    pub(super) foreign: ForeignFiles,
+    /// What another server left in files, and which of those were imported.
+    pub(super) imports: Imports,
+    /// Whether the runtime had a sandbox that this process did not create.
+    pub(super) has_found: bool,
 }
 
 /// Follows the runtime. The first synchronisation uses up what an earlier process left in the store;
@@ -38,7 +41,7 @@ pub(super) fn start(service: Service, mut left: StoredAtStart) {
                     service.inner.registry.set_health(RuntimeHealth::Up);
                     service.inner.nudge.notify_one();
                 }
-                Some(event) => service.apply(event).await,
+                Some(event) => service.apply(event, &mut left).await,
                 None => {
                     // Without events the registry goes out of date unnoticed.
                     let reason = "its events are no longer followed".to_owned();
@@ -67,10 +70,10 @@ async fn unless_stopped<T>(tasks: &Supervisor, future: impl Future<Output = T>) 
 impl Service {
     /// Brings the registry in line with a full list from the runtime.
     async fn synchronise(&self, all: Vec<Observed>, at: WireTime, left: &mut StoredAtStart) {
-        let StoredAtStart {
-            changes, foreign, ..
-        } = left;
         let registry = &self.inner.registry;
+        let unknown = all.iter().map(|observed| &observed.origin.id);
+        let unknown = unknown.filter(|id| registry.get(id).is_none());
+        left.imports.read(unknown.cloned().collect()).await;
         let mut seen = HashSet::with_capacity(all.len());
         let mut ended = Vec::new();
         for observed in all {
@@ -85,29 +88,45 @@ impl Service {
                 if observed.origin.expiry == osb_runtime::Expiry::Unknown {
                     warn!(sandbox = %id, "has no readable expiry and is kept until it is deleted");
                 }
-                let mut known = changes.remove(&id).unwrap_or_default();
-                self.import(&id, foreign, &mut known).await;
-                registry.put(Facts::found(observed, known));
+                self.take_in(observed, left).await;
                 ended.push(id);
             }
         }
-        foreign.finish();
+        left.imports.forget_files();
         for record in registry.snapshot().0 {
             let facts = &record.facts;
             // A create in progress has no container yet; a container that started after the list was
             // taken is not in it.
-            let looked_at = facts.phase.is_some_and(|(_, since)| since < at);
+            let looked_at =
+                facts.phase.is_some_and(|(_, since)| since != at) && facts.had_container(at);
             if looked_at && !seen.contains(&facts.origin.id) {
                 self.handle_missing(&facts.origin.id, at).await;
             }
         }
         ended.retain(|id| self.record_that(id, failed_hooks::may_explain));
         self.explain_ends(ended);
-        // Sandboxes that only the store knows were removed just before the last server ended.
-        for (id, known) in changes.drain() {
-            if seen.contains(&id) {
-                continue;
-            }
+        self.end_unseen(&seen, left).await;
+    }
+
+    /// Adds a sandbox that the runtime has and the registry has not, with what is stored about it.
+    async fn take_in(&self, observed: Observed, left: &mut StoredAtStart) {
+        let id = &observed.origin.id;
+        let mut known = left.changes.remove(id).unwrap_or_default();
+        self.import(id, &mut left.imports, &mut known).await;
+        self.inner.registry.put(Facts::found(observed, known));
+        left.has_found = true;
+    }
+
+    /// Ends the sandboxes that only the store knows: they were removed just before the last server
+    /// ended. Without a sandbox of an earlier process, the runtime may be another one by mistake. What
+    /// is stored about sandboxes that are to live then stays, for the right one.
+    async fn end_unseen(&self, seen: &HashSet<SandboxId>, left: &mut StoredAtStart) {
+        let has_found = left.has_found;
+        let unseen = left.changes.extract_if(|id, known| {
+            !seen.contains(id) && (has_found || known.deleted_at.is_some())
+        });
+        let unseen: Vec<_> = unseen.collect();
+        for (id, known) in unseen {
             let outcome = if known.deleted_at.is_some() {
                 Outcome::Deleted
             } else {
@@ -151,7 +170,7 @@ impl Service {
         }
     }
 
-    async fn apply(&self, event: RuntimeEvent) {
+    async fn apply(&self, event: RuntimeEvent, left: &mut StoredAtStart) {
         match event {
             RuntimeEvent::Synced { .. } => unreachable!("handled by the caller"),
             RuntimeEvent::Lost { reason } => {
@@ -165,10 +184,8 @@ impl Service {
                 }
                 if self.inner.registry.get(&observed.origin.id).is_none() {
                     info!(sandbox = %observed.origin.id, "a sandbox came back");
-                    self.inner
-                        .registry
-                        .put(Facts::found(*observed, Changes::default()));
-                    return;
+                    left.imports.read(vec![observed.origin.id.clone()]).await;
+                    return self.take_in(*observed, left).await;
                 }
                 let id = observed.origin.id.clone();
                 let at = observed.status.since;

@@ -41,7 +41,8 @@ impl Service {
         let left = super::events::StoredAtStart {
             changes: store.all_changes().await?,
             unanswered: store.all_unanswered().await?,
-            foreign,
+            imports: super::takeover::Imports::of(foreign, &*store).await?,
+            has_found: false,
         };
         let trail = AuditTrail::start(Arc::clone(&store), limits.audit, &tasks);
         let abandoned = mpsc::unbounded_channel();

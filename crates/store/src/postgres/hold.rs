@@ -323,6 +323,11 @@ pub(super) fn schema() -> Migrator {
             "audit",
             include_str!("../../migrations/postgres/0005_audit.sql"),
         ),
+        (
+            7,
+            "imports",
+            include_str!("../../migrations/postgres/0007_imports.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

@@ -9,6 +9,7 @@ mod creates;
 mod dsn;
 mod history;
 mod hold;
+mod imports;
 mod metrics;
 mod pool;
 mod problem;

@@ -51,16 +51,17 @@ impl SandboxHistory for SqliteStore {
         .execute(write.connection())
         .await
         .map_err(self.failed(OP))?;
-        sqlx::query("DELETE FROM unanswered_creates WHERE id = $1")
-            .bind(entry.id.as_str())
-            .execute(write.connection())
-            .await
-            .map_err(self.failed(OP))?;
-        sqlx::query("DELETE FROM sandbox_changes WHERE id = $1")
-            .bind(entry.id.as_str())
-            .execute(write.connection())
-            .await
-            .map_err(self.failed(OP))?;
+        for forget in [
+            "DELETE FROM unanswered_creates WHERE id = $1",
+            "DELETE FROM sandbox_changes WHERE id = $1",
+            "DELETE FROM imported_files WHERE id = $1",
+        ] {
+            sqlx::query(forget)
+                .bind(entry.id.as_str())
+                .execute(write.connection())
+                .await
+                .map_err(self.failed(OP))?;
+        }
         self.commit(OP, write).await
     }
 

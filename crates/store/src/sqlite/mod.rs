@@ -8,6 +8,7 @@ mod commands;
 mod creates;
 mod database_file;
 mod history;
+mod imports;
 mod metrics;
 mod sessions;
 pub(crate) mod tools;
@@ -355,6 +356,11 @@ fn schema() -> Migrator {
             6,
             "audit",
             include_str!("../../migrations/sqlite/0006_audit.sql"),
+        ),
+        (
+            8,
+            "imports",
+            include_str!("../../migrations/sqlite/0008_imports.sql"),
         ),
     ];
     let steps = steps.map(|(version, name, sql)| {

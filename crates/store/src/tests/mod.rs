@@ -9,6 +9,7 @@ mod changes;
 mod commands;
 mod creates;
 mod history;
+mod imports;
 mod metrics;
 mod postgres_faults;
 mod postgres_tls;
@@ -165,6 +166,7 @@ on_every_database! {
     history::finishing_moves_a_sandbox_from_changes_to_history_once,
     history::a_busy_tenant_does_not_hide_the_history_of_another,
     history::any_text_can_be_stored_and_looked_up,
+    imports::an_import_is_kept_with_its_files_until_the_sandbox_is_gone,
     metrics::a_stretch_replaces_the_one_in_its_place,
     metrics::metrics_are_pruned_by_their_newest_stretch,
     sessions::many_sessions_are_pruned_at_once,

@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime, audit::AuditEntry};
 use osb_store::{
     AccountRows, Accounts, ApiKeyRow, AuditPlace, AuditQuery, AuditStore, Changes, ConsoleSessions,
-    CreateKey, CreateRequests, HistoryEntry, MetricStretch, Problem, ReportedCommand,
-    SandboxChanges, SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
-    UnansweredCreate, UserChange, UserRow,
+    CreateKey, CreateRequests, ForeignImport, ForeignImports, HistoryEntry, ImportedFiles,
+    MetricStretch, Problem, ReportedCommand, SandboxChanges, SandboxCommands, SandboxHistory,
+    SandboxMetrics, SessionRow, Store, StoreError, UnansweredCreate, UserChange, UserRow,
 };
 use tokio::sync::RwLock;
 
@@ -98,6 +98,11 @@ impl SandboxChanges for KilledStore {
         self.fuse.step(self.inner.set_deleted(id, at, tenant)).await
     }
 }
+
+steps!(ForeignImports {
+    fn imported_files() -> HashMap<SandboxId, ImportedFiles>;
+    fn import(id: &SandboxId, import: &ForeignImport) -> ();
+});
 
 steps!(SandboxHistory {
     fn finish(entry: &HistoryEntry) -> ();

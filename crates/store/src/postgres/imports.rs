@@ -1,0 +1,63 @@
+//! Table `imported_files`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use async_trait::async_trait;
+use osb_protocol::SandboxId;
+use sqlx::types::Json;
+
+use super::{
+    PostgresStore,
+    values::{Moment, text},
+};
+use crate::{ForeignImport, ForeignImports, ImportedFiles, StoreError};
+
+type Row = (String, Option<Vec<u8>>, Option<Vec<u8>>);
+
+#[async_trait]
+impl ForeignImports for PostgresStore {
+    async fn imported_files(&self) -> Result<HashMap<SandboxId, ImportedFiles>, StoreError> {
+        let query = sqlx::query_as("SELECT id, expiry, metadata FROM imported_files");
+        let rows: Vec<Row> = self.read_all("read the imported files", query).await?;
+        // A digest of another length is not that of any file.
+        let digest = |bytes: Option<Vec<u8>>| bytes?.try_into().ok();
+        let imported = rows.into_iter().map(|(id, expiry, metadata)| {
+            let files = ImportedFiles {
+                expiry: digest(expiry),
+                metadata: digest(metadata),
+            };
+            (SandboxId::new(id), files)
+        });
+        Ok(imported.collect())
+    }
+
+    async fn import(&self, id: &SandboxId, import: &ForeignImport) -> Result<(), StoreError> {
+        const OP: &str = "import the files of another server";
+        let digest = |digest: &Option<[u8; 32]>| digest.map(|digest| digest.to_vec());
+        let metadata = import.metadata.as_ref().map(|metadata| {
+            let pairs = metadata.iter().map(|(key, value)| (text(key), text(value)));
+            Json(pairs.collect::<BTreeMap<_, _>>())
+        });
+        let mut write = self.begin(OP).await?;
+        let changes = sqlx::query(
+            "INSERT INTO sandbox_changes (id, expires_at, metadata) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE SET
+               expires_at = COALESCE(excluded.expires_at, sandbox_changes.expires_at),
+               metadata = COALESCE(excluded.metadata, sandbox_changes.metadata)",
+        )
+        .bind(text(id.as_str()))
+        .bind(import.expires_at.map(Moment))
+        .bind(metadata);
+        self.run(OP, changes.execute(write.connection())).await?;
+        let files = sqlx::query(
+            "INSERT INTO imported_files (id, expiry, metadata) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE
+             SET expiry = excluded.expiry, metadata = excluded.metadata",
+        )
+        .bind(text(id.as_str()))
+        .bind(digest(&import.files.expiry))
+        .bind(digest(&import.files.metadata));
+        self.run(OP, files.execute(write.connection())).await?;
+        self.commit(OP, write).await
+    }
+}
