@@ -15,9 +15,11 @@ const LINES: usize = 32;
 /// Longest reason that is kept, in characters.
 const REASON_MAX: usize = 300;
 
-/// Whether a sandbox ended with a failure that its hooks may explain.
+/// Whether a sandbox ended with a failure that its hooks may explain. One that is being removed was
+/// killed, and its log goes with it.
 pub(super) fn may_explain(facts: &Facts) -> bool {
-    facts.origin.hooks && matches!(facts.phase, Some((Phase::Exited(code), _)) if code != 0)
+    let has_failed = matches!(facts.phase, Some((Phase::Exited(code), _)) if code != 0);
+    facts.origin.hooks && has_failed && !facts.is_deleted()
 }
 
 impl Service {
@@ -36,7 +38,12 @@ impl Service {
     }
 
     async fn explain_end(&self, id: &SandboxId) {
-        let Some(ended) = self.inner.registry.get(id).and_then(|it| it.facts.phase) else {
+        // It may have been deleted since its end was reported.
+        let record = self.inner.registry.get(id);
+        let Some(ended) = record
+            .filter(|record| may_explain(&record.facts))
+            .and_then(|record| record.facts.phase)
+        else {
             return;
         };
         let lines = match self.inner.runtime.log_tail(id, LINES).await {
