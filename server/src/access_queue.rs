@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 use crate::{
     config::RenewRedisSection,
     sandbox::{AccessSource, Service},
+    wall_clock,
 };
 
 /// Seconds that one read waits for an access.
@@ -123,7 +124,7 @@ impl Reader {
     }
 
     fn note(&self, intent: &[u8]) {
-        let now = WireTime::new(jiff::Timestamp::now());
+        let now = wall_clock::now();
         match sandbox_of(intent, now) {
             Ok(id) => self
                 .service

@@ -21,3 +21,4 @@ pub mod manage;
 pub mod otel;
 pub mod sandbox;
 mod trace;
+mod wall_clock;

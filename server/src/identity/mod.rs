@@ -36,5 +36,5 @@ use osb_protocol::WireTime;
 
 /// The present moment.
 fn now() -> WireTime {
-    WireTime::new(jiff::Timestamp::now())
+    crate::wall_clock::now()
 }

@@ -3,7 +3,8 @@
 //! The registry keeps all deadlines in order; this task sleeps until the first one and is woken
 //! when they move. Whether a sandbox is really due is decided in one step with marking it as
 //! deleted, so a renewal either moves the deadline in time or is refused. A server that was away
-//! finds past deadlines first in the queue: recovery is the same path.
+//! finds past deadlines first in the queue: recovery is the same path. A deadline is a moment of the
+//! wall clock, as clients were promised: when the clock is set, sandboxes end earlier or later with it.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::audit::Action;
 
 /// Time until a server that lost its hold on the store looks again whether that is still so.
 const FENCED_SLEEP: Duration = Duration::from_secs(1);
-/// Longest sleep: the clock of the host may be set meanwhile.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// Longest sleep: the wall clock may be set forward meanwhile, which nothing announces.
+const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 
 pub(super) fn start(service: Service) {
     let tasks = service.inner.tasks.clone();

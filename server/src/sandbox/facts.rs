@@ -46,6 +46,20 @@ pub struct StageAt {
     pub at: WireTime,
 }
 
+/// Longest delay of a report, in microseconds: a list takes up to 30 s, and events are held back
+/// meanwhile. A report that seems to be older was made after the clock had been set back.
+const REPORT_DELAY_US: i64 = 120 * 1_000_000;
+
+/// Whether the clock was set back between what is known `since` and a report as of `at`.
+fn was_set_back(at: WireTime, since: WireTime) -> bool {
+    since.unix_us().saturating_sub(at.unix_us()) > REPORT_DELAY_US
+}
+
+/// Whether a report as of `at` is older than what is known `since`.
+fn is_older(at: WireTime, since: WireTime) -> bool {
+    at < since && !was_set_back(at, since)
+}
+
 impl Facts {
     /// A sandbox whose create was accepted just now.
     #[must_use]
@@ -92,9 +106,10 @@ impl Facts {
     /// is newer than the report stays, because events may arrive out of order. A container that has
     /// not run belongs to a create, which may replace it, and may have started it since the report.
     pub fn observe(&mut self, observed: Status, at: WireTime) -> bool {
-        let newer_end = matches!(self.phase, Some((Phase::Exited(_), ended)) if ended > at);
-        let half_made =
-            observed.phase == Phase::Created && self.phase.is_none_or(|(_, since)| since > at);
+        let newer_end =
+            matches!(self.phase, Some((Phase::Exited(_), ended)) if is_older(at, ended));
+        let half_made = observed.phase == Phase::Created
+            && self.phase.is_none_or(|(_, since)| is_older(at, since));
         if newer_end || half_made {
             return false;
         }
@@ -104,7 +119,11 @@ impl Facts {
         // A list does not know that it ran out of memory.
         let out_of_memory = observed.out_of_memory || (self.out_of_memory && !is_restarted);
         let (phase, since) = self.phase_of(&observed, at);
-        let is_news = self.phase.is_none_or(|(known, _)| known != phase)
+        let is_set_back = self
+            .phase
+            .is_some_and(|(_, known)| was_set_back(since, known));
+        let is_news = is_set_back
+            || self.phase.is_none_or(|(known, _)| known != phase)
             || self.out_of_memory != out_of_memory
             || self.address != observed.address
             || self.amendment != observed.amendment
@@ -121,13 +140,17 @@ impl Facts {
     fn phase_of(&self, observed: &Status, at: WireTime) -> (Phase, WireTime) {
         let reported = (observed.phase, observed.since);
         match self.phase {
+            // By a clock that was set back since, it would begin in the future.
+            Some((phase, since)) if phase == observed.phase && was_set_back(at, since) => {
+                (phase, observed.since.min(at))
+            }
             // A list does not know since when; what is known already is better.
             Some((phase, since)) if phase == observed.phase => (phase, since),
-            Some((phase, since)) if is_freeze(phase, observed.phase) => match since > at {
+            Some((phase, since)) if is_freeze(phase, observed.phase) => match is_older(at, since) {
                 // Begun before the last pause or resume, a list may show the state before it.
                 true => (phase, since),
                 // Engines know when a container was started, not when it was frozen.
-                false => (observed.phase, observed.since.max(at)),
+                false => (observed.phase, at),
             },
             _ => reported,
         }
@@ -142,7 +165,7 @@ impl Facts {
         };
         if let Some((known, since)) = self.phase
             && is_freeze(known, phase)
-            && since <= at
+            && !is_older(at, since)
         {
             self.set_phase(phase, at);
         }
@@ -150,14 +173,14 @@ impl Facts {
 
     /// The command ended. An end from before what is known was that of an earlier start.
     pub fn end(&mut self, code: i64, at: WireTime) {
-        if self.phase.is_none_or(|(_, since)| since <= at) {
+        if self.phase.is_none_or(|(_, since)| !is_older(at, since)) {
             self.set_phase(Phase::Exited(code), at);
         }
     }
 
     /// A container that the sandbox needs has ended.
     pub fn mark_lost(&mut self, role: Role, at: WireTime) {
-        if self.phase.is_some_and(|(_, since)| since <= at) {
+        if self.had_container(at) {
             self.lost = Some(role);
         }
     }
@@ -165,7 +188,7 @@ impl Facts {
     /// Whether the container that is known was there at `at`.
     #[must_use]
     pub fn had_container(&self, at: WireTime) -> bool {
-        self.phase.is_some_and(|(_, since)| since <= at)
+        self.phase.is_some_and(|(_, since)| !is_older(at, since))
     }
 
     /// The container does something else now. Without a process it has no address: the engine gives
@@ -289,6 +312,36 @@ mod tests {
         facts.end(137, at(60));
         facts.freeze(false, at(61));
         assert_eq!(facts.phase, Some((Phase::Exited(137), at(60))));
+    }
+
+    #[test]
+    fn reports_count_after_the_clock_was_set_back() {
+        const HOUR: i64 = 3600;
+        let running = || {
+            let mut facts = facts();
+            facts.observe(observed(Phase::Running, 2 * HOUR), at(2 * HOUR));
+            facts
+        };
+        let back = HOUR + 30;
+        let mut paused = running();
+        paused.freeze(true, at(back));
+        assert_eq!(paused.phase, Some((Phase::Paused, at(back))));
+        let mut listed = running();
+        assert!(listed.observe(observed(Phase::Paused, 2 * HOUR), at(back)));
+        assert_eq!(listed.phase, Some((Phase::Paused, at(back))));
+        let mut ended = running();
+        ended.end(1, at(back));
+        assert_eq!(ended.phase, Some((Phase::Exited(1), at(back))));
+        assert!(running().had_container(at(back)));
+        // What stays as it is does not begin in the future, and that is news once.
+        let mut same = running();
+        assert!(same.observe(observed(Phase::Running, 2 * HOUR), at(back)));
+        assert_eq!(same.phase, Some((Phase::Running, at(back))));
+        assert!(!same.observe(observed(Phase::Running, 2 * HOUR), at(back + 60)));
+        // A report that is merely late does not.
+        let mut late = running();
+        late.freeze(true, at(2 * HOUR - 30));
+        assert_eq!(late.phase, Some((Phase::Running, at(2 * HOUR))));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::trace;
 
 /// The present moment.
 pub(super) fn now() -> WireTime {
-    WireTime::new(jiff::Timestamp::now())
+    crate::wall_clock::now()
 }
 
 /// Removals at once. Thousands may be due together, after hours in which no server ran, and each needs

@@ -263,7 +263,7 @@ pub(super) async fn end(
 }
 
 fn now() -> i64 {
-    OffsetDateTime::now_utc().unix_timestamp()
+    OffsetDateTime::from(osb_service::clock::now()).unix_timestamp()
 }
 
 /// Error of the session layer.
