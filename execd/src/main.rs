@@ -65,6 +65,8 @@ fn serve(config: Config) -> anyhow::Result<ExitCode> {
     rustix::process::set_dumpable_behavior(hidden).context("cannot hide the memory")?;
     reset_for_children().context("cannot unblock signals")?;
     heap::limit();
+    // This program is linked with a C library of its own.
+    osb_otlp::resolve_without_plugins();
     // Before other threads: the kernel takes milliseconds to enlarge a table that threads share.
     let reserved = session::reserve_numbers();
     let (outputs, problems) = log::open(|name| std::env::var(name).ok());

@@ -146,6 +146,7 @@ fn run(flag: Option<PathBuf>) -> anyhow::Result<()> {
         file: log_file(&loaded.config.log)?,
     };
     telemetry::init_with(&filter, telemetry::LogFormat::Auto, receivers)?;
+    otel.announce();
     let done = runtime.block_on(serve(loaded, otel));
     // An unanswered prompt still reads the terminal; it must not hold the process.
     runtime.shutdown_background();

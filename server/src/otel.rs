@@ -56,6 +56,16 @@ impl Otel {
         })
     }
 
+    /// Logs what is sent where. The exporters start before the log, which one of them is part of.
+    pub fn announce(&self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.announce();
+        }
+        if let Some(traces) = &self.traces {
+            traces.announce();
+        }
+    }
+
     /// Receiver of spans, if traces are sent.
     #[must_use]
     pub fn spans(&self) -> Option<SpanLayer> {

@@ -61,6 +61,17 @@ pub(crate) fn work(name: &'static str, sandbox: &osb_protocol::SandboxId) -> Spa
     )
 }
 
+/// Returns the present span as headers of a request of this server to another program.
+pub(crate) fn context() -> Vec<(String, String)> {
+    let mut headers = HeaderMap::new();
+    pass_on(&mut headers);
+    let pairs = headers.iter().filter_map(|(name, value)| {
+        let value = value.to_str().ok()?;
+        Some((name.as_str().to_owned(), value.to_owned()))
+    });
+    pairs.collect()
+}
+
 /// Writes the present span into the headers of a request that goes on to another program, in place
 /// of the client's.
 pub(crate) fn pass_on(headers: &mut HeaderMap) {

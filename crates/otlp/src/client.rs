@@ -16,12 +16,19 @@ use osb_service::Supervisor;
 use tokio::{net::TcpStream, runtime::Handle, time::timeout};
 use tracing::{info, warn};
 
-use crate::{destination::Signal, limits};
+use crate::{
+    OtlpError,
+    destination::{Destination, Signal},
+    limits,
+};
 
-/// HTTP client without TLS. It opens a connection for each export, once a minute.
+/// HTTP client. Without TLS it opens a connection for each export, once a minute.
 #[derive(Debug)]
 pub(crate) struct Client {
     timeout: Duration,
+    /// For a collector behind TLS.
+    #[cfg(feature = "tls")]
+    tls: Option<reqwest::Client>,
     tasks: Supervisor,
     runtime: Handle,
     signal: Signal,
@@ -41,21 +48,33 @@ enum SendError {
     Answer(#[source] HttpError),
     #[error("the collector did not answer in time")]
     Late,
+    #[cfg(feature = "tls")]
+    #[error("the collector cannot be asked over TLS")]
+    Tls(#[source] reqwest::Error),
+    #[cfg(feature = "tls")]
+    #[error("the collector's answer is larger than {} bytes", limits::ANSWER)]
+    TooLarge,
 }
 
 impl Client {
-    /// Creates a client with a time limit for each attempt. Must be called within the runtime that
-    /// it uses.
-    pub(crate) fn new(signal: Signal, timeout: Duration, tasks: Supervisor) -> Self {
-        #[cfg(target_env = "gnu")]
-        names::resolve_without_plugins();
-        Self {
-            timeout,
+    /// Creates a client for a destination. Must be called within the runtime that it uses.
+    ///
+    /// # Errors
+    /// When the certificates to trust cannot be read.
+    pub(crate) fn new(
+        signal: Signal,
+        to: &Destination,
+        tasks: Supervisor,
+    ) -> Result<Self, OtlpError> {
+        Ok(Self {
+            timeout: to.timeout,
+            #[cfg(feature = "tls")]
+            tls: tls::client(to)?,
             tasks,
             runtime: Handle::current(),
             signal,
             trouble: Mutex::default(),
-        }
+        })
     }
 }
 
@@ -65,8 +84,17 @@ impl HttpClient for Client {
         // The exporter calls from a thread outside the runtime, but sockets need the runtime.
         let sent = {
             let _within = self.runtime.enter();
-            let sent = timeout(self.timeout, send(request));
-            self.tasks.spawn("telemetry export", sent)
+            #[cfg(feature = "tls")]
+            let tls = self.tls.clone();
+            let send = async move {
+                #[cfg(feature = "tls")]
+                if let Some(client) = tls {
+                    return tls::send(&client, request).await;
+                }
+                send(request).await
+            };
+            self.tasks
+                .spawn("telemetry export", timeout(self.timeout, send))
         };
         let result = match sent.await {
             Ok(Ok(result)) => result,
@@ -110,27 +138,49 @@ async fn send(mut request: Request<Bytes>) -> Result<Response<Bytes>, SendError>
     }
 }
 
-/// Resolver for host names of collectors.
-#[cfg(target_env = "gnu")]
-#[expect(
-    unsafe_code,
-    reason = "a function of the C library that no crate wraps"
-)]
-mod names {
-    use std::ffi::{c_char, c_int};
+/// Exports over TLS.
+#[cfg(feature = "tls")]
+mod tls {
+    use bytes::{Bytes, BytesMut};
+    use http::{Request, Response, uri::Scheme};
 
-    unsafe extern "C" {
-        fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
+    use super::SendError;
+    use crate::{OtlpError, destination::Destination, limits};
+
+    /// Makes a client for a destination behind TLS; `None` if it is not.
+    pub(super) fn client(to: &Destination) -> Result<Option<reqwest::Client>, OtlpError> {
+        if to.address.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(None);
+        }
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .pool_max_idle_per_host(0)
+            .no_proxy();
+        if let Some(path) = &to.certificate {
+            let pem = std::fs::read(path).map_err(OtlpError::Certificate)?;
+            let roots = reqwest::Certificate::from_pem_bundle(&pem).map_err(OtlpError::Tls)?;
+            builder = builder.tls_certs_merge(roots);
+        }
+        builder.build().map(Some).map_err(OtlpError::Tls)
     }
 
-    /// Resolves names with `/etc/hosts` and DNS only, whatever the image's `nsswitch.conf` says.
-    /// The C library linked into this program supports both by itself. For other sources it would
-    /// load plugins of the image's own C library, which differs and may crash.
-    pub(super) fn resolve_without_plugins() {
-        let (database, services) = (c"hosts", c"files dns");
-        // SAFETY: both strings are static and end with a NUL.
-        let set = unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) };
-        debug_assert_eq!(set, 0, "it knows the database and the services");
+    pub(super) async fn send(
+        client: &reqwest::Client,
+        request: Request<Bytes>,
+    ) -> Result<Response<Bytes>, SendError> {
+        let request = reqwest::Request::try_from(request).map_err(SendError::Tls)?;
+        let mut response = client.execute(request).await.map_err(SendError::Tls)?;
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(SendError::Tls)? {
+            if body.len() + chunk.len() > limits::ANSWER {
+                return Err(SendError::TooLarge);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let mut answer = Response::new(body.freeze());
+        *answer.status_mut() = response.status();
+        *answer.headers_mut() = response.headers().clone();
+        Ok(answer)
     }
 }
 

@@ -22,6 +22,9 @@ const ENV_TIMEOUTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
     "OTEL_EXPORTER_OTLP_TIMEOUT",
 ];
+/// Variable with a file of certificates, in PEM form, that are trusted besides the system's.
+#[cfg(feature = "tls")]
+const ENV_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 /// Port of a collector on the host.
 const PORT: u16 = 4318;
 const PATH: &str = "v1/metrics";
@@ -32,6 +35,9 @@ pub(crate) struct Destination {
     pub(crate) address: Uri,
     /// Time limit of one attempt.
     pub(crate) timeout: Duration,
+    /// File of certificates that are trusted besides the system's.
+    #[cfg(feature = "tls")]
+    pub(crate) certificate: Option<std::path::PathBuf>,
 }
 
 /// Reason why the destination in a variable is unusable. The messages omit the address, which may
@@ -75,7 +81,16 @@ impl Destination {
         Ok(Some(Self {
             address,
             timeout: timeout.map_or(limits::EXPORT, Duration::from_millis),
+            #[cfg(feature = "tls")]
+            certificate: set(ENV_CERTIFICATE).map(Into::into),
         }))
+    }
+}
+
+impl Destination {
+    /// Its host, for the log. The path may contain a token.
+    pub(crate) fn host(&self) -> String {
+        self.address.host().unwrap_or_default().to_owned()
     }
 }
 
@@ -141,6 +156,8 @@ impl Destination {
         Ok(Self {
             address,
             timeout: timeout.map_or(limits::EXPORT, Duration::from_millis),
+            #[cfg(feature = "tls")]
+            certificate: set(ENV_CERTIFICATE).map(Into::into),
         })
     }
 }
@@ -152,13 +169,17 @@ fn address(variable: &'static str, text: &str) -> Result<Uri, DestinationError> 
     let credentials = uri
         .authority()
         .is_some_and(|authority| authority.as_str().contains('@'));
-    match uri.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTP && credentials => {
-            Err(DestinationError::Credentials(variable))
-        }
-        Some(scheme) if *scheme == Scheme::HTTP => Ok(uri),
-        Some(scheme) if *scheme == Scheme::HTTPS => Err(DestinationError::Tls(variable)),
-        _ => Err(DestinationError::Address(variable)),
+    let has_tls = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => false,
+        Some(scheme) if *scheme == Scheme::HTTPS => true,
+        _ => return Err(DestinationError::Address(variable)),
+    };
+    if has_tls && cfg!(not(feature = "tls")) {
+        return Err(DestinationError::Tls(variable));
+    }
+    match credentials {
+        true => Err(DestinationError::Credentials(variable)),
+        false => Ok(uri),
     }
 }
 
@@ -269,14 +290,22 @@ mod tests {
         ] {
             assert_eq!(find(signal, endpoint, set).as_deref(), Ok(want));
         }
-        let refused = find(Signal::Metrics, Some("https://c"), &[]);
-        assert_eq!(refused, Err(DestinationError::Tls("otel.endpoint")));
+        let over_tls = find(Signal::Metrics, Some("https://c"), &[]);
+        let want = match cfg!(feature = "tls") {
+            true => Ok("https://c/".to_owned()),
+            false => Err(DestinationError::Tls("otel.endpoint")),
+        };
+        assert_eq!(over_tls, want);
     }
 
     #[test]
     fn errors_of_addresses_name_the_variable() {
         let tls = find(&[(ENV_ENDPOINT, "https://me:hunter2@collector")], "");
-        assert_eq!(tls, Err(DestinationError::Tls(ENV_ENDPOINT)));
+        let want = match cfg!(feature = "tls") {
+            true => DestinationError::Credentials(ENV_ENDPOINT),
+            false => DestinationError::Tls(ENV_ENDPOINT),
+        };
+        assert_eq!(tls, Err(want));
         for variable in [ENV_ENDPOINT, ENV_METRICS_ENDPOINT] {
             for address in ["http://me:hunter2@collector:4318", "http://me@collector/v1"] {
                 let refused = find(&[(variable, address)], "").unwrap_err();

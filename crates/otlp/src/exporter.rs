@@ -31,7 +31,10 @@ const ENV_INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 
 /// Exporter of the measurements of a daemon's instruments. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Exporter(SdkMeterProvider);
+pub struct Exporter {
+    provider: SdkMeterProvider,
+    host: String,
+}
 
 /// Reason why requested metrics cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,14 @@ pub enum OtlpError {
     /// Another variable of OpenTelemetry's exporter is invalid.
     #[error("the exporter cannot be set up")]
     Exporter(#[source] ExporterBuildError),
+    /// The certificates to trust cannot be read.
+    #[cfg(feature = "tls")]
+    #[error("cannot read the file that OTEL_EXPORTER_OTLP_CERTIFICATE names")]
+    Certificate(#[source] std::io::Error),
+    /// TLS cannot be set up.
+    #[cfg(feature = "tls")]
+    #[error("cannot set up TLS for the collector")]
+    Tls(#[source] reqwest::Error),
 }
 
 impl Exporter {
@@ -58,7 +69,11 @@ impl Exporter {
         let found = Destination::find(&variable, Path::new(destination::HOST_INFO))?;
         let interval = interval(variable(ENV_INTERVAL).as_deref());
         let begin = |found| Self::to(found, interval, resource(service, own));
-        found.map(begin).transpose()
+        let exporter = found.map(begin).transpose()?;
+        if let Some(exporter) = &exporter {
+            exporter.announce();
+        }
+        Ok(exporter)
     }
 
     /// Starts the exporter of a program whose operator has turned metrics on. `endpoint` is the
@@ -78,16 +93,19 @@ impl Exporter {
         Self::to(found, interval, resource(service, []))
     }
 
+    /// Logs where metrics are sent: a program may start the exporter before its log.
+    pub fn announce(&self) {
+        info!(host = self.host, "metrics are sent");
+    }
+
     fn to(to: Destination, interval: Duration, resource: Resource) -> Result<Self, OtlpError> {
-        let Destination { address, timeout } = to;
-        // The path may contain a token.
-        info!(host = address.host(), "metrics are sent");
+        let client = Client::new(Signal::Metrics, &to, Supervisor::new())?;
         let exporter = MetricExporter::builder()
             .with_http()
-            .with_http_client(Client::new(Signal::Metrics, timeout, Supervisor::new()))
+            .with_http_client(client)
             .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(address.to_string())
-            .with_timeout(timeout)
+            .with_endpoint(to.address.to_string())
+            .with_timeout(to.timeout)
             .build()
             .map_err(OtlpError::Exporter)?;
         let reader = PeriodicReader::builder(exporter)
@@ -97,13 +115,16 @@ impl Exporter {
             .with_reader(reader)
             .with_resource(resource)
             .build();
-        Ok(Self(provider))
+        Ok(Self {
+            provider,
+            host: to.host(),
+        })
     }
 
     /// Provider of instruments.
     #[must_use]
     pub fn meter(&self, name: &'static str) -> Meter {
-        self.0.meter(name)
+        self.provider.meter(name)
     }
 
     /// Sends the last measurements, if possible before the deadline, and stops recording.
@@ -111,7 +132,7 @@ impl Exporter {
         let left = deadline.saturating_duration_since(Instant::now());
         // The shutdown waits for the exporting thread.
         shut_down(Signal::Metrics, deadline, move || {
-            self.0.shutdown_with_timeout(left)
+            self.provider.shutdown_with_timeout(left)
         })
         .await;
     }

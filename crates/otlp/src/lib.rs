@@ -5,8 +5,8 @@
 //!   instruments of the daemon ─▶ Exporter ─ every minute, and at the end ─▶ Client ─▶ collector
 //! ```
 //!
-//! Without a destination there is no exporter, no thread and no task. TLS is not supported: a
-//! collector on the host can forward over TLS.
+//! Without a destination there is no exporter, no thread and no task. TLS needs the feature `tls`,
+//! which only the server has: for execd, a collector on the host can forward over TLS.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -15,11 +15,13 @@ mod client;
 mod destination;
 mod exporter;
 mod limits;
+mod names;
 #[cfg(feature = "traces")]
 mod traces;
 
 pub use attributes::{Attributes, pairs};
 pub use destination::DestinationError;
 pub use exporter::{Exporter, OtlpError};
+pub use names::resolve_without_plugins;
 #[cfg(feature = "traces")]
 pub use traces::TraceExporter;

@@ -18,7 +18,10 @@ use crate::{
 /// `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG`; by default all of them, unless the caller's
 /// trace is not sampled.
 #[derive(Clone, Debug)]
-pub struct TraceExporter(SdkTracerProvider);
+pub struct TraceExporter {
+    provider: SdkTracerProvider,
+    host: String,
+}
 
 impl TraceExporter {
     /// Starts the exporter of a program whose operator has turned traces on. `endpoint` is the
@@ -34,28 +37,34 @@ impl TraceExporter {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, OtlpError> {
         let found = Destination::configured(Signal::Traces, key, endpoint, variable)?;
-        let Destination { address, timeout } = found;
-        // The path may contain a token.
-        info!(host = address.host(), "traces are sent");
+        let client = Client::new(Signal::Traces, &found, Supervisor::new())?;
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(Client::new(Signal::Traces, timeout, Supervisor::new()))
+            .with_http_client(client)
             .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(address.to_string())
-            .with_timeout(timeout)
+            .with_endpoint(found.address.to_string())
+            .with_timeout(found.timeout)
             .build()
             .map_err(OtlpError::Exporter)?;
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
             .with_resource(resource(service, []))
             .build();
-        Ok(Self(provider))
+        Ok(Self {
+            provider,
+            host: found.host(),
+        })
+    }
+
+    /// Logs where traces are sent: a program may start the exporter before its log.
+    pub fn announce(&self) {
+        info!(host = self.host, "traces are sent");
     }
 
     /// Maker of spans.
     #[must_use]
     pub fn tracer(&self, name: &'static str) -> SdkTracer {
-        self.0.tracer(name)
+        self.provider.tracer(name)
     }
 
     /// Sends the last spans, if possible before the deadline, and stops recording.
@@ -63,7 +72,7 @@ impl TraceExporter {
         let left = deadline.saturating_duration_since(Instant::now());
         // The shutdown waits for the exporting thread.
         shut_down(Signal::Traces, deadline, move || {
-            self.0.shutdown_with_timeout(left)
+            self.provider.shutdown_with_timeout(left)
         })
         .await;
     }

@@ -12,6 +12,8 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
+use crate::trace;
+
 /// First pause between attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// Longest pause between attempts while a client waits.
@@ -40,11 +42,19 @@ pub(super) async fn wait(
 ) -> Wait {
     let mut pause = FIRST_PAUSE;
     let mut in_time = true;
+    let context = trace::context();
+    let context = context
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"));
+    let request = format!(
+        "GET /ping HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n{}\r\n",
+        context.collect::<String>()
+    );
     while still_wanted() {
         if !in_time {
             return Wait::TooSlow;
         }
-        match timeout_at(deadline, ping(authority)).await {
+        match timeout_at(deadline, ping(authority, &request)).await {
             Ok(Ok(true)) => return Wait::Ready,
             Ok(_) => in_time = Instant::now() + pause < deadline,
             Err(_) => in_time = false,
@@ -57,9 +67,8 @@ pub(super) async fn wait(
     Wait::Unwanted
 }
 
-async fn ping(authority: &str) -> std::io::Result<bool> {
+async fn ping(authority: &str, request: &str) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(authority).await?;
-    let request = format!("GET /ping HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).await?;

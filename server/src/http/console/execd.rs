@@ -12,6 +12,7 @@ use tokio::time::error::Elapsed;
 use crate::{
     identity::Scope,
     sandbox::{self, Service},
+    trace,
 };
 
 /// Makes clients of execd. Clones share connections.
@@ -35,12 +36,10 @@ impl Execds {
     ) -> Result<ExecdClient, ExecdError> {
         let execd = self.service.within(scope).execd(sandbox)?;
         let token = execd.token.map(|token| token.expose_secret().to_owned());
+        let token = token.map(|token| (EXECD_ACCESS_TOKEN.to_owned(), token));
         let endpoint = Endpoint {
             endpoint: execd.authority,
-            headers: token
-                .map(|token| (EXECD_ACCESS_TOKEN.to_owned(), token))
-                .into_iter()
-                .collect(),
+            headers: token.into_iter().chain(trace::context()).collect(),
         };
         let client = ExecdClient::with_http(self.http.clone(), "http", &endpoint)?;
         Ok(client)
