@@ -138,3 +138,104 @@ impl Observer for Instruments {
         self.creates.record(milliseconds(took), &attributes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, sync::Arc};
+
+    use osb_service::Supervisor;
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use rustls::{ServerConfig, pki_types::PrivateKeyDer};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        sync::mpsc,
+    };
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    /// Receives one request at a time over TLS, and passes on its first line.
+    async fn collector(listener: TcpListener, acceptor: TlsAcceptor, lines: mpsc::Sender<String>) {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                continue;
+            };
+            let mut read = Vec::new();
+            while !read.windows(4).any(|end| end == b"\r\n\r\n") {
+                if stream.read_buf(&mut read).await.unwrap_or(0) == 0 {
+                    break;
+                }
+            }
+            let text = String::from_utf8_lossy(&read);
+            let line = text.lines().next().unwrap_or_default().to_owned();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            lines.send(line).await.unwrap();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_collector_behind_tls_gets_metrics_if_its_certificate_is_trusted() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let trusted = folder.path().join("ca.pem");
+        std::fs::write(&trusted, cert.pem()).unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (lines, mut received) = mpsc::channel(8);
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let tasks = Supervisor::new();
+        tasks.spawn_abortable("collector", collector(listener, acceptor, lines));
+        let section = OtelSection {
+            enabled: true,
+            endpoint: Some(format!("https://localhost:{port}/v1/metrics")),
+            ..OtelSection::default()
+        };
+        for is_trusted in [false, true] {
+            let file = trusted.display().to_string();
+            let variable = |name: &str| {
+                let is_file = name == "OTEL_EXPORTER_OTLP_CERTIFICATE" && is_trusted;
+                is_file.then(|| file.clone())
+            };
+            let otel = Otel::start(&section, variable).unwrap();
+            let request = RequestKind {
+                route: "/health",
+                method: "GET",
+                status: 200,
+            };
+            let observer = otel.observer().unwrap();
+            observer.request(&request, Duration::from_millis(1));
+            otel.finish().await;
+            let line = received.try_recv().ok();
+            let want = is_trusted.then(|| "POST /v1/metrics HTTP/1.1".to_owned());
+            assert_eq!(line, want, "trusted: {is_trusted}");
+        }
+        tasks.stop();
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_read_is_an_error() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let _within = runtime.enter();
+        let section = OtelSection {
+            enabled: true,
+            endpoint: Some("https://localhost/v1/metrics".to_owned()),
+            ..OtelSection::default()
+        };
+        let absent = |name: &str| {
+            let is_file = name == "OTEL_EXPORTER_OTLP_CERTIFICATE";
+            is_file.then(|| "/nonexistent/ca.pem".to_owned())
+        };
+        let error = Otel::start(&section, absent).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("OTEL_EXPORTER_OTLP_CERTIFICATE"), "{text}");
+    }
+}

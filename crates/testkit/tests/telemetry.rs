@@ -15,7 +15,8 @@ use opentelemetry_proto::tonic::{
     metrics::v1::metric::Data,
     trace::v1::Span,
 };
-use osb_server::{config::OtelSection, otel::Otel};
+use osb_runtime::{Address, Ports, sim::SimRuntime};
+use osb_server::{config::OtelSection, otel::Otel, sandbox::RuntimeHealth};
 use osb_service::{
     Supervisor,
     telemetry::{self, LogFormat, Receivers},
@@ -127,7 +128,21 @@ async fn a_collector_gets_metrics_and_traces_that_go_on_behind_the_proxy() {
     };
     telemetry::init_with("off", LogFormat::Json, receivers).unwrap();
     let sandbox = running_at("there", IpAddr::V4(Ipv4Addr::LOCALHOST), None);
-    let server = TestServer::around([sandbox], "").await.unwrap();
+    let sim = Arc::new(SimRuntime::with([sandbox]));
+    // Every new sandbox has this execd.
+    let execd = Recorder::start().await;
+    sim.set_address(Address {
+        ports: Ports {
+            execd: Some(execd.address.port()),
+            ..Ports::default()
+        },
+        ..Address::default()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::over(sim, folder.path(), "").await.unwrap();
+    let mut health = server.service.registry().watch_health();
+    let up = health.wait_for(|health| *health == RuntimeHealth::Up);
+    up.await.unwrap();
     server.observe_with(otel.observer().unwrap());
 
     let traceparent = format!("00-{TRACE}-{CLIENT_SPAN}-01");
@@ -179,6 +194,13 @@ async fn a_collector_gets_metrics_and_traces_that_go_on_behind_the_proxy() {
     assert_eq!(work.parent_span_id, request.span_id);
     assert!(attribute(work, "opensandbox.id").contains(&id));
     assert_eq!(find("runtime: create").parent_span_id, work.span_id);
+    // The trace goes on into execd.
+    let waiting = find("execd: wait until it answers");
+    assert_eq!(waiting.parent_span_id, work.span_id);
+    let want = format!("00-{TRACE}-{}-01", hex(&waiting.span_id));
+    let (ping, _) = execd.requests().remove(0);
+    assert!(ping.starts_with("get /ping "), "{ping}");
+    assert!(ping.contains(&format!("traceparent: {want}\r\n")), "{ping}");
     let through = find("GET /sandboxes/{sandbox_id}/proxy/{port}/{*path}");
     assert_eq!(hex(&through.parent_span_id), CLIENT_SPAN);
     let (head, _) = program.requests().pop().unwrap();

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::{Error, Facts, Service, lifecycle::now};
+use crate::trace;
 
 /// Time between two reports of a sandbox.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -185,7 +186,7 @@ impl Service {
         let token = token.map(|token| (EXECD_ACCESS_TOKEN.to_owned(), token));
         let endpoint = Endpoint {
             endpoint: execd.authority,
-            headers: token.into_iter().collect(),
+            headers: token.into_iter().chain(trace::context()).collect(),
         };
         let client = ExecdClient::with_http(http, "http", &endpoint);
         client.map_err(|error| error.to_string())

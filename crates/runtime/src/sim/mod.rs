@@ -103,6 +103,8 @@ struct State {
     snapshots: BTreeMap<String, SandboxId>,
     pools: BTreeMap<String, Pool>,
     faults: Faults,
+    /// Of new sandboxes.
+    address: Address,
     down: Option<String>,
     events: Option<mpsc::Sender<RuntimeEvent>>,
     foreign: usize,
@@ -202,6 +204,11 @@ impl SimRuntime {
     /// Sets how many bytes the writable layer of a sandbox takes.
     pub fn set_layer_size(&self, id: &SandboxId, bytes: u64) {
         self.locked().layer_sizes.insert(id.clone(), bytes);
+    }
+
+    /// Sets the address of every sandbox that is created from now on.
+    pub fn set_address(&self, address: Address) {
+        self.locked().address = address;
     }
 
     /// Sets how many sandboxes another server has on the same engine.
@@ -431,6 +438,7 @@ impl Runtime for SimRuntime {
         }
         self.available()?;
         (observed.status.phase, observed.status.since) = (Phase::Running, now());
+        observed.status.address = self.locked().address.clone();
         // The caller learns of the start from the result, not from an event.
         self.locked().sandboxes.insert(id, group(observed.clone()));
         progress.reached(Stage::Network);
