@@ -13,7 +13,7 @@ use std::{
 use osb_protocol::identity::Role;
 use osb_runtime::{
     EXECD_PORT,
-    sim::{Options, SimRuntime},
+    sim::{Faults, Options, SimRuntime},
 };
 use osb_server::{
     audit::Action,
@@ -23,6 +23,7 @@ use osb_testkit::{API_KEY, CannedProgram, Schema, TestServer, running_at, wait_u
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
+use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
     let response = request.send().await.unwrap();
@@ -579,5 +580,42 @@ async fn acts_go_on_while_the_store_is_away_and_are_stored_later_in_order() {
     let expected: Vec<_> = (0..20).map(|number| number.to_string()).collect();
     assert_eq!(ids, expected);
     other.close().await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_act_whose_client_is_gone_is_recorded_as_unanswered() {
+    let (server, sim) = TestServer::sim().await.unwrap();
+    sim.set_faults(Faults {
+        start_gate: Some(Arc::default()),
+        ..Faults::default()
+    });
+    let body = TestServer::good_create().to_string();
+    let request = format!(
+        "POST /v1/sandboxes HTTP/1.1\r\nHost: test\r\nOPEN-SANDBOX-API-KEY: {API_KEY}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut client = TcpStream::connect(server.address).await.unwrap();
+    client.write_all(request.as_bytes()).await.unwrap();
+    let listed = async || {
+        let (_, list) = answer(server.request(Method::GET, "/v1/sandboxes")).await;
+        list["items"].as_array().unwrap().clone()
+    };
+    let is_pending = |items: &Vec<Value>| !items.is_empty();
+    let pending = wait_until("the create", listed, is_pending).await;
+    // A reset shows at once.
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let id = pending[0]["id"].as_str().unwrap();
+    let query = format!("sandbox={id}");
+    let look = || entries(&server, &query);
+    let found = wait_until("both entries", look, |found: &Vec<Value>| found.len() == 2).await;
+    let of = |action: &str| found.iter().find(|it| it["action"] == action).unwrap();
+    let (created, abandoned) = (of("sandbox.create"), of("sandbox.abandon"));
+    let seen = (&created["outcome"], &created["code"], created.get("status"));
+    assert_eq!(seen, (&json!("failed"), &json!("UNANSWERED"), None));
+    assert_eq!(created["actor"]["kind"], "configured_key");
+    assert_eq!(abandoned["actor"]["kind"], "system");
     server.stop().await;
 }
