@@ -21,6 +21,9 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 /// How long no question is asked after a failure.
 const BACK_OFF: Duration = Duration::from_secs(5);
 
+/// Least time between two lines of the log about failures of the service.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
 /// SHA-256 digest of a key.
 pub(super) type Digest = [u8; 32];
 /// Whose key it is.
@@ -34,6 +37,9 @@ pub(super) struct Cache {
     questions: HashMap<Digest, Question>,
     /// Until when the service is taken to be away.
     away_until: Option<Instant>,
+    /// When a failure was last worth a line of the log, and how many were not since.
+    reported: Option<Instant>,
+    unreported: u64,
 }
 
 /// A key of a tenant.
@@ -82,13 +88,31 @@ impl Cache {
             return Lookup::Asked(question.clone(), stale);
         }
         let refused = self.refused.get(digest).filter(|it| it.until > now);
-        let is_away = self.away_until.is_some_and(|until| until > now);
+        let is_away = self.is_away(now);
         let denied = match refused {
             Some(refused) => refused.denied,
             None if is_away => Denied::Unavailable,
             None => return Lookup::Unknown(stale),
         };
         Lookup::Settled(stale.ok_or(denied))
+    }
+
+    /// Whether the service is left alone for now.
+    pub(super) fn is_away(&self, now: Instant) -> bool {
+        self.away_until.is_some_and(|until| until > now)
+    }
+
+    /// Counts a failure. Returns how many there were since the last line of the log when another is due.
+    pub(super) fn count_failure(&mut self, now: Instant) -> Option<u64> {
+        self.unreported += 1;
+        let is_due = self
+            .reported
+            .is_none_or(|reported| now.duration_since(reported) >= REPORT_EVERY);
+        if !is_due {
+            return None;
+        }
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.unreported))
     }
 
     /// An expired answer that still serves while there is no newer one.
@@ -143,6 +167,8 @@ impl Cache {
             }
             Err(failure) => {
                 match failure {
+                    // Questions from before that fail later do not make it longer.
+                    ProviderFailure::Away(_) if self.is_away(now) => {}
                     ProviderFailure::Away(_) => self.away_until = Some(now + BACK_OFF),
                     ProviderFailure::BadAnswer(_) => {
                         self.refuse(digest, Denied::Unavailable, now + BACK_OFF, now);

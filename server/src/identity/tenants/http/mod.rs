@@ -141,17 +141,20 @@ impl HttpTenants {
     }
 
     fn settle(&self, digest: Digest, answer: &Result<Answer, ProviderFailure>) -> Verdict {
-        if let Err(failure) = answer {
-            warn!(reason = %failure, "the tenant provider failed");
-        }
-        let max_stale = self.0.max_stale;
+        let (max_stale, now) = (self.0.max_stale, Instant::now());
         let mut cache = self.cache();
-        cache.settle(digest, answer, max_stale, Instant::now())
+        let verdict = cache.settle(digest, answer, max_stale, now);
+        if let Err(reason) = answer
+            && let Some(failures) = cache.count_failure(now)
+        {
+            drop(cache);
+            warn!(%reason, failures, "the tenant provider failed");
+        }
+        verdict
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        // Whole after every operation.
-        self.0.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.cache()
     }
 }
 
@@ -162,7 +165,16 @@ impl Inner {
             return Err(ProviderFailure::BadAnswer(reason));
         };
         let _room = room;
+        // It may have turned out while this question waited.
+        if self.cache().is_away(Instant::now()) {
+            return Err(ProviderFailure::Away("it is left alone".to_owned()));
+        }
         self.provider.ask(key).await
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        // Whole after every operation.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -28,7 +28,7 @@ use super::{
     super::super::Denied,
     AT_ONCE, HttpOptions, HttpTenants,
     cache::{Cache, REFUSED_MAX},
-    provider::Answer,
+    provider::{Answer, ProviderFailure},
 };
 
 /// Time after which a test gives up.
@@ -274,4 +274,32 @@ fn a_key_that_is_withdrawn_or_moves_ends_what_it_opened() {
     assert!(ended(&first) && !ended(&moved));
     settle(None).unwrap_err();
     assert!(ended(&moved));
+}
+
+#[test]
+fn failures_are_summed_up_for_the_log() {
+    let mut cache = Cache::default();
+    let start = Instant::now();
+    assert_eq!(cache.count_failure(start), Some(1));
+    for _ in 0..50 {
+        assert_eq!(cache.count_failure(start + Duration::from_secs(9)), None);
+    }
+    assert_eq!(
+        cache.count_failure(start + Duration::from_secs(10)),
+        Some(51)
+    );
+}
+
+#[test]
+fn late_failures_do_not_leave_the_service_alone_for_longer() {
+    let mut cache = Cache::default();
+    let start = Instant::now();
+    let failure = || Err(ProviderFailure::Away("a test".to_owned()));
+    for after in 0..4 {
+        let now = start + Duration::from_secs(after);
+        let verdict = cache.settle([1; 32], &failure(), NEVER, now);
+        assert_eq!(verdict, Err(Denied::Unavailable));
+        assert!(cache.is_away(now));
+    }
+    assert!(!cache.is_away(start + Duration::from_secs(5)));
 }
