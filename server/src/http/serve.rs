@@ -13,7 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpSocket, TcpStream},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_rustls::server::TlsStream;
 use tokio_util::{either::Either, sync::CancellationToken};
@@ -52,6 +52,9 @@ const NEEDS_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application
     {\"code\":\"GENERAL::TLS_REQUIRED\",\"message\":\"this port speaks HTTPS: use https://\"}";
 /// Pause after the process ran out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Least time between two lines of the log about connections that cannot be accepted.
+const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
 /// How connections are treated.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +105,7 @@ pub async fn bind(host: &str, port: u16, backlog: u32) -> io::Result<TcpListener
 pub async fn serve(listener: TcpListener, serving: Serving, tasks: Supervisor) {
     let stop = tasks.stopping().clone();
     let connections = Connections::new(serving.bounds.connections);
+    let mut failures = AcceptFailures::default();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -120,11 +124,36 @@ pub async fn serve(listener: TcpListener, serving: Serving, tasks: Supervisor) {
             }
             Err(error) => {
                 // Running out of descriptors is no reason to give up, nor to spin.
-                warn!(%error, "cannot accept a connection");
+                if let Some(failures) = failures.count(Instant::now()) {
+                    warn!(%error, failures, "cannot accept connections");
+                }
                 connections.evict();
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
+    }
+}
+
+/// Failures to accept a connection. While there are no descriptors they come many times a second, and
+/// the log gets a line now and then.
+#[derive(Debug, Default)]
+struct AcceptFailures {
+    unreported: u64,
+    reported: Option<Instant>,
+}
+
+impl AcceptFailures {
+    /// Counts one more. Returns how many there were since the last line when another is due.
+    fn count(&mut self, now: Instant) -> Option<u64> {
+        self.unreported += 1;
+        let is_due = self
+            .reported
+            .is_none_or(|reported| now.duration_since(reported) >= SUMMARY_EVERY);
+        if !is_due {
+            return None;
+        }
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.unreported))
     }
 }
 
@@ -270,6 +299,18 @@ mod tests {
     use crate::http::tls::tests::Authority;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    #[test]
+    fn failures_to_accept_are_summed_up() {
+        let mut failures = AcceptFailures::default();
+        let start = Instant::now();
+        assert_eq!(failures.count(start), Some(1), "the first at once");
+        for _ in 0..200 {
+            assert_eq!(failures.count(start + SUMMARY_EVERY / 2), None);
+        }
+        assert_eq!(failures.count(start + SUMMARY_EVERY), Some(201));
+        assert_eq!(failures.count(start + SUMMARY_EVERY), None);
+    }
 
     async fn connected() -> TcpStream {
         let router = Router::new().fallback(|| async { "here" });
