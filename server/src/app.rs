@@ -17,11 +17,12 @@ use tracing::{info, warn};
 
 use crate::{
     access_queue,
-    config::{Config, ENV_EXECD, RuntimeType, ServerSection, TenantsSection},
+    config::{Config, ENV_EXECD, LogSection, RuntimeType, ServerSection, TenantsSection},
     descriptors::Room,
     hosts,
     http::{
-        self, AllowedHosts, AppParts, AppState, Capacities, EdgeRules, Throttle, TrustedProxies,
+        self, AccessLog, AllowedHosts, AppParts, AppState, Capacities, EdgeRules, Throttle,
+        TrustedProxies,
         console::{self, ConsoleParts},
         measure::{Meter, Observer},
         serve::{self, Bounds, Serving},
@@ -158,6 +159,7 @@ impl App {
         let edge = EdgeRules {
             proxies: TrustedProxies::new(server.trusted_networks()),
             hosts: hosts_of(server, &state.keys),
+            access_log: access_log(&config.log, tasks)?,
         };
         let router = http::router(state, console, edge);
         let bounds = Bounds {
@@ -234,6 +236,17 @@ impl App {
         }
         self.store.close().await;
     }
+}
+
+/// The log of accesses, if it is wanted.
+fn access_log(log: &LogSection, tasks: &Supervisor) -> anyhow::Result<Option<AccessLog>> {
+    let Some(options) = log.access_file() else {
+        return Ok(None);
+    };
+    let path = options.path.display().to_string();
+    let failed = || format!("cannot write the log of accesses to {path} (log.access_file_path)");
+    let log = AccessLog::start(options, tasks).with_context(failed)?;
+    Ok(Some(log))
 }
 
 /// Takes the port for metrics.

@@ -114,9 +114,6 @@ impl Config {
         if self.runtime.execd_image.is_some() {
             notes.push("runtime.execd_image is set; this release provides its own execd instead");
         }
-        if self.log.file_enabled && self.log.access_file_path.is_some() {
-            notes.push("log.access_file_path is set; this release has no log of accesses");
-        }
         let has_ports = self.runtime.kind == RuntimeType::Docker && self.docker.opens_ports();
         if has_ports && !self.server.is_https() {
             notes.push(
@@ -224,9 +221,13 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
     }
     let log = &mut config.log;
     if log.file_enabled {
-        let default = || PathBuf::from("~/logs/opensandbox/server.log");
-        let path = log.file_path.take().unwrap_or_else(default);
-        log.file_path = Some(expand_home(&path, env));
+        for (path, default) in [
+            (&mut log.file_path, "~/logs/opensandbox/server.log"),
+            (&mut log.access_file_path, "~/logs/opensandbox/access.log"),
+        ] {
+            let named = path.take().unwrap_or_else(|| PathBuf::from(default));
+            *path = Some(expand_home(&named, env));
+        }
     }
     let tls = &mut config.server.tls;
     for file in [&mut tls.certificate, &mut tls.key].into_iter().flatten() {
@@ -426,6 +427,10 @@ mod tests {
                 "a.toml: server.http: ",
             ),
             (
+                "[log]\nfile_enabled=true\nfile_path='/a'\naccess_file_path='/a'\n[runtime]\ntype='docker'",
+                "a.toml: log.access_file_path: ",
+            ),
+            (
                 "[log]\nfile_max_bytes=0\n[runtime]\ntype='docker'",
                 "a.toml: log.file_max_bytes: ",
             ),
@@ -612,6 +617,14 @@ mod tests {
         assert_eq!((on.max_bytes, on.backups), (104_857_600, 0));
         let named = file("file_enabled = true\nfile_path = '~/x'").unwrap();
         assert_eq!(named.path, Path::new("/home/a/x"));
+        let accesses = |log: &str| {
+            let text = format!("[log]\n{log}\n[runtime]\ntype = 'sim'");
+            read(&text).unwrap().config.log.access_file()
+        };
+        assert_eq!(accesses("access_file_path = '/x'"), None);
+        let on = accesses("file_enabled = true\nfile_max_bytes = 9").unwrap();
+        assert_eq!(on.path, Path::new("/home/a/logs/opensandbox/access.log"));
+        assert_eq!(on.max_bytes, 9);
     }
 
     #[test]

@@ -76,6 +76,9 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     if config.log.file_max_bytes == 0 {
         return rule("log.file_max_bytes", "must be at least 1");
     }
+    if config.log.file_enabled && config.log.file_path == config.log.access_file_path {
+        return rule("log.access_file_path", "must differ from log.file_path");
+    }
     if !LEVELS.contains(&config.log.level.to_ascii_lowercase().as_str()) {
         return rule(
             "log.level",

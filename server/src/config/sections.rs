@@ -147,11 +147,11 @@ impl TlsSection {
 pub struct LogSection {
     /// Level name.
     pub level: String,
-    /// Whether the log goes into a file as well.
+    /// Whether the log goes into a file as well, and accesses into another.
     pub file_enabled: bool,
     /// The file.
     pub file_path: Option<PathBuf>,
-    /// Read for compatibility: this server has no log of accesses.
+    /// The file of the log of accesses.
     pub access_file_path: Option<PathBuf>,
     /// Size at which the file is set aside, in bytes.
     pub file_max_bytes: u64,
@@ -176,9 +176,18 @@ impl LogSection {
     /// The file of the log, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<LogFileOptions> {
-        let path = self.file_path.clone().filter(|_| self.file_enabled)?;
+        self.options(self.file_path.as_ref())
+    }
+
+    /// The file of the log of accesses, if there is one.
+    #[must_use]
+    pub fn access_file(&self) -> Option<LogFileOptions> {
+        self.options(self.access_file_path.as_ref())
+    }
+
+    fn options(&self, path: Option<&PathBuf>) -> Option<LogFileOptions> {
         Some(LogFileOptions {
-            path,
+            path: path.filter(|_| self.file_enabled)?.clone(),
             max_bytes: self.file_max_bytes,
             backups: self.file_backup_count,
         })

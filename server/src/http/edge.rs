@@ -1,5 +1,5 @@
 //! What every request passes before its route is looked for: request id, client, host, panic guard,
-//! and the runtime's codes.
+//! the runtime's codes, and the log of accesses.
 //!
 //! It is one service rather than a layer for each of them: a layer copies all that is below it and
 //! boxes its future, for every request.
@@ -10,6 +10,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use axum::{
@@ -24,6 +25,7 @@ use osb_runtime::Codes;
 use tower::{Service, ServiceExt};
 
 use super::{
+    access_log::{Access, AccessLog},
     client::{self, TrustedProxies},
     error::{self, ApiError},
     host::{self, AllowedHosts},
@@ -37,6 +39,8 @@ pub struct EdgeRules {
     pub proxies: TrustedProxies,
     /// Names of this server.
     pub hosts: AllowedHosts,
+    /// Where accesses are logged, if they are.
+    pub access_log: Option<AccessLog>,
 }
 
 /// The whole HTTP surface. Clones share it.
@@ -59,6 +63,14 @@ impl Edge {
     async fn answer(self, mut request: Request) -> Response {
         let tag = RequestTag::of(&mut request);
         client::identify(&self.rules.proxies, &mut request);
+        let log = self.rules.access_log.as_ref();
+        let log = log.map(|log| {
+            (
+                log,
+                client::of(request.extensions()).address,
+                Instant::now(),
+            )
+        });
         let mut response = match host::refusal(&self.rules.hosts, &request) {
             Some(refusal) => refusal.into_response(),
             None => {
@@ -69,6 +81,16 @@ impl Edge {
                 }
             }
         };
+        if let Some((log, client, began)) = log {
+            log.note(&Access {
+                request_id: tag.id(),
+                client,
+                method: tag.method().as_str(),
+                path: tag.path(),
+                status: response.status(),
+                took: began.elapsed(),
+            });
+        }
         tag.put_on(&mut response);
         response
     }
@@ -117,6 +139,7 @@ mod tests {
         let rules = EdgeRules {
             proxies: TrustedProxies::default(),
             hosts: AllowedHosts::any(),
+            access_log: None,
         };
         let routes = Router::new().route("/", get(panics));
         let edge = Edge::new(rules, &Vocabulary::CONTAINERS.codes, routes);

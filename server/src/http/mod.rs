@@ -9,6 +9,7 @@
 //! ```
 
 mod access;
+mod access_log;
 mod accounts;
 mod app;
 mod audit;
@@ -43,6 +44,7 @@ mod throttle;
 pub mod tls;
 
 pub use access::{Effect, effect, least_role};
+pub use access_log::AccessLog;
 pub use app::{AppParts, AppState};
 pub use client::TrustedProxies;
 pub use edge::EdgeRules;

@@ -42,13 +42,27 @@ impl RequestTag {
         }
     }
 
+    /// The id as text.
+    pub(super) fn id(&self) -> &str {
+        // Both kinds of ids are visible ASCII.
+        self.id.to_str().unwrap_or_default()
+    }
+
+    pub(super) fn method(&self) -> &Method {
+        &self.method
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.uri.path()
+    }
+
     /// Puts the id on the answer, whatever it is, and logs errors of ours under it.
     pub(super) fn put_on(self, response: &mut Response) {
         let status = response.status();
         // A sandbox's own errors are its own affair.
         if let (true, Some(Cause(cause))) = (status.is_server_error(), response.extensions().get())
         {
-            let request_id = self.id.to_str().unwrap_or_default();
+            let request_id = self.id();
             let (method, path, status) = (&self.method, self.uri.path(), status.as_u16());
             if status == 500 {
                 error!(request_id, %method, path, status, cause, "request failed");
