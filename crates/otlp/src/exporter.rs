@@ -6,9 +6,7 @@ use opentelemetry::{
     KeyValue,
     metrics::{Meter, MeterProvider},
 };
-use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, Protocol, WithExportConfig, WithHttpConfig,
-};
+use opentelemetry_otlp::{MetricExporter, Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::{
     Resource,
     error::OTelSdkResult,
@@ -20,9 +18,9 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use crate::{
-    DestinationError,
     client::Client,
     destination::{self, Destination, Signal},
+    error::OtlpError,
     limits,
 };
 
@@ -34,25 +32,6 @@ const ENV_INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 pub struct Exporter {
     provider: SdkMeterProvider,
     host: String,
-}
-
-/// Reason why requested metrics cannot be exported.
-#[derive(Debug, thiserror::Error)]
-pub enum OtlpError {
-    /// The destination is unusable.
-    #[error(transparent)]
-    Destination(#[from] DestinationError),
-    /// Another variable of OpenTelemetry's exporter is invalid.
-    #[error("the exporter cannot be set up")]
-    Exporter(#[source] ExporterBuildError),
-    /// The certificates to trust cannot be read.
-    #[cfg(feature = "tls")]
-    #[error("cannot read the file that OTEL_EXPORTER_OTLP_CERTIFICATE names")]
-    Certificate(#[source] std::io::Error),
-    /// TLS cannot be set up.
-    #[cfg(feature = "tls")]
-    #[error("cannot set up TLS for the collector")]
-    Tls(#[source] reqwest::Error),
 }
 
 impl Exporter {

@@ -13,6 +13,7 @@
 mod attributes;
 mod client;
 mod destination;
+mod error;
 mod exporter;
 mod limits;
 mod names;
@@ -21,7 +22,8 @@ mod traces;
 
 pub use attributes::{Attributes, pairs};
 pub use destination::DestinationError;
-pub use exporter::{Exporter, OtlpError};
+pub use error::OtlpError;
+pub use exporter::Exporter;
 pub use names::resolve_without_plugins;
 #[cfg(feature = "traces")]
 pub use traces::TraceExporter;
