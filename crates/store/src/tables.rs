@@ -63,7 +63,7 @@ const fn optional(name: &'static str, value: Value) -> Column {
 }
 
 /// The tables that every database has.
-pub(crate) const TABLES: [Table; 12] = [
+pub(crate) const TABLES: [Table; 13] = [
     Table {
         name: "instance",
         row: "'the instance'",
@@ -169,6 +169,15 @@ pub(crate) const TABLES: [Table; 12] = [
             column("object_id", Value::Text),
             optional("tenant", Value::Text),
             column("details", Value::Readable(crate::audit::is_readable)),
+        ],
+    },
+    Table {
+        name: "imported_files",
+        row: "id",
+        columns: &[
+            column("id", Value::Text),
+            optional("expiry", Value::Digest),
+            optional("metadata", Value::Digest),
         ],
     },
     Table {

@@ -33,7 +33,7 @@ pub(super) async fn a_store_in_use_is_inspected(stage: Stage) {
 }
 
 /// Puts a row into every table.
-async fn fill(store: &dyn Store) {
+async fn fill(stage: &Stage, store: &dyn Store) {
     let at = WireTime::from_unix_us(1_935_396_000_000_000).unwrap();
     store.instance_id().await.unwrap();
     let metadata = [("k".to_owned(), "v".to_owned())].into();
@@ -93,6 +93,9 @@ async fn fill(store: &dyn Store) {
         reported_at: 1,
     };
     store.append_audit(&[super::audit::entry(1)]).await.unwrap();
+    stage
+        .execute("INSERT INTO imported_files (id) VALUES ('changed')")
+        .await;
     let id = "changed".into();
     store.put_commands(&id, &[command], 10).await.unwrap();
     let key = CreateKey {
@@ -153,7 +156,7 @@ fn bad_value(stage: &Stage, column: &Column) -> Option<&'static str> {
 
 pub(super) async fn damage_of_every_column_is_found(stage: Stage) {
     let store = stage.open().await;
-    fill(&*store).await;
+    fill(&stage, &*store).await;
     let found = tools::inspect(&stage.location).await.unwrap();
     assert!(found.is_sound() && found.notes.is_empty(), "{found:?}");
     let empty: Vec<_> = found
