@@ -28,6 +28,9 @@ const COARSE_BATCH: i64 = 10;
 /// show a rate, in microseconds.
 const FRESH_US: i64 = 20_000_000;
 
+/// Most samples of a point: two for each of its seconds.
+const FORMING_MAX: usize = 20;
+
 /// The recorded use of one sandbox.
 #[derive(Debug)]
 pub(super) struct Recording {
@@ -89,6 +92,7 @@ impl Recording {
             track.unstored = track.series.next_slot();
         }
         recording.derive_coarse();
+        recording.slot = recording.fine.series.next_slot() - 1;
         recording
     }
 
@@ -117,14 +121,20 @@ impl Recording {
         let fresh = started_us.filter(|started| at_us - started < FRESH_US);
         let before = self.last.or_else(|| Some((fresh?, at_start(&usage))));
         let sample = sample(at_us, &usage, before);
-        let middle = before.map_or(at_us, |(before, _)| before.midpoint(at_us));
+        // The clock may have been set back.
+        let earlier = before.filter(|(before, _)| *before <= at_us);
+        let middle = earlier.map_or(at_us, |(before, _)| before.midpoint(at_us));
         let slot = middle.div_euclid(FINE_STEP * 1_000_000);
         self.last = Some((at_us, usage));
         if slot > self.slot {
             self.form();
             self.slot = slot;
+        } else if slot < self.slot - 1 {
+            self.go_back(slot);
         }
-        self.forming.push(sample.into());
+        if self.forming.len() < FORMING_MAX {
+            self.forming.push(sample.into());
+        }
         self.settle(at_us);
         sample
     }
@@ -140,9 +150,27 @@ impl Recording {
             return;
         }
         let slots = COARSE_STEP / FINE_STEP;
-        let minute = (fine.next_slot() - 1).div_euclid(slots);
-        if minute < seconds.div_euclid(COARSE_STEP) && minute >= self.coarse.series.next_slot() {
+        let (oldest, _) = fine.range(i64::MIN, i64::MIN);
+        let end = (fine.next_slot() - 1).div_euclid(slots) + 1;
+        let mut first = oldest.div_euclid(slots);
+        if !self.coarse.series.is_empty() {
+            first = first.max(self.coarse.series.next_slot());
+        }
+        // More than one when the last point of a minute comes late, with the first of the next one.
+        for minute in first..end.min(seconds.div_euclid(COARSE_STEP)) {
             self.add_minute(minute);
+        }
+    }
+
+    /// Goes on from an earlier slot after the clock was set back: points of later times than now would
+    /// keep new ones out until the clock reaches them again.
+    fn go_back(&mut self, slot: i64) {
+        self.forming.clear();
+        self.slot = slot;
+        let minute = slot.div_euclid(COARSE_STEP / FINE_STEP);
+        for (track, slot) in [(&mut self.fine, slot), (&mut self.coarse, minute)] {
+            track.series.truncate(slot);
+            track.unstored = track.unstored.min(slot);
         }
     }
 
@@ -179,8 +207,9 @@ impl Recording {
 
     /// Notes that these points are stored.
     pub(super) fn set_stored(&mut self, covered: Covered) {
-        self.fine.unstored = covered.fine;
-        self.coarse.unstored = covered.coarse;
+        // The clock may have been set back since.
+        self.fine.unstored = covered.fine.min(self.fine.series.next_slot());
+        self.coarse.unstored = covered.coarse.min(self.coarse.series.next_slot());
     }
 
     /// The samples of a step of [`FINE_STEP`] or [`COARSE_STEP`], and the Unix seconds of the first.
@@ -410,5 +439,52 @@ mod tests {
         assert_eq!(none, [], "enough of it is stored");
         restored.stretches(&id, 0, true, &mut none);
         assert!(none.len() <= 2, "{none:?}");
+    }
+    #[test]
+    fn a_clock_that_is_set_back_does_not_stop_the_recording() {
+        let id = SandboxId::from("a");
+        let mut recording = recorded(10, 1800);
+        let mut rows = Vec::new();
+        let covered = recording.stretches(&id, START, true, &mut rows);
+        recording.set_stored(covered);
+        // 20 minutes back, and for 5 minutes on.
+        let mut most = 0;
+        for second in (600..=900).step_by(1) {
+            let counted = usage(second + 1210);
+            recording.add((START + second) * SECOND, counted, None);
+            most = most.max(recording.forming.len());
+        }
+        assert!(most <= FORMING_MAX, "{most} samples are held");
+        let (start, fine) = recording.samples(FINE_STEP);
+        let end = start + FINE_STEP * i64::try_from(fine.len()).unwrap();
+        assert_eq!((start, end), (START, START + 900));
+        assert_eq!(fine.last().unwrap().cpu_cores, Some(0.5));
+        let (start, coarse) = recording.samples(COARSE_STEP);
+        assert_eq!((start, coarse.len()), (START, 15));
+        let mut rows = Vec::new();
+        recording.stretches(&id, START, true, &mut rows);
+        assert!(rows.iter().any(|row| row.step == 10), "{rows:?}");
+    }
+
+    #[test]
+    fn a_step_back_within_a_point_keeps_what_is_recorded() {
+        let mut recording = recorded(10, 125);
+        recording.add((START + 112) * SECOND, usage(126), None);
+        recording.add((START + 141) * SECOND, usage(141), None);
+        let (start, fine) = recording.samples(FINE_STEP);
+        assert_eq!((start, fine[3].received), (START, Some(100)));
+        assert!(fine.len() >= 12, "{fine:?}");
+    }
+
+    #[test]
+    fn minutes_that_end_together_are_all_added() {
+        let mut recording = recorded(10, 50);
+        // Nothing was read for three minutes.
+        for second in (240..=310).step_by(10) {
+            recording.add((START + second) * SECOND, usage(second), None);
+        }
+        let (start, coarse) = recording.samples(COARSE_STEP);
+        assert_eq!((start, coarse.len()), (START, 5));
+        assert_eq!(coarse[0].memory_bytes, Some(8 << 20), "{coarse:?}");
     }
 }

@@ -215,6 +215,12 @@ impl Series {
         self.points.push_back(point);
     }
 
+    /// Removes the points of this slot and later ones.
+    pub(super) fn truncate(&mut self, slot: i64) {
+        let kept = usize::try_from(slot - self.first).unwrap_or_default();
+        self.points.truncate(kept);
+    }
+
     /// The slot after the last point.
     pub(super) fn next_slot(&self) -> i64 {
         self.first + i64::try_from(self.points.len()).unwrap_or(i64::MAX)
