@@ -11,6 +11,7 @@ mod audit;
 mod inspection;
 mod model;
 mod postgres;
+mod retention;
 mod sqlite;
 mod tables;
 #[cfg(test)]
@@ -42,6 +43,11 @@ use secrecy::SecretString;
 const BATCH_ROWS: i64 = 500;
 /// Most such statements of one call.
 const BATCHES_MAX: u32 = 200;
+
+/// Most bytes of the commands of one sandbox.
+pub const COMMAND_BYTES_MAX: i64 = 1 << 20;
+/// Most commands that one transaction writes: other writes wait meanwhile.
+const COMMAND_BATCH: usize = 100;
 
 /// Which database a store lives in.
 #[derive(Clone, Debug)]
@@ -239,14 +245,20 @@ pub trait SandboxChanges: Send + Sync + 'static {
     /// What changed, of every sandbox.
     async fn all_changes(&self) -> Result<HashMap<SandboxId, Changes>, StoreError>;
 
-    /// Keeps a new expiry.
-    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError>;
+    /// Keeps a new expiry, and the tenant whose sandbox it is.
+    async fn set_expiry(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError>;
 
-    /// Keeps the metadata, which replaces that of the labels.
+    /// Keeps the metadata, which replaces that of the labels, and the tenant whose sandbox it is.
     async fn set_metadata(
         &self,
         id: &SandboxId,
         metadata: &BTreeMap<String, String>,
+        tenant: Option<&str>,
     ) -> Result<(), StoreError>;
 
     /// Keeps the intent to delete: whatever happens next, the sandbox goes. Its tenant is kept for the
@@ -299,15 +311,17 @@ pub trait SandboxMetrics: Send + Sync + 'static {
     /// The stretches of a sandbox, by step and start.
     async fn metrics(&self, id: &SandboxId) -> Result<Vec<MetricStretch>, StoreError>;
 
-    /// Deletes the stretches of sandboxes that have none written at or after `before`, in Unix
-    /// seconds; returns their number.
-    async fn prune_metrics(&self, before: i64) -> Result<u64, StoreError>;
+    /// Deletes the stretches of sandboxes that ended before `before`, in Unix seconds, according to the
+    /// history; returns their number. A sandbox that is neither there nor in `alive` ended when its
+    /// newest stretch was written.
+    async fn prune_metrics(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError>;
 }
 
 /// Commands that sandboxes reported, also of those that are gone.
 #[async_trait]
 pub trait SandboxCommands: Send + Sync + 'static {
-    /// Writes commands of a sandbox, or how they ended; keeps at most `most` of the newest.
+    /// Writes commands of a sandbox, or how they ended. Of all keeps the newest, at most `most` and
+    /// [`COMMAND_BYTES_MAX`]. Other writes take their turns in between.
     async fn put_commands(
         &self,
         id: &SandboxId,
@@ -322,9 +336,15 @@ pub trait SandboxCommands: Send + Sync + 'static {
         limit: u32,
     ) -> Result<Vec<ReportedCommand>, StoreError>;
 
-    /// Deletes the commands of sandboxes that reported none at or after `before`, in Unix seconds,
-    /// except of those in `alive`; returns their number.
-    async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError>;
+    /// Deletes the commands of sandboxes that ended before `before`, in Unix seconds, according to the
+    /// history, and those of the oldest sandboxes beyond `most` bytes; returns their number. A sandbox
+    /// that is neither there nor in `alive` ended with its last report.
+    async fn prune_commands(
+        &self,
+        before: i64,
+        alive: &[SandboxId],
+        most: u64,
+    ) -> Result<u64, StoreError>;
 }
 
 /// Creates, as far as their clients are concerned.

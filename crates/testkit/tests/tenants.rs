@@ -310,7 +310,7 @@ fn what_a_crash_ended_is_in_its_tenants_history() {
         wait_until("the runtime", look, |up| *up).await;
         server
     };
-    let (keys, created, deleted) = killed(async {
+    let (keys, created, deleted, changed) = killed(async {
         let server = over().await;
         let mut keys = Vec::new();
         for tenant in ["team-a", "team-b"] {
@@ -321,9 +321,28 @@ fn what_a_crash_ended_is_in_its_tenants_history() {
         }
         let create = server.request_as(&keys[0], Method::POST, "/v1/sandboxes");
         let create = create.json(&TestServer::good_create());
-        let (status, deleted) = answer(create.try_clone().unwrap()).await;
-        assert_eq!(status, 202, "{deleted}");
-        let deleted = SandboxId::from(deleted["id"].as_str().unwrap());
+        let made = async || {
+            let (status, made) = answer(create.try_clone().unwrap()).await;
+            assert_eq!(status, 202, "{made}");
+            SandboxId::from(made["id"].as_str().unwrap())
+        };
+        let (deleted, renewed, patched) = (made().await, made().await, made().await);
+        for (method, path, change) in [
+            (
+                Method::POST,
+                format!("/v1/sandboxes/{renewed}/renew-expiration"),
+                json!({"expiresAt": "2100-01-01T00:00:00Z"}),
+            ),
+            (
+                Method::PATCH,
+                format!("/v1/sandboxes/{patched}/metadata"),
+                json!({"project": "p"}),
+            ),
+        ] {
+            let request = server.request_as(&keys[0], method, &path).json(&change);
+            let (status, body) = answer(request).await;
+            assert_eq!(status, 200, "{body}");
+        }
         sim.set_faults(Faults {
             image_gate: Some(Arc::default()),
             remove_delay: Duration::from_secs(3600),
@@ -339,14 +358,16 @@ fn what_a_crash_ended_is_in_its_tenants_history() {
         let marked = async || store.all_unanswered().await.unwrap();
         let marked = wait_until("the create", marked, |marked| !marked.is_empty()).await;
         store.close().await;
-        (keys, marked[0].id.clone(), deleted)
+        (keys, marked[0].id.clone(), deleted, [renewed, patched])
     });
     sim.set_faults(Faults::default());
     killed(async {
-        sim.vanish(&deleted).await;
+        for id in changed.iter().chain([&deleted]) {
+            sim.vanish(id).await;
+        }
         let server = over().await;
         server.service.reconcile().await;
-        for id in [&created, &deleted] {
+        for id in [&created, &deleted, &changed[0], &changed[1]] {
             let history = async || server.service.history(id).await.unwrap();
             let entry = wait_until("the history", history, Option::is_some).await;
             assert_eq!(entry.unwrap().tenant.as_deref(), Some("team-a"));

@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use osb_runtime::Phase;
 use osb_service::ErrorChain;
 use osb_store::ReportedCommand;
 use secrecy::ExposeSecret;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{debug, warn};
 
 use super::{Error, Facts, Service, lifecycle::now};
@@ -32,22 +32,37 @@ use crate::trace;
 const PERIOD: Duration = Duration::from_secs(60);
 /// Rounds after which old commands are deleted again.
 const PRUNED: u64 = 60;
-/// Longest time that one report takes. A removal waits for it.
+/// Longest time that a sandbox takes to report. A removal waits for it.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Least time from the end of a report to the beginning of the sandbox's next one.
+const PAUSE: Duration = Duration::from_millis(250);
 /// Sandboxes that are asked at the same time.
 const ASKED: usize = 8;
 /// Most pages of one report; the rest follows in the next one.
 const PAGES: usize = 8;
-/// Most commands of a sandbox in the store.
+/// Most commands of a sandbox in the store, and in one of its reports: execd keeps no more.
 pub const COMMANDS_MAX: u32 = 1000;
+/// Most bytes of the commands of all sandboxes in the store. Those of the oldest sandboxes go first.
+const STORED_BYTES: u64 = 256 << 20;
 /// Longest text of a report that is stored, in bytes.
 const TEXT_MAX: usize = 2048;
 
 /// How far the reports of each sandbox were read.
 #[derive(Debug, Default)]
 pub(super) struct CommandReports {
-    read: Mutex<HashMap<SandboxId, Read>>,
+    reports: Mutex<HashMap<SandboxId, Arc<tokio::sync::Mutex<Report>>>>,
+    /// Held while commands are written: however many sandboxes report, every other write to the store
+    /// waits for one batch of them at most.
+    writing: Arc<tokio::sync::Mutex<()>>,
     http: std::sync::OnceLock<reqwest::Client>,
+}
+
+/// The reports of one sandbox.
+#[derive(Debug, Default)]
+struct Report {
+    read: Read,
+    /// When the last one began, and when it ended.
+    last: Option<(Instant, Instant)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,9 +72,9 @@ struct Read {
 }
 
 impl CommandReports {
-    fn read(&self) -> MutexGuard<'_, HashMap<SandboxId, Read>> {
+    fn reports(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<tokio::sync::Mutex<Report>>>> {
         // The map is whole after every operation, so a panic elsewhere does not spoil it.
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -121,8 +136,8 @@ impl Service {
                 .iter()
                 .map(|record| &record.facts.origin.id)
                 .collect();
-            let mut read = self.inner.command_reports.read();
-            read.retain(|id, _| ids.contains(id));
+            let mut reports = self.inner.command_reports.reports();
+            reports.retain(|id, _| ids.contains(id));
         }
         stream::iter(records)
             .for_each_concurrent(ASKED, async |record| {
@@ -139,37 +154,73 @@ impl Service {
             return;
         }
         let id = &facts.origin.id;
-        match timeout(PATIENCE, self.read_pages(facts)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => debug!(sandbox = %id, error, "its commands are not reported"),
-            Err(_) => debug!(sandbox = %id, "its commands are reported too slowly"),
+        let asked = Instant::now();
+        let report = {
+            let mut reports = self.inner.command_reports.reports();
+            Arc::clone(reports.entry(id.clone()).or_default())
+        };
+        // One at a time. It also serves those who asked before it began.
+        let mut report = report.lock().await;
+        if let Some((began, ended)) = report.last {
+            if began >= asked {
+                return;
+            }
+            sleep_until(ended + PAUSE).await;
         }
+        let began = Instant::now();
+        if let Err(error) = self.read_pages(facts, &mut report.read).await {
+            debug!(sandbox = %id, error, "its commands are not reported");
+        }
+        report.last = Some((began, Instant::now()));
     }
 
-    async fn read_pages(&self, facts: &Facts) -> Result<(), String> {
-        let id = &facts.origin.id;
+    /// Reads at most [`COMMANDS_MAX`] commands; the rest follows in the next report.
+    async fn read_pages(&self, facts: &Facts, read: &mut Read) -> Result<(), String> {
         let client = self.report_client(facts)?;
+        let (end, mut count) = (Instant::now() + PATIENCE, 0);
         for _ in 0..PAGES {
-            let read = {
-                let read = self.inner.command_reports.read();
-                read.get(id).copied().unwrap_or_default()
-            };
-            let page = client.command_history(read.revision, read.epoch).await;
+            let page = client.command_history(read.revision, read.epoch);
+            let page = timeout_at(end, page).await;
+            let page = page.map_err(|_| "they come too slowly".to_owned())?;
             let page = page.map_err(|error| ErrorChain(&error).to_string())?;
-            let more = page.more && !page.entries.is_empty();
-            let next = next_read(read, &page);
-            let commands: Vec<_> = page.entries.into_iter().map(stored).collect();
-            let put = self.inner.store.put_commands(id, &commands, COMMANDS_MAX);
-            if let Err(error) = put.await {
-                warn!(sandbox = %id, error = %ErrorChain(&error), "its commands are not stored");
-                return Ok(());
+            if page.entries.len() > COMMANDS_MAX as usize {
+                return Err(format!("a page has {} of them", page.entries.len()));
             }
-            self.inner.command_reports.read().insert(id.clone(), next);
+            count += page.entries.len();
+            let more = page.more && !page.entries.is_empty() && count < COMMANDS_MAX as usize;
+            let next = next_read(*read, &page);
+            let commands = page.entries.into_iter().map(stored).collect();
+            self.keep_commands(&facts.origin.id, commands).await?;
+            *read = next;
             if !more {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Writes commands to the store, in a task: a client that disconnects, or a sandbox that answers
+    /// too slowly, must not break off a transaction.
+    async fn keep_commands(
+        &self,
+        id: &SandboxId,
+        commands: Vec<ReportedCommand>,
+    ) -> Result<(), String> {
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let (service, id) = (self.clone(), id.clone());
+        let write = self.inner.tasks.spawn("commands", async move {
+            let writing = Arc::clone(&service.inner.command_reports.writing);
+            let _turn = writing.lock().await;
+            let store = &service.inner.store;
+            let put = store.put_commands(&id, &commands, COMMANDS_MAX).await;
+            put.inspect_err(|error| {
+                warn!(sandbox = %id, error = %ErrorChain(error), "its commands are not stored");
+            })
+        });
+        let written = write.await.map_err(|error| error.to_string())?;
+        written.map_err(|error| ErrorChain(&error).to_string())
     }
 
     fn report_client(&self, facts: &Facts) -> Result<ExecdClient, String> {
@@ -197,7 +248,12 @@ impl Service {
         let (records, _) = self.inner.registry.snapshot();
         let alive = records.iter().map(|record| record.facts.origin.id.clone());
         let alive: Vec<SandboxId> = alive.collect();
-        if let Err(error) = self.inner.store.prune_commands(before, &alive).await {
+        if let Err(error) = self
+            .inner
+            .store
+            .prune_commands(before, &alive, STORED_BYTES)
+            .await
+        {
             warn!(error = %ErrorChain(&error), "old commands stay");
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use osb_protocol::{
     FeatureSet, FieldError, SandboxId, WireTime, identity::Role, lifecycle::Endpoint,
 };
-use osb_runtime::{Amendment, CreateSpec, Expiry, KeptBy, Runtime, Vocabulary};
+use osb_runtime::{Amendment, CreateSpec, Expiry, KeptBy, Origin, Runtime, Vocabulary};
 use osb_service::Supervisor;
 use osb_store::Store;
 use serde_json::Value;
@@ -231,7 +231,8 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         self.owned("patch", async move {
             let _one_at_a_time = locks.edit.lock().await;
-            let mut metadata = service.known(&id)?.facts.metadata().clone();
+            let record = service.known(&id)?;
+            let mut metadata = record.facts.metadata().clone();
             service.note_patch(&metadata, &patch);
             for (key, value) in patch {
                 match value {
@@ -243,7 +244,7 @@ impl Service {
                 metadata: Some(metadata),
                 ..Amendment::default()
             };
-            let kept_by = service.keep_change(&id, &change).await?;
+            let kept_by = service.keep_change(&record.facts.origin, &change).await?;
             service.change(&id, |facts| {
                 facts.amend(change, kept_by);
                 Ok(())
@@ -285,7 +286,7 @@ impl Service {
             expires_at: Some(at),
             ..Amendment::default()
         };
-        let kept_by = self.keep_change(id, &change).await?;
+        let kept_by = self.keep_change(&record.facts.origin, &change).await?;
         self.note_renewal(&record.facts, at);
         self.change(id, |facts| {
             refuse_deleted(facts)?;
@@ -296,14 +297,16 @@ impl Service {
     }
 
     /// Stores a change where this runtime's changes are stored: in the runtime, or in our store.
-    async fn keep_change(&self, id: &SandboxId, change: &Amendment) -> Result<KeptBy, Error> {
+    async fn keep_change(&self, origin: &Origin, change: &Amendment) -> Result<KeptBy, Error> {
+        let id = &origin.id;
         let kept_by = self.inner.runtime.write_back(id, change).await?;
         if kept_by == KeptBy::Caller {
+            let (store, tenant) = (&self.inner.store, origin.tenant.as_deref());
             if let Some(at) = change.expires_at {
-                self.inner.store.set_expiry(id, at).await?;
+                store.set_expiry(id, at, tenant).await?;
             }
             if let Some(metadata) = &change.metadata {
-                self.inner.store.set_metadata(id, metadata).await?;
+                store.set_metadata(id, metadata, tenant).await?;
             }
         }
         Ok(kept_by)

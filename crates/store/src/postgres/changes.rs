@@ -46,13 +46,21 @@ impl SandboxChanges for PostgresStore {
             .collect()
     }
 
-    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
+    async fn set_expiry(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError> {
         let statement = sqlx::query(
-            "INSERT INTO sandbox_changes (id, expires_at) VALUES ($1, $2)
-             ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
+            "INSERT INTO sandbox_changes (id, expires_at, tenant) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE
+             SET expires_at = excluded.expires_at,
+                 tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(text(id.as_str()))
-        .bind(Moment(at));
+        .bind(Moment(at))
+        .bind(tenant.map(text));
         self.write("keep the expiry", statement).await.map(drop)
     }
 
@@ -60,17 +68,21 @@ impl SandboxChanges for PostgresStore {
         &self,
         id: &SandboxId,
         metadata: &BTreeMap<String, String>,
+        tenant: Option<&str>,
     ) -> Result<(), StoreError> {
         let metadata: BTreeMap<_, _> = metadata
             .iter()
             .map(|(key, value)| (text(key), text(value)))
             .collect();
         let statement = sqlx::query(
-            "INSERT INTO sandbox_changes (id, metadata) VALUES ($1, $2)
-             ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata",
+            "INSERT INTO sandbox_changes (id, metadata, tenant) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE
+             SET metadata = excluded.metadata,
+                 tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(text(id.as_str()))
-        .bind(Json(metadata));
+        .bind(Json(metadata))
+        .bind(tenant.map(text));
         self.write("keep the metadata", statement).await.map(drop)
     }
 
@@ -84,7 +96,7 @@ impl SandboxChanges for PostgresStore {
             "INSERT INTO sandbox_changes (id, deleted_at, tenant) VALUES ($1, $2, $3)
              ON CONFLICT (id) DO UPDATE
              SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at),
-                 tenant = excluded.tenant",
+                 tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(text(id.as_str()))
         .bind(Moment(at))

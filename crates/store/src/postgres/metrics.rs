@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use osb_protocol::SandboxId;
 
 use super::{PostgresStore, values::text};
-use crate::{MetricStretch, SandboxMetrics, StoreError};
+use crate::{MetricStretch, SandboxMetrics, StoreError, retention};
 
 type Row = (i32, i32, i64, i64, Vec<u8>);
 
@@ -60,16 +60,29 @@ impl SandboxMetrics for PostgresStore {
         Ok(rows.into_iter().map(stretch).collect())
     }
 
-    async fn prune_metrics(&self, before: i64) -> Result<u64, StoreError> {
-        self.delete_in_batches("prune metrics", || {
-            sqlx::query(
-                "DELETE FROM sandbox_metrics WHERE ctid = ANY(ARRAY(
-                   SELECT ctid FROM sandbox_metrics WHERE id IN (
-                     SELECT id FROM sandbox_metrics GROUP BY id HAVING MAX(written_at) < $1)
-                   LIMIT $2))",
-            )
-            .bind(before)
-        })
-        .await
+    async fn prune_metrics(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
+        const OP: &str = "prune metrics";
+        // Reads see all sandboxes, so they must not take the place of a write.
+        let query = sqlx::query_as(
+            "SELECT id, (SELECT EXTRACT(EPOCH FROM ended_at)::bigint FROM sandbox_history AS ended
+                WHERE ended.id = kept.id), MAX(written_at), 0::bigint
+             FROM sandbox_metrics AS kept GROUP BY id",
+        );
+        let kept = self.read_all(OP, query).await?;
+        let ids = retention::outdated(kept, before, alive, u64::MAX);
+        let mut deleted = 0;
+        for part in retention::parts(&ids) {
+            let ids = part.to_vec();
+            deleted += self
+                .delete_in_batches(OP, || {
+                    sqlx::query(
+                        "DELETE FROM sandbox_metrics WHERE ctid = ANY(ARRAY(
+                       SELECT ctid FROM sandbox_metrics WHERE id = ANY($1) LIMIT $2))",
+                    )
+                    .bind(ids.clone())
+                })
+                .await?;
+        }
+        Ok(deleted)
     }
 }

@@ -42,13 +42,21 @@ impl SandboxChanges for SqliteStore {
             .collect()
     }
 
-    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
+    async fn set_expiry(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError> {
         let statement = sqlx::query(
-            "INSERT INTO sandbox_changes (id, expires_at) VALUES ($1, $2)
-             ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at",
+            "INSERT INTO sandbox_changes (id, expires_at, tenant) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE
+             SET expires_at = excluded.expires_at,
+                 tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(id.as_str())
-        .bind(at.unix_us());
+        .bind(at.unix_us())
+        .bind(tenant);
         self.write("keep the expiry", statement).await.map(drop)
     }
 
@@ -56,17 +64,21 @@ impl SandboxChanges for SqliteStore {
         &self,
         id: &SandboxId,
         metadata: &BTreeMap<String, String>,
+        tenant: Option<&str>,
     ) -> Result<(), StoreError> {
         let text = serde_json::to_string(metadata).map_err(|source| StoreError::Damaged {
             what: "sandbox metadata",
             source,
         })?;
         let statement = sqlx::query(
-            "INSERT INTO sandbox_changes (id, metadata) VALUES ($1, $2)
-             ON CONFLICT (id) DO UPDATE SET metadata = excluded.metadata",
+            "INSERT INTO sandbox_changes (id, metadata, tenant) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE
+             SET metadata = excluded.metadata,
+                 tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(id.as_str())
-        .bind(text);
+        .bind(text)
+        .bind(tenant);
         self.write("keep the metadata", statement).await.map(drop)
     }
 
@@ -80,7 +92,7 @@ impl SandboxChanges for SqliteStore {
             "INSERT INTO sandbox_changes (id, deleted_at, tenant) VALUES ($1, $2, $3)
              ON CONFLICT (id) DO UPDATE
              SET deleted_at = COALESCE(sandbox_changes.deleted_at, excluded.deleted_at),
-                 tenant = excluded.tenant",
+                 tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(id.as_str())
         .bind(at.unix_us())

@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use osb_protocol::SandboxId;
 
 use super::SqliteStore;
-use crate::{ReportedCommand, SandboxCommands, StoreError};
+use crate::{
+    COMMAND_BATCH, COMMAND_BYTES_MAX, ReportedCommand, SandboxCommands, StoreError,
+    retention::{self, COMMAND_OVERHEAD},
+};
 
 type Row = (
     i64,
@@ -31,42 +34,52 @@ impl SandboxCommands for SqliteStore {
         if commands.is_empty() {
             return Ok(());
         }
-        let mut write = self.begin(OP).await?;
-        for command in commands {
-            sqlx::query(
-                "INSERT INTO sandbox_commands (id, started_at, number, kind, command, cwd, uid,
-                   finished_at, exit_code, error, reported_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-                 ON CONFLICT (id, started_at, number) DO UPDATE
-                 SET finished_at = excluded.finished_at, exit_code = excluded.exit_code,
-                     error = excluded.error, reported_at = excluded.reported_at",
-            )
-            .bind(id.as_str())
-            .bind(command.started_at)
-            .bind(command.number)
-            .bind(&command.kind)
-            .bind(&command.command)
-            .bind(&command.cwd)
-            .bind(command.uid)
-            .bind(command.finished_at)
-            .bind(command.exit_code)
-            .bind(&command.error)
-            .bind(command.reported_at)
-            .execute(write.connection())
-            .await
-            .map_err(self.failed(OP))?;
+        for part in commands.chunks(COMMAND_BATCH) {
+            let mut write = self.begin(OP).await?;
+            for command in part {
+                sqlx::query(
+                    "INSERT INTO sandbox_commands (id, started_at, number, kind, command, cwd, uid,
+                       finished_at, exit_code, error, reported_at)
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                     ON CONFLICT (id, started_at, number) DO UPDATE
+                     SET finished_at = excluded.finished_at, exit_code = excluded.exit_code,
+                         error = excluded.error, reported_at = excluded.reported_at",
+                )
+                .bind(id.as_str())
+                .bind(command.started_at)
+                .bind(command.number)
+                .bind(&command.kind)
+                .bind(&command.command)
+                .bind(&command.cwd)
+                .bind(command.uid)
+                .bind(command.finished_at)
+                .bind(command.exit_code)
+                .bind(&command.error)
+                .bind(command.reported_at)
+                .execute(write.connection())
+                .await
+                .map_err(self.failed(OP))?;
+            }
+            self.commit(OP, write).await?;
         }
-        sqlx::query(
-            "DELETE FROM sandbox_commands WHERE id = $1 AND (started_at, number) NOT IN (
-               SELECT started_at, number FROM sandbox_commands WHERE id = $1
-               ORDER BY started_at DESC, number DESC LIMIT $2)",
+        // The newest that goes, and a range of the key up to it.
+        let statement = sqlx::query(
+            "DELETE FROM sandbox_commands WHERE id = $1 AND (started_at, number) <= (
+               SELECT started_at, number FROM (
+                 SELECT started_at, number, ROW_NUMBER() OVER newest AS place,
+                   SUM($4 + COALESCE(LENGTH(CAST(command AS BLOB)), 0)
+                     + COALESCE(LENGTH(CAST(cwd AS BLOB)), 0)
+                     + COALESCE(LENGTH(CAST(error AS BLOB)), 0)) OVER newest AS total
+                 FROM sandbox_commands WHERE id = $1
+                 WINDOW newest AS (ORDER BY started_at DESC, number DESC)) AS counted
+               WHERE place > $2 OR total > $3
+               ORDER BY started_at DESC, number DESC LIMIT 1)",
         )
         .bind(id.as_str())
         .bind(i64::from(most))
-        .execute(write.connection())
-        .await
-        .map_err(self.failed(OP))?;
-        self.commit(OP, write).await
+        .bind(COMMAND_BYTES_MAX)
+        .bind(COMMAND_OVERHEAD);
+        self.write(OP, statement).await.map(drop)
     }
 
     async fn commands(
@@ -85,20 +98,39 @@ impl SandboxCommands for SqliteStore {
         Ok(rows.into_iter().map(command).collect())
     }
 
-    async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
-        let alive: Vec<&str> = alive.iter().map(SandboxId::as_str).collect();
-        let alive = serde_json::json!(alive).to_string();
-        self.delete_in_batches("prune commands", || {
-            sqlx::query(
-                "DELETE FROM sandbox_commands WHERE rowid IN (
-                   SELECT rowid FROM sandbox_commands WHERE id IN (
-                     SELECT id FROM sandbox_commands GROUP BY id HAVING MAX(reported_at) < $1)
-                   AND id NOT IN (SELECT value FROM json_each($2)) LIMIT $3)",
-            )
-            .bind(before)
-            .bind(alive.clone())
-        })
-        .await
+    async fn prune_commands(
+        &self,
+        before: i64,
+        alive: &[SandboxId],
+        most: u64,
+    ) -> Result<u64, StoreError> {
+        const OP: &str = "prune commands";
+        // Reads see all sandboxes, so they must not take the place of a write.
+        let query = sqlx::query_as(
+            "SELECT id, (SELECT ended_at / 1000000 FROM sandbox_history AS ended WHERE ended.id = kept.id), MAX(reported_at),
+               SUM($1 + COALESCE(LENGTH(CAST(command AS BLOB)), 0)
+                 + COALESCE(LENGTH(CAST(cwd AS BLOB)), 0)
+                 + COALESCE(LENGTH(CAST(error AS BLOB)), 0))
+             FROM sandbox_commands AS kept GROUP BY id",
+        )
+        .bind(COMMAND_OVERHEAD);
+        let kept = self.read_all(OP, query).await?;
+        let ids = retention::outdated(kept, before, alive, most);
+        let mut deleted = 0;
+        for part in retention::parts(&ids) {
+            let ids = serde_json::json!(part).to_string();
+            deleted += self
+                .delete_in_batches(OP, || {
+                    sqlx::query(
+                        "DELETE FROM sandbox_commands WHERE rowid IN (
+                       SELECT rowid FROM sandbox_commands
+                       WHERE id IN (SELECT value FROM json_each($1)) LIMIT $2)",
+                    )
+                    .bind(ids.clone())
+                })
+                .await?;
+        }
+        Ok(deleted)
     }
 }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use osb_protocol::SandboxId;
 
 use super::SqliteStore;
-use crate::{MetricStretch, SandboxMetrics, StoreError};
+use crate::{MetricStretch, SandboxMetrics, StoreError, retention};
 
 type Row = (i64, i64, i64, i64, Vec<u8>);
 
@@ -54,16 +54,29 @@ impl SandboxMetrics for SqliteStore {
         Ok(rows.into_iter().map(stretch).collect())
     }
 
-    async fn prune_metrics(&self, before: i64) -> Result<u64, StoreError> {
-        self.delete_in_batches("prune metrics", || {
-            sqlx::query(
-                "DELETE FROM sandbox_metrics WHERE rowid IN (
-                   SELECT rowid FROM sandbox_metrics WHERE id IN (
-                     SELECT id FROM sandbox_metrics GROUP BY id HAVING MAX(written_at) < $1)
-                   LIMIT $2)",
-            )
-            .bind(before)
-        })
-        .await
+    async fn prune_metrics(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
+        const OP: &str = "prune metrics";
+        // Reads see all sandboxes, so they must not take the place of a write.
+        let query = sqlx::query_as(
+            "SELECT id, (SELECT ended_at / 1000000 FROM sandbox_history AS ended WHERE ended.id = kept.id), MAX(written_at), 0
+             FROM sandbox_metrics AS kept GROUP BY id",
+        );
+        let kept = self.read_all(OP, query).await?;
+        let ids = retention::outdated(kept, before, alive, u64::MAX);
+        let mut deleted = 0;
+        for part in retention::parts(&ids) {
+            let ids = serde_json::json!(part).to_string();
+            deleted += self
+                .delete_in_batches(OP, || {
+                    sqlx::query(
+                        "DELETE FROM sandbox_metrics WHERE rowid IN (
+                       SELECT rowid FROM sandbox_metrics
+                       WHERE id IN (SELECT value FROM json_each($1)) LIMIT $2)",
+                    )
+                    .bind(ids.clone())
+                })
+                .await?;
+        }
+        Ok(deleted)
     }
 }

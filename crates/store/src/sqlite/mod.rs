@@ -446,7 +446,9 @@ mod tests {
 
     async fn write(store: &SqliteStore, id: &str) -> Result<(), StoreError> {
         let metadata = [("k".to_owned(), "v".repeat(1000))].into();
-        store.set_metadata(&SandboxId::from(id), &metadata).await
+        store
+            .set_metadata(&SandboxId::from(id), &metadata, None)
+            .await
     }
 
     #[tokio::test]
@@ -476,7 +478,7 @@ mod tests {
         };
         assert_eq!(problem_of(full), Problem::Full);
         let at = WireTime::from_unix_us(1).unwrap();
-        let renewed = store.set_expiry(&SandboxId::from("new"), at).await;
+        let renewed = store.set_expiry(&SandboxId::from("new"), at, None).await;
         assert!(renewed.is_ok() || problem_of(renewed) == Problem::Full);
         assert!(store.all_changes().await.unwrap().len() >= kept);
         // A write that fits disproves nothing, one that does not is what counts.

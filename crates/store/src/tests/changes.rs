@@ -15,8 +15,8 @@ pub(super) async fn changes_survive_a_restart_and_do_not_touch_each_other(stage:
     let metadata = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
     let instance = {
         let store = stage.open().await;
-        store.set_expiry(&id, at).await.unwrap();
-        store.set_metadata(&id, &metadata).await.unwrap();
+        store.set_expiry(&id, at, None).await.unwrap();
+        store.set_metadata(&id, &metadata, None).await.unwrap();
         store.set_deleted(&id, at, Some("team-a")).await.unwrap();
         store
             .set_deleted(&id, at.plus_seconds(9).unwrap(), Some("team-a"))
@@ -47,7 +47,8 @@ pub(super) async fn many_writers_queue_instead_of_failing(stage: Stage) {
         let store = store.clone();
         async move {
             let at = WireTime::from_unix_us(n).unwrap();
-            store.set_expiry(&SandboxId::new(n.to_string()), at).await
+            let id = SandboxId::new(n.to_string());
+            store.set_expiry(&id, at, None).await
         }
     });
     let mut set = tokio::task::JoinSet::new();
@@ -58,4 +59,22 @@ pub(super) async fn many_writers_queue_instead_of_failing(stage: Stage) {
         result.unwrap();
     }
     assert_eq!(store.all_changes().await.unwrap().len(), 64);
+}
+
+pub(super) async fn every_change_keeps_the_tenant(stage: Stage) {
+    let store = stage.open().await;
+    let at = WireTime::from_unix_us(5_000_001).unwrap();
+    let none = BTreeMap::new();
+    let team = Some("team-a");
+    store.set_expiry(&"renewed".into(), at, team).await.unwrap();
+    let patched = "patched".into();
+    store.set_metadata(&patched, &none, team).await.unwrap();
+    // What knows no tenant does not take it away.
+    for id in ["renewed".into(), patched] {
+        store.set_expiry(&id, at, None).await.unwrap();
+        store.set_metadata(&id, &none, None).await.unwrap();
+        store.set_deleted(&id, at, None).await.unwrap();
+        let changes = store.all_changes().await.unwrap();
+        assert_eq!(changes[&id].tenant.as_deref(), team, "{id}");
+    }
 }

@@ -22,7 +22,7 @@ pub(super) async fn finishing_moves_a_sandbox_from_changes_to_history_once(stage
         }],
         tenant: Some("team-a".into()),
     };
-    store.set_expiry(&entry.id, at(5)).await.unwrap();
+    store.set_expiry(&entry.id, at(5), None).await.unwrap();
     store.finish(&entry).await.unwrap();
     store
         .finish(&HistoryEntry {
@@ -91,6 +91,9 @@ pub(super) async fn any_text_can_be_stored_and_looked_up(stage: Stage) {
     assert_eq!(store.history(&"\0".into()).await.unwrap(), None);
     assert_eq!(store.session_load("\0").await.unwrap(), None);
     let metadata = [("k\0".to_owned(), "v\0".to_owned())].into();
-    store.set_metadata(&entry.id, &metadata).await.unwrap();
+    store
+        .set_metadata(&entry.id, &metadata, None)
+        .await
+        .unwrap();
     assert_eq!(store.all_changes().await.unwrap().len(), 1);
 }

@@ -1,6 +1,6 @@
 //! Resource use of sandboxes.
 
-use super::Stage;
+use super::{Stage, commands::ended};
 use crate::MetricStretch;
 
 fn stretch(id: &str, step: u32, place: u32, start: i64, written_at: i64) -> MetricStretch {
@@ -39,7 +39,7 @@ pub(super) async fn a_stretch_replaces_the_one_in_its_place(stage: Stage) {
     assert_eq!(store.metrics(&"c\0".into()).await.unwrap(), []);
 }
 
-pub(super) async fn metrics_are_pruned_by_their_newest_stretch(stage: Stage) {
+pub(super) async fn metrics_are_kept_from_the_end_of_their_sandbox(stage: Stage) {
     let store = stage.open().await;
     let old = [
         stretch("ended", 10, 0, 600, 700),
@@ -48,8 +48,12 @@ pub(super) async fn metrics_are_pruned_by_their_newest_stretch(stage: Stage) {
         stretch("alive", 60, 1, 7200, 8000),
     ];
     store.put_metrics(&old).await.unwrap();
-    assert_eq!(store.prune_metrics(1300).await.unwrap(), 0);
-    assert_eq!(store.prune_metrics(1301).await.unwrap(), 2);
+    let alive = ["alive".into()];
+    assert_eq!(store.prune_metrics(1300, &alive).await.unwrap(), 0);
+    store.finish(&ended("ended", 9000)).await.unwrap();
+    assert_eq!(store.prune_metrics(9000, &alive).await.unwrap(), 0);
+    assert_eq!(store.prune_metrics(9001, &alive).await.unwrap(), 2);
     assert_eq!(store.metrics(&"ended".into()).await.unwrap(), []);
     assert_eq!(store.metrics(&"alive".into()).await.unwrap().len(), 2);
+    assert_eq!(store.prune_metrics(8001, &[]).await.unwrap(), 2);
 }

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 async fn write(store: &Arc<dyn Store>) -> Result<(), StoreError> {
     let at = WireTime::from_unix_us(1).unwrap();
     let id = SandboxId::from("a");
-    let work = store.set_expiry(&id, at);
+    let work = store.set_expiry(&id, at, None);
     timeout(PATIENCE, work).await.expect("a write that ends")
 }
 
@@ -504,7 +504,10 @@ async fn times_before_the_range_of_the_database_are_stored_as_its_oldest() {
     let store = crate::open(&database.location()).await.unwrap();
     // Before the range of the database, which has no year 9000 BC.
     let early = WireTime::from_unix_us(-300_000_000_000_000_000).unwrap();
-    store.set_expiry(&"early".into(), early).await.unwrap();
+    store
+        .set_expiry(&"early".into(), early, None)
+        .await
+        .unwrap();
     let read = store.all_changes().await.unwrap();
     assert!(read[&SandboxId::from("early")].expires_at < WireTime::from_unix_us(0));
     store.close().await;

@@ -15,7 +15,8 @@ use crate::{
 
 async fn set_expiry(store: &dyn Store, id: &str) {
     let at = WireTime::from_unix_us(1_935_396_000_000_000).unwrap();
-    store.set_expiry(&SandboxId::from(id), at).await.unwrap();
+    let id = SandboxId::from(id);
+    store.set_expiry(&id, at, None).await.unwrap();
 }
 
 pub(super) async fn a_store_in_use_is_inspected(stage: Stage) {
@@ -38,7 +39,7 @@ async fn fill(stage: &Stage, store: &dyn Store) {
     store.instance_id().await.unwrap();
     let metadata = [("k".to_owned(), "v".to_owned())].into();
     store
-        .set_metadata(&"changed".into(), &metadata)
+        .set_metadata(&"changed".into(), &metadata, None)
         .await
         .unwrap();
     set_expiry(store, "changed").await;

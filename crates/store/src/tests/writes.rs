@@ -103,17 +103,17 @@ pub(super) async fn every_write(store: &dyn Store) -> Vec<(&'static str, Result<
     let metadata = [("k".to_owned(), "v".to_owned())].into();
     let commands = [command(1, "make".to_owned())];
     vec![
-        ("expiry", store.set_expiry(&id, at()).await),
-        ("metadata", store.set_metadata(&id, &metadata).await),
+        ("expiry", store.set_expiry(&id, at(), None).await),
+        ("metadata", store.set_metadata(&id, &metadata, None).await),
         ("delete intent", store.set_deleted(&id, at(), None).await),
         ("history", store.finish(&entry(String::new())).await),
         ("prune history", store.prune_history(at()).await.map(drop)),
         ("metrics", store.put_metrics(&[stretch(vec![1])]).await),
-        ("prune metrics", store.prune_metrics(9).await.map(drop)),
+        ("prune metrics", store.prune_metrics(9, &[]).await.map(drop)),
         ("commands", store.put_commands(&id, &commands, 9).await),
         (
             "prune commands",
-            store.prune_commands(9, &[]).await.map(drop),
+            store.prune_commands(9, &[], 9).await.map(drop),
         ),
         ("audit", store.append_audit(&[super::audit::entry(1)]).await),
         ("prune audit", store.prune_audit(at(), 9, 9).await.map(drop)),

@@ -45,7 +45,10 @@ fn a_restart_keeps_sandboxes_and_ends_overdue_ones() {
             .await
             .unwrap();
         let past = WireTime::parse("2001-01-01T00:00:00Z").unwrap();
-        store.set_expiry(&due.as_str().into(), past).await.unwrap();
+        store
+            .set_expiry(&due.as_str().into(), past, None)
+            .await
+            .unwrap();
         store.close().await;
         drop(store);
         let server = stage.server().await;

@@ -10,6 +10,7 @@ mod runtime;
 mod store;
 
 use std::{
+    net::{IpAddr, SocketAddr},
     path::Path,
     sync::{
         Arc,
@@ -23,9 +24,14 @@ use osb_runtime::{
     EXECD_PORT, Phase,
     sim::{Faults, Options, SimRuntime},
 };
+use osb_service::Supervisor;
 use osb_testkit::{CannedProgram, TestServer, running_at, store_in, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use self::{
     fuse::{Fuse, Side},
@@ -543,6 +549,65 @@ fn reports_are_read_also_before_a_removal_but_not_once_the_store_is_lost() {
         assert_eq!(reported("a").await[0]["command"], "make");
         server.service.delete(&"b".into(), true).await.unwrap();
         assert_eq!(reported("b").await[0]["command"], "make");
+    });
+}
+
+/// Answers every request with this body; counts them.
+async fn counting_execd(address: SocketAddr, body: String) -> (Arc<AtomicUsize>, Supervisor) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let (asked, tasks) = (Arc::new(AtomicUsize::new(0)), Supervisor::new());
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let count = Arc::clone(&asked);
+    tasks.spawn_abortable("execd", async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            // One read: the head of such a request is short.
+            if stream.read(&mut head).await.is_ok() {
+                count.fetch_add(1, SeqCst);
+                // Long enough for the other requests to arrive.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    });
+    (asked, tasks)
+}
+
+#[test]
+fn many_clients_share_a_report_and_a_forged_one_is_not_stored() {
+    let page = |count: usize| {
+        let entry = |number| {
+            json!({"number": number, "revision": number, "kind": "foreground",
+                "command": "make", "started_at": "2031-05-01T10:00:00Z"})
+        };
+        let entries: Vec<Value> = (1..=count).map(entry).collect();
+        json!({"entries": entries, "more": false, "epoch": 1}).to_string()
+    };
+    killed(async {
+        let [honest, forged] = [[127, 0, 0, 63], [127, 0, 0, 64]].map(IpAddr::from);
+        let (asked, _honest) = counting_execd((honest, EXECD_PORT).into(), page(1)).await;
+        let (_, _forged) = counting_execd((forged, EXECD_PORT).into(), page(1001)).await;
+        let world = World {
+            sim: Arc::new(SimRuntime::with([
+                running_at("honest", honest, None),
+                running_at("forged", forged, None),
+            ])),
+            ..World::new()
+        };
+        let server = world.mortal(&Arc::new(Fuse::new(MOST, Side::Before))).await;
+        let reported = async |id: &str| {
+            let path = format!("/v1/sandboxes/{id}/commands");
+            let commands = server.request(Method::GET, &path).send().await.unwrap();
+            commands.json::<Value>().await.unwrap()["commands"].clone()
+        };
+        let clients = futures::future::join_all((0..20).map(|_| reported("honest"))).await;
+        assert!(clients.iter().all(|it| it[0]["command"] == "make"));
+        let asked = asked.load(SeqCst);
+        assert!(asked <= 5, "execd was asked {asked} times");
+        assert_eq!(reported("forged").await, json!([]));
     });
 }
 

@@ -76,16 +76,23 @@ impl SandboxChanges for KilledStore {
         self.fuse.step(self.inner.all_changes()).await
     }
 
-    async fn set_expiry(&self, id: &SandboxId, at: WireTime) -> Result<(), StoreError> {
-        self.fuse.step(self.inner.set_expiry(id, at)).await
+    async fn set_expiry(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        tenant: Option<&str>,
+    ) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.set_expiry(id, at, tenant)).await
     }
 
     async fn set_metadata(
         &self,
         id: &SandboxId,
         metadata: &BTreeMap<String, String>,
+        tenant: Option<&str>,
     ) -> Result<(), StoreError> {
-        self.fuse.step(self.inner.set_metadata(id, metadata)).await
+        let write = self.inner.set_metadata(id, metadata, tenant);
+        self.fuse.step(write).await
     }
 
     async fn set_deleted(
@@ -207,8 +214,8 @@ impl SandboxMetrics for KilledStore {
         self.inner.metrics(id).await
     }
 
-    async fn prune_metrics(&self, before: i64) -> Result<u64, StoreError> {
-        self.inner.prune_metrics(before).await
+    async fn prune_metrics(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
+        self.inner.prune_metrics(before, alive).await
     }
 }
 
@@ -232,8 +239,13 @@ impl SandboxCommands for KilledStore {
         self.inner.commands(id, limit).await
     }
 
-    async fn prune_commands(&self, before: i64, alive: &[SandboxId]) -> Result<u64, StoreError> {
-        self.inner.prune_commands(before, alive).await
+    async fn prune_commands(
+        &self,
+        before: i64,
+        alive: &[SandboxId],
+        most: u64,
+    ) -> Result<u64, StoreError> {
+        self.inner.prune_commands(before, alive, most).await
     }
 }
 

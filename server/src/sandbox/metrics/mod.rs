@@ -7,7 +7,7 @@ mod recording;
 mod series;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
@@ -241,11 +241,12 @@ impl Service {
         let watched = metrics.watched_ids(|id| registry.get(id).is_some());
         let slot = seconds(now()).div_euclid(FINE_STEP);
         let is_full = metrics.last_full.swap(slot, Ordering::Relaxed) != slot;
-        let targets = self.targets(|id| is_full || watched.contains(id));
+        let mut targets = self.targets(|id| is_full || watched.contains(id));
         if targets.is_empty() {
             return;
         }
-        self.load_recordings(&targets).await;
+        let failed = self.load_recordings(&targets).await;
+        targets.retain(|target| !failed.contains(&target.id));
         let ids: Vec<SandboxId> = targets.iter().map(|target| target.id.clone()).collect();
         let usages = read(metering, &ids).await;
         let at = now();
@@ -281,9 +282,10 @@ impl Service {
         targets.collect()
     }
 
-    /// Restores what an earlier process recorded.
-    async fn load_recordings(&self, targets: &[Target]) {
-        let unknown: Vec<&SandboxId> = {
+    /// Restores what an earlier process recorded. Returns the sandboxes of which it could not be read:
+    /// a new recording would replace what is stored, so they are sampled when it can.
+    async fn load_recordings(&self, targets: &[Target]) -> HashSet<SandboxId> {
+        let mut unknown: VecDeque<&SandboxId> = {
             let recordings = self.inner.metrics.recordings();
             let unknown = targets.iter().filter(|target| {
                 let is_known = recordings.contains_key(&target.id);
@@ -291,7 +293,7 @@ impl Service {
             });
             unknown.map(|target| &target.id).collect()
         };
-        for id in unknown {
+        while let Some(id) = unknown.pop_front() {
             match self.inner.store.metrics(id).await {
                 Ok(stored) => {
                     let mut recording = Recording::restore(&stored);
@@ -300,17 +302,22 @@ impl Service {
                     recordings.insert(id.clone(), recording);
                 }
                 Err(error) => {
-                    warn!(sandbox = %id, error = %ErrorChain(&error), "its earlier metrics are not restored");
-                    return;
+                    warn!(sandbox = %id, error = %ErrorChain(&error), "its earlier metrics are not restored yet");
+                    unknown.push_front(id);
+                    break;
                 }
             }
         }
+        unknown.into_iter().cloned().collect()
     }
 
     /// Deletes what is stored of sandboxes that ended long enough ago.
     async fn prune_metrics(&self) {
         let before = seconds(now()) - self.inner.limits.history_seconds;
-        if let Err(error) = self.inner.store.prune_metrics(before).await {
+        let (records, _) = self.inner.registry.snapshot();
+        let alive = records.iter().map(|record| record.facts.origin.id.clone());
+        let alive: Vec<SandboxId> = alive.collect();
+        if let Err(error) = self.inner.store.prune_metrics(before, &alive).await {
             warn!(error = %ErrorChain(&error), "old metrics stay");
         }
     }
