@@ -442,7 +442,8 @@ pub trait AuditStore: Send + Sync + 'static {
         most: u32,
     ) -> Result<Vec<(AuditPlace, AuditEntry)>, StoreError>;
 
-    /// Deletes the oldest entries: up to `most` beyond the `keep` newest, and up to `most` from before
-    /// `before`. Returns their number.
+    /// Deletes entries: up to `most` of those that are more than `keep`, and up to `most` from before
+    /// `before`. Of more than `keep`, the oldest that did not succeed go first, until they are a quarter
+    /// of `keep`, then the oldest. Returns their number.
     async fn prune_audit(&self, before: WireTime, keep: u64, most: u32) -> Result<u64, StoreError>;
 }

@@ -2,12 +2,21 @@
 
 use async_trait::async_trait;
 use osb_protocol::{WireTime, audit::AuditEntry};
+use sqlx::AssertSqlSafe;
 
 use super::{
     PostgresStore,
     values::{Moment, text},
 };
-use crate::{AuditPlace, AuditQuery, AuditStore, StoreError, audit::Columns};
+use crate::{
+    AuditPlace, AuditQuery, AuditStore, StoreError,
+    audit::{COUNT, Columns, DELETE_OLDEST, DELETE_UNSUCCESSFUL, Excess, select},
+};
+
+/// Lets one writer after another append. No lock on the table: the database takes those itself, for
+/// minutes when it vacuums.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(
+    hashtextextended('opensandbox-server audit ' || COALESCE(current_schema(), ''), 0))";
 
 type Row = (
     i64,
@@ -29,7 +38,7 @@ impl AuditStore for PostgresStore {
         const OP: &str = "write the audit trail";
         let mut write = self.begin(OP).await?;
         // Places become visible in their order: a reader that has seen one has seen those before it.
-        let lock = sqlx::query("LOCK TABLE audit_entries IN SHARE ROW EXCLUSIVE MODE");
+        let lock = sqlx::query(LOCK);
         self.run(OP, lock.execute(write.connection())).await?;
         for entry in entries {
             let columns = Columns::of(entry)?;
@@ -59,51 +68,41 @@ impl AuditStore for PostgresStore {
         query: &AuditQuery,
         most: u32,
     ) -> Result<Vec<(AuditPlace, AuditEntry)>, StoreError> {
-        let found = sqlx::query_as(
-            "SELECT seq, id, at, action, outcome, actor_id, actor_name, object_kind, object_id, tenant,
-               details
-             FROM audit_entries
-             WHERE ($1::bigint IS NULL OR seq < $1)
-               AND ($2::timestamptz IS NULL OR at >= $2)
-               AND ($3::timestamptz IS NULL OR at < $3)
-               AND ($4::text IS NULL OR actor_id = $4 OR actor_name = $4)
-               AND ($5::text IS NULL OR action = $5)
-               AND ($6::text IS NULL OR (object_kind = 'sandbox' AND object_id = $6))
-               AND ($7::text IS NULL OR tenant = $7)
-               AND ($8::text IS NULL OR outcome = $8)
-             ORDER BY seq DESC LIMIT $9",
-        )
-        .bind(query.before.map(|AuditPlace(seq)| seq))
-        .bind(query.since.map(Moment))
-        .bind(query.until.map(Moment))
-        .bind(query.actor.as_deref().map(text))
-        .bind(query.action.as_deref().map(text))
-        .bind(query.sandbox.as_deref().map(text))
-        .bind(query.tenant.as_deref().map(text))
-        .bind(query.outcome.map(|outcome| outcome.as_str()))
-        .bind(i64::from(most));
+        let found = sqlx::query_as(AssertSqlSafe(select(query, "")))
+            .bind(query.end())
+            .bind(query.since.map(Moment))
+            .bind(query.until.map(Moment))
+            .bind(query.actor.as_deref().map(text))
+            .bind(query.action.as_deref().map(text))
+            .bind(query.sandbox.as_deref().map(text))
+            .bind(query.tenant.as_deref().map(text))
+            .bind(query.outcome.map(|outcome| outcome.as_str()))
+            .bind(i64::from(most));
         let rows: Vec<Row> = self.read_all("read the audit trail", found).await?;
         Ok(rows.into_iter().map(entry).collect())
     }
 
     async fn prune_audit(&self, before: WireTime, keep: u64, most: u32) -> Result<u64, StoreError> {
         const OP: &str = "prune the audit trail";
-        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-        let too_many = sqlx::query(
-            "DELETE FROM audit_entries WHERE seq IN (
-               SELECT seq FROM audit_entries
-               WHERE seq <= (SELECT MAX(seq) FROM audit_entries) - $1 ORDER BY seq LIMIT $2)",
-        )
-        .bind(keep)
-        .bind(i64::from(most));
-        let too_many = self.write(OP, too_many).await?.rows_affected();
+        let counts = self.read_one(OP, sqlx::query_as(COUNT)).await?;
+        let excess = Excess::of(counts.unwrap_or_default(), keep, most);
+        let mut deleted = 0;
+        for (statement, number) in [
+            (DELETE_UNSUCCESSFUL, excess.unsuccessful),
+            (DELETE_OLDEST, excess.oldest),
+        ] {
+            if number > 0 {
+                let done = self.write(OP, sqlx::query(statement).bind(number)).await?;
+                deleted += done.rows_affected();
+            }
+        }
         let too_old = sqlx::query(
             "DELETE FROM audit_entries WHERE seq IN (
                SELECT seq FROM audit_entries WHERE at < $1 ORDER BY at LIMIT $2)",
         )
         .bind(Moment(before))
         .bind(i64::from(most));
-        Ok(too_many + self.write(OP, too_old).await?.rows_affected())
+        Ok(deleted + self.write(OP, too_old).await?.rows_affected())
     }
 }
 

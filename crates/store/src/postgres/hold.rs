@@ -328,6 +328,11 @@ pub(super) fn schema() -> Migrator {
             "imports",
             include_str!("../../migrations/postgres/0007_imports.sql"),
         ),
+        (
+            9,
+            "audit reads",
+            include_str!("../../migrations/postgres/0009_audit_reads.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

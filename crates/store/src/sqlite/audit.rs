@@ -2,9 +2,16 @@
 
 use async_trait::async_trait;
 use osb_protocol::{WireTime, audit::AuditEntry};
+use sqlx::AssertSqlSafe;
 
 use super::SqliteStore;
-use crate::{AuditPlace, AuditQuery, AuditStore, StoreError, audit::Columns};
+use crate::{
+    AuditPlace, AuditQuery, AuditStore, StoreError,
+    audit::{COUNT, Columns, DELETE_OLDEST, DELETE_UNSUCCESSFUL, Excess, select},
+};
+
+/// Without statistics, SQLite takes any index for better than the order of the rows.
+const WITHOUT_INDEX: &str = "+";
 
 type Row = (
     i64,
@@ -55,51 +62,42 @@ impl AuditStore for SqliteStore {
         query: &AuditQuery,
         most: u32,
     ) -> Result<Vec<(AuditPlace, AuditEntry)>, StoreError> {
-        let found = sqlx::query_as(
-            "SELECT seq, id, at, action, outcome, actor_id, actor_name, object_kind, object_id, tenant,
-               details
-             FROM audit_entries
-             WHERE ($1 IS NULL OR seq < $1)
-               AND ($2 IS NULL OR at >= $2)
-               AND ($3 IS NULL OR at < $3)
-               AND ($4 IS NULL OR actor_id = $4 OR actor_name = $4)
-               AND ($5 IS NULL OR action = $5)
-               AND ($6 IS NULL OR (object_kind = 'sandbox' AND object_id = $6))
-               AND ($7 IS NULL OR tenant = $7)
-               AND ($8 IS NULL OR outcome = $8)
-             ORDER BY seq DESC LIMIT $9",
-        )
-        .bind(query.before.map(|AuditPlace(seq)| seq))
-        .bind(query.since.map(WireTime::unix_us))
-        .bind(query.until.map(WireTime::unix_us))
-        .bind(&query.actor)
-        .bind(&query.action)
-        .bind(&query.sandbox)
-        .bind(&query.tenant)
-        .bind(query.outcome.map(|outcome| outcome.as_str()))
-        .bind(most);
+        let found = sqlx::query_as(AssertSqlSafe(select(query, WITHOUT_INDEX)))
+            .bind(query.end())
+            .bind(query.since.map(WireTime::unix_us))
+            .bind(query.until.map(WireTime::unix_us))
+            .bind(&query.actor)
+            .bind(&query.action)
+            .bind(&query.sandbox)
+            .bind(&query.tenant)
+            .bind(query.outcome.map(|outcome| outcome.as_str()))
+            .bind(most);
         let rows: Vec<Row> = self.read_all("read the audit trail", found).await?;
         Ok(rows.into_iter().map(entry).collect())
     }
 
     async fn prune_audit(&self, before: WireTime, keep: u64, most: u32) -> Result<u64, StoreError> {
         const OP: &str = "prune the audit trail";
-        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-        let too_many = sqlx::query(
-            "DELETE FROM audit_entries WHERE seq IN (
-               SELECT seq FROM audit_entries
-               WHERE seq <= (SELECT MAX(seq) FROM audit_entries) - $1 ORDER BY seq LIMIT $2)",
-        )
-        .bind(keep)
-        .bind(most);
-        let too_many = self.write(OP, too_many).await?.rows_affected();
+        // Counted by a reader: other writes need not wait for it.
+        let counts = self.read_one(OP, sqlx::query_as(COUNT)).await?;
+        let excess = Excess::of(counts.unwrap_or_default(), keep, most);
+        let mut deleted = 0;
+        for (statement, number) in [
+            (DELETE_UNSUCCESSFUL, excess.unsuccessful),
+            (DELETE_OLDEST, excess.oldest),
+        ] {
+            if number > 0 {
+                let done = self.write(OP, sqlx::query(statement).bind(number)).await?;
+                deleted += done.rows_affected();
+            }
+        }
         let too_old = sqlx::query(
             "DELETE FROM audit_entries WHERE seq IN (
                SELECT seq FROM audit_entries WHERE at < $1 ORDER BY at LIMIT $2)",
         )
         .bind(before.unix_us())
         .bind(most);
-        Ok(too_many + self.write(OP, too_old).await?.rows_affected())
+        Ok(deleted + self.write(OP, too_old).await?.rows_affected())
     }
 }
 
@@ -131,4 +129,69 @@ fn entry(row: Row) -> (AuditPlace, AuditEntry) {
         details,
     };
     (AuditPlace(seq), columns.into_entry())
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::audit::AuditOutcome;
+    use sqlx::Row as _;
+
+    use super::*;
+    use crate::Store as _;
+
+    #[tokio::test]
+    async fn no_page_scans_or_sorts_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("s.db")).await;
+        let store = store.unwrap();
+        let (tenant, object) = ("audit_entries_tenant", "audit_entries_object");
+        let by_place = "INTEGER PRIMARY KEY";
+        let any = AuditQuery::default;
+        let text = || Some("a".to_owned());
+        let time = WireTime::from_unix_us(1);
+        for (query, index) in [
+            (any(), by_place),
+            (
+                AuditQuery {
+                    since: time,
+                    until: time,
+                    ..any()
+                },
+                by_place,
+            ),
+            (
+                AuditQuery {
+                    actor: text(),
+                    action: text(),
+                    outcome: Some(AuditOutcome::Denied),
+                    ..any()
+                },
+                by_place,
+            ),
+            (
+                AuditQuery {
+                    tenant: text(),
+                    since: time,
+                    until: time,
+                    ..any()
+                },
+                tenant,
+            ),
+            (
+                AuditQuery {
+                    tenant: text(),
+                    sandbox: text(),
+                    ..any()
+                },
+                object,
+            ),
+        ] {
+            let plan = format!("EXPLAIN QUERY PLAN {}", select(&query, WITHOUT_INDEX));
+            let plan = sqlx::query(AssertSqlSafe(plan)).fetch_all(&store.reader);
+            let plan: Vec<String> = plan.await.unwrap().iter().map(|row| row.get(3)).collect();
+            let is_right = plan.len() == 1 && plan[0].contains("SEARCH") && plan[0].contains(index);
+            assert!(is_right, "{query:?}: {plan:?}");
+        }
+        store.close().await;
+    }
 }

@@ -362,6 +362,11 @@ fn schema() -> Migrator {
             "imports",
             include_str!("../../migrations/sqlite/0008_imports.sql"),
         ),
+        (
+            10,
+            "audit reads",
+            include_str!("../../migrations/sqlite/0010_audit_reads.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

@@ -221,6 +221,42 @@ pub(super) async fn the_oldest_are_pruned_in_bounded_steps(stage: Stage) {
     store.close().await;
 }
 
+pub(super) async fn entries_are_counted_whatever_their_places(stage: Stage) {
+    let store = stage.open().await;
+    // A database may use up places without an entry, as PostgreSQL does when a write is rolled back.
+    for number in 0..10 {
+        store.append_audit(&[entry(number)]).await.unwrap();
+        let skip = stage.dialect(
+            "UPDATE sqlite_sequence SET seq = seq + 100 WHERE name = 'audit_entries'",
+            "SELECT nextval(pg_get_serial_sequence('audit_entries', 'seq'))
+             FROM generate_series(1, 100)",
+        );
+        stage.execute(skip).await;
+    }
+    assert_eq!(store.prune_audit(at(0), 10, 100).await.unwrap(), 0);
+    assert_eq!(store.prune_audit(at(0), 7, 100).await.unwrap(), 3);
+    let left = ids(&*store, &AuditQuery::default()).await;
+    assert_eq!((left.len(), left[6].as_str()), (7, "entry-3"));
+    store.close().await;
+}
+
+pub(super) async fn a_flood_of_refusals_displaces_no_act_that_was_done(stage: Stage) {
+    let store = stage.open().await;
+    let mut entries: Vec<_> = (0..60).map(entry).collect();
+    for refused in &mut entries[10..] {
+        refused.outcome = AuditOutcome::Denied;
+    }
+    store.append_audit(&entries).await.unwrap();
+    assert_eq!(store.prune_audit(at(0), 20, 30).await.unwrap(), 30);
+    assert_eq!(store.prune_audit(at(0), 20, 30).await.unwrap(), 10);
+    let left = ids(&*store, &AuditQuery::default()).await;
+    let done = (0..10).rev().map(|number| format!("entry-{number}"));
+    assert_eq!(left.len(), 20);
+    assert!(left.iter().skip(10).cloned().eq(done), "{left:?}");
+    assert_eq!(left[9], "entry-50", "the newest refusals stay");
+    store.close().await;
+}
+
 pub(super) async fn unreadable_entries_are_named(stage: Stage) {
     let store = stage.open().await;
     store.append_audit(&[entry(1), entry(2)]).await.unwrap();

@@ -156,6 +156,8 @@ on_every_database! {
     audit::a_reader_meets_every_entry_once_while_others_are_written,
     audit::filters_select_and_combine,
     audit::the_oldest_are_pruned_in_bounded_steps,
+    audit::entries_are_counted_whatever_their_places,
+    audit::a_flood_of_refusals_displaces_no_act_that_was_done,
     audit::unreadable_entries_are_named,
     changes::changes_survive_a_restart_and_do_not_touch_each_other,
     changes::many_writers_queue_instead_of_failing,

@@ -58,6 +58,26 @@ async fn until_it_works(store: &Arc<dyn Store>) {
 }
 
 #[tokio::test]
+async fn the_audit_trail_is_written_while_the_database_vacuums_it() {
+    let Some(database) = Database::find().await else {
+        return;
+    };
+    let store = crate::open(&database.location()).await.unwrap();
+    let mut vacuum = database.connect().await;
+    // What VACUUM holds while it works.
+    let lock = format!(
+        "BEGIN; LOCK TABLE {}.audit_entries IN SHARE UPDATE EXCLUSIVE MODE",
+        database.schema
+    );
+    run(&mut vacuum, lock).await;
+    let entries = [super::audit::entry(1)];
+    let written = timeout(PATIENCE, store.append_audit(&entries)).await;
+    written.unwrap().unwrap();
+    vacuum.close().await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
 async fn a_lock_of_another_program_is_not_waited_for_long() {
     let Some(database) = Database::find().await else {
         return;
