@@ -229,11 +229,12 @@ impl App {
 
     /// Closes what outlives the tasks.
     pub async fn close(&self) {
-        self.service.audit_trail().finish().await;
         // What this server did not get to answer is not what a crash left.
         if let Err(error) = self.store.set_all_answered().await {
             warn!(error = %ErrorChain(&error), "unanswered creates will be removed at the next start");
         }
+        // May take a while, and loses less than what is above.
+        self.service.audit_trail().finish().await;
         self.store.close().await;
     }
 }

@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
+    time::Duration,
 };
 
 use osb_protocol::identity::Role;
@@ -543,6 +544,101 @@ async fn ways_into_a_sandbox_are_recorded_and_what_goes_through_them_is_not() {
     );
     let all = json!(entries(&server, "sandbox=a").await).to_string();
     assert!(!all.contains("secret") && !all.contains("token"), "{all}");
+    server.stop().await;
+}
+
+const REFUSED: &str =
+    "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
+
+#[tokio::test]
+async fn a_client_without_a_key_cannot_fill_the_trail() {
+    const PLAIN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 63));
+    const TUNNEL: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 64));
+    let plain = CannedProgram::start(PLAIN, ANSWER).await.unwrap();
+    let tunnel = CannedProgram::start(TUNNEL, UPGRADED).await.unwrap();
+    let sandboxes = [
+        running_at("plain", PLAIN, Some("token")),
+        running_at("tunnel", TUNNEL, Some("token")),
+    ];
+    let server = TestServer::around(sandboxes, "").await.unwrap();
+    for number in 0..10 {
+        let path = format!("/v1/sandboxes/invented-{number}");
+        let denied = answer(server.bare(Method::DELETE, &path)).await;
+        assert_eq!(denied.0, 401);
+        for (id, program, status) in [("plain", &plain, 200), ("tunnel", &tunnel, 101)] {
+            let path = format!("/v1/sandboxes/{id}/proxy/{}/", program.address.port());
+            let request = server.bare(Method::GET, &path);
+            let request = request.header("connection", "upgrade");
+            let response = request.header("upgrade", "x").send().await.unwrap();
+            assert_eq!(response.status(), status);
+        }
+    }
+    of_request(&server, "last").await;
+    let all = entries(&server, "").await;
+    let seen: Vec<_> = all
+        .iter()
+        .filter(|it| it["actor"]["kind"] == "unknown")
+        .map(|it| {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            (text(&it["action"]), text(&it["object"]["id"]))
+        })
+        .collect();
+    let expected = [("sandbox.delete", "invented-0"), ("tunnel.open", "tunnel")];
+    let expected = expected.map(|(action, id)| (action.to_owned(), id.to_owned()));
+    assert_eq!(
+        seen, expected,
+        "the others wait for the end of their windows"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_use_that_execd_refuses_is_no_success() {
+    const AWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 65));
+    let execd = (AWAY, EXECD_PORT).into();
+    let _execd = CannedProgram::start_at(execd, REFUSED).await.unwrap();
+    let mut sandbox = running_at("a", AWAY, Some("token-of-a"));
+    sandbox.status.address.ports.execd = Some(EXECD_PORT);
+    let server = TestServer::around([sandbox], "").await.unwrap();
+    let command = format!("/v1/sandboxes/a/proxy/{EXECD_PORT}/command");
+    let entered = entry_of(&server, "refused", server.bare(Method::POST, &command)).await;
+    let seen = (&entered["action"], &entered["outcome"], &entered["status"]);
+    let expected = (&json!("sandbox.enter"), &json!("denied"), &json!(401));
+    assert_eq!(seen, expected);
+    server.stop().await;
+}
+
+/// Locks the database as another process would.
+#[tokio::test]
+async fn a_store_that_is_locked_while_the_server_stops_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    if Schema::of(folder.path()).unwrap().is_some() {
+        eprintln!("SKIPPED: only a file can be locked");
+        return;
+    }
+    let sim = Arc::new(SimRuntime::new());
+    let start = async || {
+        let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), "").await;
+        server.unwrap()
+    };
+    let server = start().await;
+    let file = SqliteConnectOptions::new().filename(folder.path().join("store.db"));
+    let mut other = file.connect().await.unwrap();
+    let lock = sqlx::query("BEGIN IMMEDIATE").execute(&mut other);
+    lock.await.unwrap();
+    answer(server.request(Method::DELETE, "/v1/users/last")).await;
+    let unlock = async {
+        // Longer than two writes wait for the lock.
+        tokio::time::sleep(Duration::from_millis(3_500)).await;
+        let unlock = sqlx::query("ROLLBACK").execute(&mut other);
+        unlock.await.unwrap();
+    };
+    tokio::join!(server.stop(), unlock);
+    drop(server);
+    let server = start().await;
+    let stored = entries(&server, "action=user.delete").await;
+    assert_eq!(stored.len(), 1, "{stored:?}");
+    other.close().await.unwrap();
     server.stop().await;
 }
 

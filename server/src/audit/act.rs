@@ -47,6 +47,8 @@ struct Inner {
     draft: Mutex<Option<AuditEntry>>,
     /// Whether what is behind the route has said how it ended.
     is_settled: AtomicBool,
+    /// Whether it ends after the answer to its request.
+    is_deferred: AtomicBool,
 }
 
 impl Act {
@@ -59,6 +61,7 @@ impl Act {
             trail: trail.clone(),
             draft: Mutex::new(Some(draft)),
             is_settled: AtomicBool::new(false),
+            is_deferred: AtomicBool::new(false),
         }))
     }
 
@@ -93,6 +96,17 @@ impl Act {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.0.is_settled.load(Ordering::Acquire)
+    }
+
+    /// Leaves the end of the act to the caller: the answer to its request decides nothing.
+    pub fn defer(&self) {
+        self.0.is_deferred.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Self::defer`] was called.
+    #[must_use]
+    pub fn is_deferred(&self) -> bool {
+        self.0.is_deferred.load(Ordering::Acquire)
     }
 
     /// Records the act with the answer to its request.

@@ -19,7 +19,7 @@ use osb_protocol::{
     audit::{AuditEntry, AuditOutcome, AuditPage},
 };
 use osb_service::{ErrorChain, Supervisor};
-use osb_store::{AuditPlace, AuditQuery, Store, StoreError};
+use osb_store::{AuditPlace, AuditQuery, Problem, Store, StoreError};
 use serde_json::json;
 use tokio::{
     sync::Notify,
@@ -41,6 +41,8 @@ const BATCH: usize = 256;
 const LINGER: Duration = Duration::from_millis(50);
 /// Pause after a write that failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// Pause after a write that failed, while the server stops.
+const LAST_RETRY: Duration = Duration::from_millis(100);
 /// How often windows of repeated entries are looked at while there are some.
 const WINDOWS_EVERY: Duration = Duration::from_secs(5);
 /// Longest time that the last write of a server may take.
@@ -115,6 +117,12 @@ impl Queue {
         }
         self.push_lost();
         self.waiting.push_back(entry);
+    }
+
+    /// Entries that the store does not have, those without room included.
+    fn unwritten(&self) -> u64 {
+        let waiting = u64::try_from(self.waiting.len()).unwrap_or(u64::MAX);
+        waiting + self.lost.map_or(0, |lost| lost.count)
     }
 
     fn push_lost(&mut self) {
@@ -198,14 +206,30 @@ impl AuditTrail {
                 queue.push(entry);
             }
         }
-        let written = timeout(LAST_WRITE, self.write_waiting()).await;
-        let lost = self.queue().waiting.len();
-        match written {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => {
+        let mut failed = None;
+        let written = timeout(LAST_WRITE, async {
+            while let Err(failure) = self.write_waiting().await {
+                let may_recover = matches!(
+                    failure,
+                    StoreError::Unavailable { problem, .. } if problem != Problem::TakenOver
+                );
+                failed = Some(failure);
+                if !may_recover {
+                    return false;
+                }
+                sleep(LAST_RETRY).await;
+            }
+            true
+        });
+        if written.await == Ok(true) {
+            return;
+        }
+        let lost = self.queue().unwritten();
+        match failed {
+            Some(failure) => {
                 error!(lost, error = %ErrorChain(&failure), "entries of the audit trail are lost");
             }
-            Err(_) => error!(
+            None => error!(
                 lost,
                 "entries of the audit trail are lost: the store is slow"
             ),

@@ -92,6 +92,9 @@ pub(super) async fn console(trail: &AuditTrail, mut request: Request, next: Next
         return next.run(request).await;
     };
     let response = next.run(request).await;
+    if act.is_deferred() {
+        return response;
+    }
     let status = match response.status() {
         status if status.is_redirection() && !act.is_settled() => StatusCode::BAD_REQUEST,
         status => status,

@@ -3,12 +3,15 @@
 //! It finds execd through the domain, brings its token and explains failures to pages. Neither the
 //! token nor execd's address reaches the browser.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use osb_client::ExecdClient;
-use osb_protocol::{SandboxId, headers::EXECD_ACCESS_TOKEN, lifecycle::Endpoint};
+use osb_protocol::{SandboxId, error::code, headers::EXECD_ACCESS_TOKEN, lifecycle::Endpoint};
 use secrecy::ExposeSecret;
 use tokio::time::error::Elapsed;
 
+use super::super::error::answer_to;
 use crate::{
     identity::Scope,
     sandbox::{self, Service},
@@ -43,6 +46,23 @@ impl Execds {
         };
         let client = ExecdClient::with_http(self.http.clone(), "http", &endpoint)?;
         Ok(client)
+    }
+
+    /// The tenant of a sandbox within a scope; `None` when there is no such sandbox.
+    pub(super) fn tenant(&self, sandbox: &SandboxId, scope: &Scope) -> Option<Option<Arc<str>>> {
+        let record = self.service.within(scope).find(sandbox)?;
+        Some(record.facts.origin.tenant.clone())
+    }
+
+    /// Status and code that a failure has in the API.
+    pub(super) fn answer_to<'error>(&self, error: &'error ExecdError) -> (StatusCode, &'error str) {
+        let bad_gateway = StatusCode::BAD_GATEWAY;
+        match error {
+            ExecdError::Domain(error) => answer_to(error, &self.service.vocabulary().codes),
+            ExecdError::Refused(refusal) => (refusal.status, refusal.code.as_str()),
+            ExecdError::Unreachable(_) => (bad_gateway, code::BACKEND_CONNECTION_FAILED),
+            ExecdError::Timeout(_) => (StatusCode::GATEWAY_TIMEOUT, code::BACKEND_TIMEOUT),
+        }
     }
 }
 

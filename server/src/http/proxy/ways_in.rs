@@ -23,6 +23,8 @@ use crate::{
 pub(super) struct WayIn {
     /// `None` for a request that only reads.
     action: Option<Action>,
+    /// The status with which a tunnel is opened.
+    opens_with: StatusCode,
     principal: Option<Arc<Principal>>,
     address: IpAddr,
     request_id: Option<RequestId>,
@@ -40,7 +42,8 @@ impl WayIn {
         let headers = request.headers();
         let reads = [Method::GET, Method::HEAD, Method::OPTIONS];
         let upgrades = headers.contains_key(UPGRADE) && headers.contains_key(CONNECTION);
-        let action = if upgrades || *request.method() == Method::CONNECT {
+        let connects = *request.method() == Method::CONNECT;
+        let action = if upgrades || connects {
             Some(Action::TunnelOpen)
         } else if port == EXECD_PORT && !reads.contains(request.method()) {
             Some(Action::SandboxEnter)
@@ -50,6 +53,10 @@ impl WayIn {
         let extensions = request.extensions();
         Self {
             action,
+            opens_with: match connects {
+                true => StatusCode::OK,
+                false => StatusCode::SWITCHING_PROTOCOLS,
+            },
             principal: verdict.as_ref().ok().cloned(),
             address: client::of(extensions).address,
             request_id: extensions.get().cloned(),
@@ -63,11 +70,12 @@ impl WayIn {
         let Some(action) = self.action else {
             return;
         };
-        let opens = [StatusCode::SWITCHING_PROTOCOLS, StatusCode::OK];
-        if action == Action::TunnelOpen && !opens.contains(&status) {
+        if action == Action::TunnelOpen && status != self.opens_with {
             return;
         }
-        let mut entry = audit::entry(action, self.actor(), AuditOutcome::Succeeded);
+        let outcome = AuditOutcome::of_status(status.as_u16());
+        let mut entry = audit::entry(action, self.actor(), outcome);
+        entry.status = Some(status.as_u16());
         self.origin().write(&mut entry);
         let record = app.unscoped.find(&self.id);
         let tenant = record.and_then(|record| record.facts.origin.tenant.clone());
@@ -76,7 +84,8 @@ impl WayIn {
         entry.changes.insert("port".to_owned(), self.port.into());
         let trail = app.unscoped.audit_trail();
         match action {
-            Action::TunnelOpen => trail.record(entry),
+            // Without a key it costs a client nothing to open one after another.
+            Action::TunnelOpen if self.principal.is_some() => trail.record(entry),
             _ => trail.record_use(entry),
         }
     }

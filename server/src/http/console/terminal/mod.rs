@@ -29,11 +29,12 @@ use tower_sessions::Session;
 
 use self::relay::relay;
 use super::{
+    super::audited::Noted,
     ConsoleState,
     execd::ExecdError,
     session::{self, Admitted},
 };
-use crate::identity::Scope;
+use crate::{audit::Act, identity::Scope};
 
 /// Longest message of a page, in bytes. Pages send a paste in smaller pieces.
 const INPUT_MAX: usize = 1024 * 1024;
@@ -63,15 +64,20 @@ pub(super) async fn upgrade(
     Path(sandbox): Path<SandboxId>,
     Query(query): Query<AttachQuery>,
     lease: Option<Extension<Lease>>,
+    Noted(act): Noted,
     upgrade: WebSocketUpgrade,
 ) -> Response {
+    if let Some(act) = &act {
+        // The WebSocket opens in any case; whether there is a terminal shows later.
+        act.defer();
+    }
     upgrade
         .max_message_size(INPUT_MAX)
         .max_frame_size(INPUT_MAX)
         .on_upgrade(move |mut page| async move {
             let _held = lease;
             let scope = &admitted.principal().scope;
-            let work = serve(&mut page, &state, scope, &sandbox, &query);
+            let work = serve(&mut page, &state, scope, &sandbox, &query, act);
             let end = session::while_open(&session, &state, &admitted, work).await;
             end.close(&mut page).await;
         })
@@ -83,11 +89,16 @@ async fn serve(
     scope: &Scope,
     id: &SandboxId,
     query: &AttachQuery,
+    act: Option<Act>,
 ) {
     let attached = match timeout(ATTACH, attach(state, scope, id, query)).await {
         Ok(attached) => attached,
         Err(late) => Err(ExecdError::from(late).into()),
     };
+    if let Some(act) = act {
+        let error = attached.as_ref().err().map(|refusal| &refusal.error);
+        finish(&act, state, scope, id, error);
+    }
     match attached {
         Ok(execd) => relay(page, execd).await,
         Err(Refusal { code, error }) => {
@@ -98,6 +109,26 @@ async fn serve(
             };
             // The page may be gone already.
             let _ = page.send(Message::Close(Some(close))).await;
+        }
+    }
+}
+
+/// Records whether a terminal was opened, and in whose sandbox.
+fn finish(
+    act: &Act,
+    state: &ConsoleState,
+    scope: &Scope,
+    id: &SandboxId,
+    error: Option<&ExecdError>,
+) {
+    if let Some(tenant) = state.execds.tenant(id, scope) {
+        act.set_tenant(tenant.as_deref());
+    }
+    match error {
+        None => act.finish(StatusCode::SWITCHING_PROTOCOLS.as_u16(), None),
+        Some(error) => {
+            let (status, code) = state.execds.answer_to(error);
+            act.finish(status.as_u16(), Some(code));
         }
     }
 }

@@ -8,7 +8,17 @@ use osb_protocol::{
 use osb_store::AuditQuery;
 use serde_json::json;
 
-use super::{Console, FORM, accounts::cells};
+use axum::{
+    Router,
+    extract::{WebSocketUpgrade, ws::WebSocket},
+    http::StatusCode,
+    routing::{get, post},
+};
+use futures::StreamExt;
+use osb_runtime::sim::SimRuntime;
+use tokio::net::TcpListener;
+
+use super::{Console, FORM, accounts::cells, closed, running};
 use crate::http::access::{Effect, effect};
 
 const PASSWORD: &str = "a long password";
@@ -180,4 +190,44 @@ async fn sessions_leave_their_beginning_their_end_and_failed_attempts_without_se
         .uri("/console/sandboxes");
     let page = console.left_by(console.send(request, "")).await;
     assert!(page.is_empty(), "{page:?}");
+}
+
+#[tokio::test]
+async fn a_terminal_is_opened_only_once_execd_has_attached_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut sandbox = running("a", listener.local_addr().unwrap().port());
+    sandbox.origin.tenant = Some("team".into());
+    let console = Console::open_over(SimRuntime::with([sandbox])).await;
+    let shell = async |mut shell: WebSocket| {
+        shell.send("hello".into()).await.unwrap();
+        while let Some(Ok(_)) = shell.recv().await {}
+    };
+    let attach = async move |upgrade: WebSocketUpgrade| upgrade.on_upgrade(shell);
+    let created = async || (StatusCode::CREATED, r#"{"session_id":"p"}"#);
+    let execd = Router::new()
+        .route("/pty", post(created))
+        .route("/pty/p/ws", get(attach));
+    console.serve(listener, execd);
+    for (path, outcome, status, code, tenant) in [
+        ("none", AuditOutcome::Failed, 404, true, None),
+        ("a?pty=gone", AuditOutcome::Failed, 404, true, Some("team")),
+        ("a", AuditOutcome::Succeeded, 101, false, Some("team")),
+    ] {
+        let left = console.left_by(async {
+            let mut page = console.socket(&format!("/console/terminal/{path}")).await;
+            match outcome {
+                AuditOutcome::Succeeded => drop(page.next().await.unwrap().unwrap()),
+                _ => assert!(closed(page).await.is_some()),
+            }
+        });
+        let left = left.await;
+        let [opened] = &left[..] else {
+            panic!("{path}: {left:?}");
+        };
+        assert_eq!(opened.action, "terminal.open");
+        let seen = (opened.outcome, opened.status, opened.code.is_some());
+        assert_eq!(seen, (outcome, Some(status), code), "{path}: {opened:?}");
+        assert_eq!(opened.tenant.as_deref(), tenant, "{path}");
+        assert!(path.starts_with(&opened.object.id), "{opened:?}");
+    }
 }
