@@ -11,12 +11,13 @@
 
 pub mod act;
 pub mod action;
+mod clock;
 mod repeats;
 pub mod trail;
 
 pub use act::{Act, ActOrigin};
 pub use action::Action;
-pub use trail::{AuditLimits, AuditTrail};
+pub use trail::{AuditBacklog, AuditLimits, AuditTrail};
 
 use osb_protocol::audit::{AuditActor, AuditActorKind, AuditEntry, AuditObject, AuditOutcome};
 use serde_json::{Map, Value};

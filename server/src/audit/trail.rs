@@ -4,7 +4,7 @@
 //! * A write that fails is repeated until the store takes it; entries wait in a bounded queue. An entry
 //!   has an id, so a write whose end is unknown adds nothing twice.
 //! * When the queue is full, further entries are lost. Their number is recorded as one entry as soon as
-//!   there is room.
+//!   there is room, and shown in `/metrics`.
 //! * A server that stops writes what waits. One that is killed loses what was not yet written: acts of
 //!   the last [`LINGER`], or since the store was away.
 
@@ -28,13 +28,18 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{
-    Action, entry, now,
+    Action,
+    clock::{Clock, Reading},
+    entry, now,
     repeats::{self, Repeats},
     system,
 };
 
-/// Most entries that wait for the store. With the bounds on an entry this is at most 32 MiB.
-const WAITING: usize = 8_192;
+/// Most bytes of entries that wait for the store, as JSON and with what keeping one takes besides.
+const WAITING: usize = 16 << 20;
+/// Bytes of memory that an entry takes besides its JSON: its place in the queue, and what an allocation
+/// costs.
+const ENTRY_OVERHEAD: usize = 48;
 /// Most entries of one write.
 const BATCH: usize = 256;
 /// How long entries are collected before they are written together.
@@ -51,6 +56,8 @@ const LAST_WRITE: Duration = Duration::from_secs(5);
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// Most entries that one statement deletes: others wait meanwhile.
 const PRUNE_BATCH: u32 = 1_000;
+/// An age that no entry has, in days.
+const AGELESS: i64 = 1_000_000;
 /// Seconds of a day.
 const DAY: i64 = 24 * 3600;
 
@@ -92,9 +99,23 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<AuditEntry>,
+    /// Entries as JSON: as values they would take a multiple of the memory.
+    waiting: VecDeque<Box<str>>,
+    /// Memory that `waiting` takes, in bytes.
+    bytes: usize,
     repeats: Repeats,
     lost: Option<Lost>,
+    /// Entries lost since the start.
+    lost_total: u64,
+}
+
+/// How the trail fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditBacklog {
+    /// Entries that wait for the store.
+    pub waiting: usize,
+    /// Entries that were lost since the start of the server.
+    pub lost: u64,
 }
 
 /// Entries for which there was no room.
@@ -105,18 +126,38 @@ struct Lost {
 }
 
 impl Queue {
-    fn push(&mut self, entry: AuditEntry) {
+    /// Adds an entry. Returns whether it is the first for which there is no room.
+    #[must_use]
+    fn push(&mut self, entry: &AuditEntry) -> bool {
+        let row = as_row(entry);
         // The entry about lost ones stands where they would have stood.
-        if self.waiting.len() + usize::from(self.lost.is_some()) >= WAITING {
+        let about = self.lost.map(|lost| as_row(&lost.entry()));
+        let needed = memory(&row) + about.as_deref().map_or(0, memory);
+        if self.bytes + needed > WAITING {
+            self.lost_total += 1;
+            let is_first = self.lost.is_none();
             let lost = self.lost.get_or_insert(Lost {
                 count: 0,
                 since: entry.at,
             });
             lost.count += 1;
-            return;
+            return is_first;
         }
         self.push_lost();
-        self.waiting.push_back(entry);
+        self.push_row(row);
+        false
+    }
+
+    fn push_row(&mut self, row: Box<str>) {
+        self.bytes += memory(&row);
+        self.waiting.push_back(row);
+    }
+
+    /// Removes the oldest entries, which are stored.
+    fn remove(&mut self, count: usize) {
+        for row in self.waiting.drain(..count) {
+            self.bytes -= memory(&row);
+        }
     }
 
     /// Entries that the store does not have, those without room included.
@@ -126,13 +167,30 @@ impl Queue {
     }
 
     fn push_lost(&mut self) {
-        if let Some(Lost { count, since }) = self.lost.take() {
-            let mut about = entry(Action::AuditLost, system(), AuditOutcome::Failed);
-            about.count = count;
-            about.changes.insert("since".to_owned(), json!(since));
-            self.waiting.push_back(about);
+        if let Some(lost) = self.lost.take() {
+            self.push_row(as_row(&lost.entry()));
         }
     }
+}
+
+impl Lost {
+    /// The entry about them.
+    fn entry(self) -> AuditEntry {
+        let mut about = entry(Action::AuditLost, system(), AuditOutcome::Failed);
+        about.count = self.count;
+        about.changes.insert("since".to_owned(), json!(self.since));
+        about
+    }
+}
+
+fn as_row(entry: &AuditEntry) -> Box<str> {
+    let row = serde_json::to_string(entry).expect("an entry has only what JSON has");
+    row.into_boxed_str()
+}
+
+/// Memory that a waiting entry takes, in bytes.
+fn memory(row: &str) -> usize {
+    row.len() + ENTRY_OVERHEAD
 }
 
 impl AuditTrail {
@@ -154,8 +212,28 @@ impl AuditTrail {
     /// Records an act. Returns at once.
     pub fn record(&self, entry: AuditEntry) {
         if self.0.limits.enabled {
-            self.queue().push(entry);
+            self.push_all([entry]);
             self.0.filled.notify_one();
+        }
+    }
+
+    fn push_all(&self, entries: impl IntoIterator<Item = AuditEntry>) {
+        let mut is_first_loss = false;
+        for entry in entries {
+            is_first_loss |= self.queue().push(&entry);
+        }
+        if is_first_loss {
+            warn!("entries of the audit trail are lost: the store has not taken any for too long");
+        }
+    }
+
+    /// What waits and what was lost.
+    #[must_use]
+    pub fn backlog(&self) -> AuditBacklog {
+        let queue = self.queue();
+        AuditBacklog {
+            waiting: queue.waiting.len(),
+            lost: queue.lost_total,
         }
     }
 
@@ -172,11 +250,8 @@ impl AuditTrail {
 
     fn count(&self, entry: AuditEntry, window: Duration) {
         if self.0.limits.enabled {
-            let mut queue = self.queue();
-            if let Some(entry) = queue.repeats.count(entry, Instant::now() + window) {
-                queue.push(entry);
-            }
-            drop(queue);
+            let counted = self.queue().repeats.count(entry, Instant::now() + window);
+            self.push_all(counted);
             self.0.filled.notify_one();
         }
     }
@@ -200,12 +275,8 @@ impl AuditTrail {
 
     /// Writes what waits, for the last time.
     pub async fn finish(&self) {
-        {
-            let mut queue = self.queue();
-            for entry in queue.repeats.end(None) {
-                queue.push(entry);
-            }
-        }
+        let ended = self.queue().repeats.end(None);
+        self.push_all(ended);
         let mut failed = None;
         let written = timeout(LAST_WRITE, async {
             while let Err(failure) = self.write_waiting().await {
@@ -277,16 +348,14 @@ impl AuditTrail {
     }
 
     fn end_windows(&self) {
-        let mut queue = self.queue();
-        for entry in queue.repeats.end(Some(Instant::now())) {
-            queue.push(entry);
-        }
+        let ended = self.queue().repeats.end(Some(Instant::now()));
+        self.push_all(ended);
     }
 
     async fn write_waiting(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.0.writing.lock().await;
         loop {
-            let batch: Vec<AuditEntry> = {
+            let batch: Vec<Box<str>> = {
                 let mut queue = self.queue();
                 if queue.waiting.is_empty() {
                     queue.push_lost();
@@ -296,8 +365,11 @@ impl AuditTrail {
             if batch.is_empty() {
                 return Ok(());
             }
-            self.0.store.append_audit(&batch).await?;
-            self.queue().waiting.drain(..batch.len());
+            let entries = batch.iter().map(|row| serde_json::from_str(row));
+            let entries: Result<Vec<AuditEntry>, _> = entries.collect();
+            let entries = entries.expect("an entry can be read from its JSON");
+            self.0.store.append_audit(&entries).await?;
+            self.queue().remove(batch.len());
         }
     }
 
@@ -305,8 +377,9 @@ impl AuditTrail {
     fn start_pruning(&self, tasks: &Supervisor) {
         let trail = self.clone();
         tasks.spawn_abortable("audit trail: prune", async move {
+            let mut clock = Clock::default();
             loop {
-                match trail.prune().await {
+                match trail.prune(&mut clock).await {
                     Ok(0) => {}
                     Ok(deleted) => info!(deleted, "deleted old entries of the audit trail"),
                     Err(failure) => {
@@ -319,14 +392,28 @@ impl AuditTrail {
     }
 
     /// Deletes what is too old or too much; returns the number of entries.
-    async fn prune(&self) -> Result<u64, StoreError> {
+    async fn prune(&self, clock: &mut Clock) -> Result<u64, StoreError> {
         let Inner { store, limits, .. } = &*self.0;
-        let days = i64::from(limits.retention_days);
+        let newest = store.audit(&AuditQuery::default(), 1).await?;
+        let newest = newest.first().map(|(_, entry)| entry.at);
+        let now = now();
+        let reading = clock.read(Instant::now(), now, newest);
+        if reading == Reading::Jumped {
+            warn!(
+                clock = %now,
+                newest = newest.map(tracing::field::display),
+                "the clock is days ahead of the audit trail: no entry is deleted for its age within a day"
+            );
+        }
+        let days = match reading {
+            Reading::Plausible => i64::from(limits.retention_days),
+            Reading::Jumped | Reading::Doubtful => AGELESS,
+        };
+        let Some(before) = now.plus_seconds(-days * DAY) else {
+            return Ok(0);
+        };
         let mut deleted = 0;
         loop {
-            let Some(before) = now().plus_seconds(-days * DAY) else {
-                return Ok(deleted);
-            };
             let pruned = store.prune_audit(before, limits.max_entries, PRUNE_BATCH);
             match pruned.await? {
                 0 => return Ok(deleted),
@@ -385,15 +472,39 @@ mod tests {
         let (trail, store, tasks, _folder) = trail(AuditLimits::default()).await;
         // Without the writer everything waits.
         tasks.drain(Duration::from_secs(60)).await;
-        for number in 0..WAITING + 7 {
-            trail.record(act(&number.to_string()));
+        let mut fitted = 0;
+        while trail.backlog().lost < 7 {
+            let mut large = act(&fitted.to_string());
+            large
+                .changes
+                .insert("a".to_owned(), json!(vec![[1, 2]; 150]));
+            trail.record(large);
+            fitted += 1;
         }
+        fitted -= 7;
+        let backlog = AuditBacklog {
+            waiting: fitted,
+            lost: 7,
+        };
+        assert_eq!(trail.backlog(), backlog);
+        let (bytes, allocated) = {
+            let queue = trail.queue();
+            let allocated: usize = queue.waiting.iter().map(|row| row.len()).sum();
+            (queue.bytes, allocated)
+        };
+        assert!(allocated < bytes && bytes <= WAITING, "{allocated} {bytes}");
+        assert!(bytes > WAITING - 4_096, "{bytes}");
+        assert_eq!(
+            trail.queue().unwritten(),
+            u64::try_from(fitted).unwrap() + 7
+        );
         trail.finish().await;
+        assert_eq!(trail.queue().bytes, 0);
         trail.record(act("after"));
         trail.finish().await;
         let stored = stored(&*store).await;
-        assert_eq!(stored.len(), WAITING + 2);
-        let (lost, after) = (&stored[WAITING], &stored[WAITING + 1]);
+        assert_eq!(stored.len(), fitted + 2);
+        let (lost, after) = (&stored[fitted], &stored[fitted + 1]);
         assert_eq!((lost.action.as_str(), lost.count), ("audit.lost", 7));
         assert_eq!(after.object.id, "after");
     }
@@ -438,16 +549,34 @@ mod tests {
         for _ in 0..1_400 {
             trail.record(old(act("old"), 91));
         }
-        trail.record(old(act("young"), 89));
+        trail.record(old(act("young"), 6));
         trail.finish().await;
-        assert_eq!(trail.prune().await.unwrap(), 1_400);
+        let mut clock = Clock::default();
+        assert_eq!(trail.prune(&mut clock).await.unwrap(), 1_400);
         assert_eq!(stored(&*store).await.len(), 1);
         for _ in 0..4_000 {
             trail.record(act("new"));
         }
         trail.finish().await;
-        assert_eq!(trail.prune().await.unwrap(), 2_501);
+        assert_eq!(trail.prune(&mut clock).await.unwrap(), 2_501);
         assert_eq!(stored(&*store).await.len(), 1_500);
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_has_jumped_ahead_deletes_nothing() {
+        let (trail, store, tasks, _folder) = trail(AuditLimits::default()).await;
+        tasks.drain(Duration::from_secs(60)).await;
+        let mut before = act("before the jump");
+        before.at = before.at.plus_seconds(-400 * DAY).unwrap();
+        trail.record(before);
+        trail.finish().await;
+        let mut clock = Clock::default();
+        assert_eq!(trail.prune(&mut clock).await.unwrap(), 0);
+        // What is recorded by the wrong clock changes nothing.
+        trail.record(act("after the jump"));
+        trail.finish().await;
+        assert_eq!(trail.prune(&mut clock).await.unwrap(), 0);
+        assert_eq!(stored(&*store).await.len(), 2);
     }
 
     #[tokio::test]

@@ -44,9 +44,28 @@ async fn render(app: &AppState) -> String {
     );
     sandboxes(app, &mut page).await;
     requests(app, &mut page);
+    audit(app, &mut page);
     tasks(&mut page);
     process(&mut page);
     page.0
+}
+
+fn audit(app: &AppState, page: &mut Page) {
+    let backlog = app.unscoped.audit_trail().backlog();
+    page.one(
+        "opensandbox_audit_waiting",
+        "gauge",
+        "Entries of the audit trail that wait for the store.",
+        &[],
+        number(backlog.waiting),
+    );
+    page.one(
+        "opensandbox_audit_lost_total",
+        "counter",
+        "Entries of the audit trail that were lost because the store took none for too long.",
+        &[],
+        number(backlog.lost),
+    );
 }
 
 /// Work of the asynchronous runtime. A number that only rises is a leak.
