@@ -12,6 +12,10 @@ use osb_testkit::{TestServer, wait_until};
 use reqwest::Method;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
+};
 
 async fn start() -> (TestServer, Arc<SimRuntime>) {
     let options = Options {
@@ -49,6 +53,48 @@ fn printing(lines: usize) -> Faults {
         output: (1..=lines).map(|line| format!("line-{line}")).collect(),
         ..Faults::default()
     }
+}
+
+#[tokio::test]
+async fn logs_that_no_client_reads_do_not_fill_the_memory() {
+    let (server, sim) = start().await;
+    let id = created(&server).await;
+    sim.set_faults(Faults {
+        output: vec!["x".repeat(400); 9_000],
+        ..Faults::default()
+    });
+    let path = format!("/v1/sandboxes/{id}/diagnostics/logs?tail=10000");
+    let ask = async || {
+        // Little of the answer fits into the connection.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
+        let key = osb_testkit::API_KEY;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+             OPEN-SANDBOX-API-KEY: {key}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        (head == *b"HTTP/1.1 200", stream)
+    };
+    let mut unread = Vec::new();
+    loop {
+        let (served, stream) = ask().await;
+        if !served {
+            break;
+        }
+        unread.push(stream);
+        assert!(unread.len() < 50, "all are served");
+    }
+    let refused = server.request(Method::GET, &path).send().await.unwrap();
+    assert_eq!(refused.status(), 503);
+    assert!(refused.headers().contains_key("retry-after"));
+    drop(unread);
+    let room = async || ask().await.0;
+    wait_until("room", room, |served| *served).await;
+    server.stop().await;
 }
 
 #[tokio::test]

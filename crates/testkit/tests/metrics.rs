@@ -129,6 +129,39 @@ async fn a_watcher_gets_a_sample_each_second_until_the_end() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_takes_room_until_it_ends_and_ends_with_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = "limit_concurrency = 2";
+    let server = TestServer::over(metered(), folder.path(), more).await;
+    let server = server.unwrap();
+    ready(&server).await;
+    let id = created(&server).await;
+    let new = json!({"name": "k", "role": "operator"});
+    let issue = server.request(Method::POST, "/v1/api-keys").json(&new);
+    let issued: Value = issue.send().await.unwrap().json().await.unwrap();
+    let key = issued["secret"].as_str().unwrap();
+    let path = format!("/v1/sandboxes/{id}/metrics/watch");
+    let watch = async || {
+        let request = server.request_as(key, Method::GET, &path);
+        request.send().await.unwrap()
+    };
+    let list = async || {
+        let request = server.request(Method::GET, "/v1/sandboxes");
+        request.send().await.unwrap().status().as_u16()
+    };
+    let (first, second) = (watch().await, watch().await);
+    assert_eq!((first.status().as_u16(), list().await), (200, 503));
+    drop(first);
+    wait_until("room", list, |status| *status == 200).await;
+    let revoked = format!("/v1/api-keys/{}", issued["apiKey"]["id"].as_str().unwrap());
+    let revoke = server.request(Method::DELETE, &revoked).send();
+    assert!(revoke.await.unwrap().status().is_success());
+    let end = tokio::time::timeout(PATIENCE, second.text());
+    end.await.expect("an end").unwrap();
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn metrics_can_be_turned_off() {
     let folder = tempfile::tempdir().unwrap();

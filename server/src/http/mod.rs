@@ -42,6 +42,7 @@ mod stall;
 mod system;
 mod throttle;
 pub mod tls;
+mod watchers;
 
 pub use access::{Effect, effect, least_role};
 pub use access_log::AccessLog;

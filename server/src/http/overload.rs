@@ -3,7 +3,7 @@
 //!
 //! | Kind | Counted from, to |
 //! |---|---|
-//! | API | the key was checked, the answer |
+//! | API | the key was checked, the answer or the end of a stream |
 //! | console | the session was checked, the answer or the end of the WebSocket |
 //! | sign-in ([`super::sign_in`]) | the head of a login, or of a WebSocket without a session, the answer |
 //! | proxy with a key, and without one | the sandbox is known, the end of the body or the tunnel |
@@ -19,7 +19,7 @@ use axum::{
 };
 use osb_forward::Lease;
 use osb_service::Supervisor;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 
 use super::{
@@ -28,9 +28,13 @@ use super::{
     error::ApiError,
     gate::{Bounds, Gate, LimitReached, Permit, Visitor},
     sign_in::{SignIn, SignIns},
+    watchers::{Watchers, Watching},
 };
 use crate::descriptors::Room;
 
+/// Logs that are read or sent at once. Each takes up to 12 MiB: what the engine sends, its text, and a
+/// copy without tokens.
+const LOGS: usize = 8;
 /// Least time between two lines of the log about shed requests.
 const SUMMARY_EVERY: Duration = Duration::from_secs(10);
 
@@ -56,6 +60,8 @@ struct Kinds {
     sign_ins: SignIns,
     proxy_keyed: Gate,
     proxy_keyless: Gate,
+    watchers: Watchers,
+    logs: Arc<Semaphore>,
     shed: Notify,
 }
 
@@ -91,6 +97,8 @@ impl Capacities {
                     ..proxy
                 },
             ),
+            watchers: Watchers::default(),
+            logs: Arc::new(Semaphore::new(LOGS)),
             shed: Notify::new(),
         };
         let capacities = Self(Arc::new(kinds));
@@ -114,6 +122,16 @@ impl Capacities {
             self.0.shed.notify_one();
         }
         entered
+    }
+
+    /// Room for one more stream of a principal; `None` when it has as many as it may.
+    pub(super) fn watch(&self, principal: &str) -> Option<Watching> {
+        self.0.watchers.enter(principal)
+    }
+
+    /// Room for a log in memory; `None` when there are as many as may be.
+    pub(super) fn log(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.logs).try_acquire_owned().ok()
     }
 
     fn gate(&self, kind: Kind) -> &Gate {
@@ -161,10 +179,11 @@ impl Capacities {
     }
 }
 
-/// Serves API requests that passed the check of their key, if there is room.
+/// Serves API requests that passed the check of their key, if there is room. A handler whose response
+/// is a stream without an end keeps the [`Lease`] of the request.
 pub(super) async fn api<Answer: Future<Output = Response>>(
     room: &Capacities,
-    request: Request,
+    mut request: Request,
     answer: impl FnOnce(Request) -> Answer,
 ) -> Response {
     let visitor = Visitor {
@@ -172,7 +191,13 @@ pub(super) async fn api<Answer: Future<Output = Response>>(
         ..Visitor::default()
     };
     match room.enter(Kind::Api, visitor) {
-        Ok(_permit) => answer(request).await,
+        Ok(permit) => {
+            let lease = Lease::new(permit);
+            request.extensions_mut().insert(lease.clone());
+            let response = answer(request).await;
+            drop(lease);
+            response
+        }
         Err(full) => ApiError::from(full).into_response(),
     }
 }

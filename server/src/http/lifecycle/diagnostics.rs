@@ -5,16 +5,20 @@
 
 use axum::{
     Json,
+    extract::State,
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use osb_protocol::{
     ErrorBody, FieldError, SandboxId,
     error::code,
     lifecycle::{Delivery, DiagnosticContent, DiagnosticKind},
 };
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::{
+    AppState,
     caller::Caller,
     error::ApiError,
     extract::{InPath, Query, sandbox_id},
@@ -22,6 +26,7 @@ use super::super::{
 use crate::sandbox::diagnostics::{events_text, log_text, parse_since};
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 /// Most lines of a log.
 const TAIL_MAX: usize = 10_000;
@@ -61,6 +66,7 @@ const ALL: &str = "all";
     ),
 )]
 pub(super) async fn logs(
+    State(app): State<AppState>,
     Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
     query: Query,
@@ -69,9 +75,11 @@ pub(super) async fn logs(
     let tail = bounded(&query, "tail", 100, TAIL_MAX)?;
     let Some(scope) = scope(&query, "container")? else {
         let since = query.last("since").and_then(parse_since);
+        let room = room_for_log(&app)?;
         let log = service.diagnostic_log(&id, tail, since).await?;
-        return Ok(deprecated(log_text(&log)));
+        return Ok(deprecated(held(log_text(log), room)));
     };
+    let room = room_for_log(&app)?;
     // One more shows whether there are more.
     let mut log = service.diagnostic_log(&id, SCOPED_LOG + 1, None).await?;
     let surplus = log.text.lines().count().saturating_sub(SCOPED_LOG);
@@ -81,15 +89,10 @@ pub(super) async fn logs(
     }
     let truncated = log.is_cut || surplus > 0;
     let warning = "Only the container's logs contribute to this scope.";
-    let text = log_text(&log);
-    Ok(described(
-        id,
-        DiagnosticKind::Logs,
-        scope,
-        text,
-        truncated,
-        warning,
-    ))
+    let text = log_text(log);
+    let content = described(id, DiagnosticKind::Logs, scope, text, truncated, warning);
+    let json = serde_json::to_string(&content).expect("a text always serialises");
+    Ok(([(CONTENT_TYPE, JSON)], held(json, room)).into_response())
 }
 
 /// What happened to a sandbox.
@@ -132,14 +135,8 @@ pub(super) async fn events(
     lines.truncate(SCOPED_EVENTS);
     let warning = "Only the runtime's events contribute to this scope.";
     let text = events_text(&lines);
-    Ok(described(
-        id,
-        DiagnosticKind::Events,
-        scope,
-        text,
-        truncated,
-        warning,
-    ))
+    let content = described(id, DiagnosticKind::Events, scope, text, truncated, warning);
+    Ok(Json(content).into_response())
 }
 
 /// Settings and state of a sandbox.
@@ -185,6 +182,7 @@ pub(super) async fn inspect(
     ),
 )]
 pub(super) async fn summary(
+    State(app): State<AppState>,
     Caller { service, .. }: Caller,
     InPath(id): InPath<String>,
     query: Query,
@@ -199,7 +197,9 @@ pub(super) async fn summary(
         }
     };
     let id = sandbox_id(id);
-    Ok(text(service.diagnostic_summary(&id, tail, limit).await?))
+    let room = room_for_log(&app)?;
+    let summary = service.diagnostic_summary(&id, tail, limit).await?;
+    Ok(text(held(summary, room)))
 }
 
 fn bounded(query: &Query, name: &str, default: usize, most: usize) -> Result<usize, ApiError> {
@@ -227,11 +227,36 @@ fn scope<'a>(query: &Query, own: &'a str) -> Result<Option<&'a str>, ApiError> {
     ))
 }
 
-fn text(body: String) -> Response {
+/// Room for a log in memory, until its last byte was sent.
+fn room_for_log(app: &AppState) -> Result<OwnedSemaphorePermit, ApiError> {
+    app.room.log().ok_or_else(|| {
+        let message = "as many logs are read as the server has room for; try again shortly";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code::OVERLOADED, message).unlogged()
+    })
+}
+
+/// A text that keeps its room.
+struct HeldText {
+    text: String,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for HeldText {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// The bytes of a text, which keep its room until the last of them was written to the client.
+fn held(text: String, room: OwnedSemaphorePermit) -> Bytes {
+    Bytes::from_owner(HeldText { text, _room: room })
+}
+
+fn text(body: impl IntoResponse) -> Response {
     ([(CONTENT_TYPE, TEXT)], body).into_response()
 }
 
-fn deprecated(body: String) -> Response {
+fn deprecated(body: impl IntoResponse) -> Response {
     let mut response = text(body);
     let headers = response.headers_mut();
     headers.insert(DEPRECATION, HeaderValue::from_static("true"));
@@ -245,12 +270,12 @@ fn described(
     content: String,
     truncated: bool,
     warning: &str,
-) -> Response {
+) -> DiagnosticContent {
     let warnings = match scope {
         ALL => vec![warning.to_owned()],
         _ => Vec::new(),
     };
-    let content = DiagnosticContent {
+    DiagnosticContent {
         sandbox_id,
         kind,
         scope: scope.to_owned(),
@@ -260,6 +285,5 @@ fn described(
         content: Some(content),
         truncated,
         warnings,
-    };
-    Json(content).into_response()
+    }
 }

@@ -3,12 +3,13 @@
 use std::convert::Infallible;
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::State,
     response::sse::{Event, KeepAlive, Sse},
 };
 use futures::{Stream, stream};
 use http::StatusCode;
+use osb_forward::Lease;
 use osb_protocol::{
     ErrorBody, FieldError,
     error::code,
@@ -67,25 +68,35 @@ pub(super) async fn history(
         (status = 200, description = "A sample each second", body = MetricsSample, content_type = "text/event-stream"),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
         (status = 404, description = "No such sandbox", body = ErrorBody),
+        (status = 429, description = "This principal follows as many streams as it may", body = ErrorBody),
         (status = 501, description = "The runtime has no metrics, or they are turned off", body = ErrorBody),
         (status = 503, description = "The runtime is away", body = ErrorBody),
     ),
 )]
 pub(super) async fn watch(
     State(app): State<AppState>,
-    Caller { service, .. }: Caller,
+    Caller { service, principal }: Caller,
+    Extension(lease): Extension<Lease>,
     InPath(id): InPath<String>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     require_metrics(&service)?;
     let samples = service.watch_metrics(&sandbox_id(id))?;
-    let events = stream::unfold((samples, app), async |(mut samples, app)| {
+    let place = app.room.watch(&principal.id).ok_or_else(|| {
+        let message = "too many streams of metrics at once with these credentials; end some first";
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        ApiError::new(status, code::TOO_MANY_REQUESTS, message).unlogged()
+    })?;
+    let state = (samples, app, principal, (lease, place));
+    let events = stream::unfold(state, async |(mut samples, app, principal, held)| {
         let sample = tokio::select! {
             sample = next(&mut samples) => sample?,
             () = app.tasks.stopping().cancelled() => return None,
+            // The key was revoked, or stands for another principal.
+            () = principal.validity.ended().cancelled() => return None,
         };
         let event = Event::default().json_data(sample);
         let event = event.expect("numbers and times always serialise");
-        Some((Ok(event), (samples, app)))
+        Some((Ok(event), (samples, app, principal, held)))
     });
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }

@@ -121,7 +121,7 @@ impl Service {
         for (title, section) in [
             ("INSPECT", inspect),
             ("EVENTS", events.map(|lines| events_text(&lines))),
-            ("LOGS", log.map(|log| log_text(&log))),
+            ("LOGS", log.map(log_text)),
         ] {
             let section = section.or_else(|error| unavailable(id, title, error))?;
             text += &format!("\n{title}\n{}\n{section}", "-".repeat(title.len()));
@@ -190,10 +190,10 @@ fn unavailable(id: &SandboxId, section: &str, error: Error) -> Result<String, Er
 
 /// A log as text.
 #[must_use]
-pub fn log_text(log: &LogText) -> String {
-    match log.text.as_str() {
-        "" => "(no logs)".to_owned(),
-        text => text.to_owned(),
+pub fn log_text(log: LogText) -> String {
+    match log.text.is_empty() {
+        true => "(no logs)".to_owned(),
+        false => log.text,
     }
 }
 
