@@ -2,7 +2,8 @@
 //!
 //! Container labels hold what was known at create; this store holds what changed since (renewals,
 //! metadata, delete intents), the history of ended sandboxes, the audit trail, users, API keys,
-//! console sessions and the id of this installation. Everything in memory is derived from both.
+//! console sessions, webhooks with their deliveries and the id of this installation. Everything in
+//! memory is derived from both.
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod tables;
 mod tests;
 mod tool_error;
 pub mod tools;
+mod webhook;
 
 pub use account::{AccountRows, ApiKeyRow, PasswordHash, UserChange, UserRow};
 pub use audit::{AuditPlace, AuditQuery};
@@ -27,6 +29,10 @@ pub use model::{
     ReportedCommand, SessionRow, StageTime, UnansweredCreate,
 };
 pub use postgres::InvalidDsn;
+pub use webhook::{
+    AnnouncedRow, Announcement, Announcements, AttemptResult, Deliveries, DeliveryBacklog,
+    DeliveryRow, DeliveryStatus, NewDelivery, WebhookRow, WebhookSecret, Webhooks,
+};
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -214,6 +220,9 @@ pub trait Store:
     + ConsoleSessions
     + Accounts
     + AuditStore
+    + Webhooks
+    + Announcements
+    + Deliveries
 {
     /// Id of this installation, made on first use.
     async fn instance_id(&self) -> Result<String, StoreError>;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use osb_protocol::identity::Role;
 
-use crate::Outcome;
+use crate::{DeliveryStatus, Outcome};
 
 /// What a column must hold.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ const fn optional(name: &'static str, value: Value) -> Column {
 }
 
 /// The tables that every database has.
-pub(crate) const TABLES: [Table; 13] = [
+pub(crate) const TABLES: [Table; 18] = [
     Table {
         name: "instance",
         row: "'the instance'",
@@ -181,6 +181,62 @@ pub(crate) const TABLES: [Table; 13] = [
         ],
     },
     Table {
+        name: "webhooks",
+        row: "id",
+        columns: &[
+            column("id", Value::Text),
+            column("name", Value::Text),
+            column("url", Value::Text),
+            optional("secret", Value::Text),
+            column("events", Value::Readable(are_names)),
+            optional("tenant", Value::Text),
+            column("is_configured", Value::Boolean),
+            optional("disabled", Value::Text),
+            column("created_at", Value::Moment),
+        ],
+    },
+    Table {
+        name: "webhook_tracking",
+        row: "'the mark'",
+        columns: &[column("only_row", Value::Number)],
+    },
+    Table {
+        name: "webhook_announced",
+        row: "id",
+        columns: &[
+            column("id", Value::Text),
+            column("state", Value::Text),
+            column("reason", Value::Text),
+            optional("expires_at", Value::Moment),
+            optional("tenant", Value::Text),
+            column("metadata", Value::Readable(is_metadata)),
+        ],
+    },
+    Table {
+        name: "webhook_ends",
+        row: "id",
+        columns: &[column("id", Value::Text)],
+    },
+    Table {
+        name: "webhook_deliveries",
+        row: "event_id",
+        columns: &[
+            column("seq", Value::Number),
+            column("webhook_id", Value::Text),
+            column("event_id", Value::Text),
+            column("event_type", Value::Text),
+            optional("sandbox_id", Value::Text),
+            column("body", Value::Text),
+            column("status", Value::Readable(is_delivery_status)),
+            column("attempts", Value::Number),
+            column("created_at", Value::Moment),
+            column("due_at", Value::Moment),
+            optional("ended_at", Value::Moment),
+            optional("answer", Value::Number),
+            optional("error", Value::Text),
+        ],
+    },
+    Table {
         name: "accounts",
         row: "'the number of changes'",
         columns: &[
@@ -226,6 +282,14 @@ fn is_metadata(text: &str) -> bool {
 
 fn are_stages(text: &str) -> bool {
     serde_json::from_str::<Vec<(String, i64)>>(text).is_ok()
+}
+
+fn are_names(text: &str) -> bool {
+    serde_json::from_str::<Vec<String>>(text).is_ok()
+}
+
+fn is_delivery_status(name: &str) -> bool {
+    DeliveryStatus::of(name).is_some()
 }
 
 fn is_outcome(name: &str) -> bool {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
 
-type Row = (
+pub(super) type Row = (
     String,
     String,
     Moment,
@@ -48,7 +48,17 @@ impl SandboxHistory for PostgresStore {
         .bind(text(&entry.message))
         .bind(Json(stages))
         .bind(entry.tenant.as_deref().map(text));
-        self.run(OP, insert.execute(write.connection())).await?;
+        let inserted = self.run(OP, insert.execute(write.connection())).await?;
+        if inserted.rows_affected() > 0 {
+            let unannounced = sqlx::query(
+                "INSERT INTO webhook_ends (id)
+                 SELECT CAST($1 AS TEXT) WHERE EXISTS (SELECT 1 FROM webhook_tracking)
+                 ON CONFLICT (id) DO NOTHING",
+            )
+            .bind(text(entry.id.as_str()));
+            self.run(OP, unannounced.execute(write.connection()))
+                .await?;
+        }
         for forget in [
             "DELETE FROM unanswered_creates WHERE id = $1",
             "DELETE FROM sandbox_changes WHERE id = $1",
@@ -106,7 +116,7 @@ impl SandboxHistory for PostgresStore {
     }
 }
 
-fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
+pub(super) fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
     let (id, image, Moment(created_at), Moment(ended_at), outcome, reason, message, stages, tenant) =
         row;
     let stages: Vec<(String, i64)> =

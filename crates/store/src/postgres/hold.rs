@@ -324,6 +324,11 @@ pub(super) fn schema() -> Migrator {
             include_str!("../../migrations/postgres/0005_audit.sql"),
         ),
         (
+            6,
+            "webhooks",
+            include_str!("../../migrations/postgres/0006_webhooks.sql"),
+        ),
+        (
             7,
             "imports",
             include_str!("../../migrations/postgres/0007_imports.sql"),

@@ -16,6 +16,7 @@ mod problem;
 mod sessions;
 pub(crate) mod tools;
 mod values;
+mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 

@@ -6,7 +6,7 @@ use osb_protocol::{SandboxId, WireTime};
 use super::SqliteStore;
 use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
 
-type Row = (
+pub(super) type Row = (
     String,
     String,
     i64,
@@ -34,7 +34,7 @@ impl SandboxHistory for SqliteStore {
             source,
         })?;
         let mut write = self.begin(OP).await?;
-        sqlx::query(
+        let inserted = sqlx::query(
             "INSERT INTO sandbox_history
                (id, image, created_at, ended_at, outcome, reason, message, stages, tenant)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
@@ -51,6 +51,17 @@ impl SandboxHistory for SqliteStore {
         .execute(write.connection())
         .await
         .map_err(self.failed(OP))?;
+        if inserted.rows_affected() > 0 {
+            sqlx::query(
+                "INSERT INTO webhook_ends (id)
+                 SELECT $1 WHERE EXISTS (SELECT 1 FROM webhook_tracking)
+                 ON CONFLICT (id) DO NOTHING",
+            )
+            .bind(entry.id.as_str())
+            .execute(write.connection())
+            .await
+            .map_err(self.failed(OP))?;
+        }
         for forget in [
             "DELETE FROM unanswered_creates WHERE id = $1",
             "DELETE FROM sandbox_changes WHERE id = $1",
@@ -108,7 +119,7 @@ impl SandboxHistory for SqliteStore {
     }
 }
 
-fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
+pub(super) fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
     let (id, image, created_at, ended_at, outcome, reason, message, stages, tenant) = row;
     let stages: Vec<(String, i64)> =
         serde_json::from_str(&stages).map_err(|source| StoreError::Damaged {

@@ -12,6 +12,7 @@ mod imports;
 mod metrics;
 mod sessions;
 pub(crate) mod tools;
+mod webhooks;
 
 use std::{
     path::Path,
@@ -356,6 +357,11 @@ fn schema() -> Migrator {
             6,
             "audit",
             include_str!("../../migrations/sqlite/0006_audit.sql"),
+        ),
+        (
+            7,
+            "webhooks",
+            include_str!("../../migrations/sqlite/0007_webhooks.sql"),
         ),
         (
             8,

@@ -16,6 +16,7 @@ mod postgres_tls;
 mod sessions;
 mod start;
 mod tools;
+mod webhooks;
 mod writes;
 
 use std::sync::Arc;
@@ -182,5 +183,10 @@ on_every_database! {
     tools::tables_that_are_missing_or_not_of_the_store_are_named,
     tools::unreadable_rows_are_named,
     start::a_second_server_is_rejected_until_the_first_has_closed,
+    webhooks::subscriptions_are_kept_with_their_secrets,
+    webhooks::messages_are_added_with_what_they_announce,
+    webhooks::an_end_waits_to_be_announced_once_and_only_while_tracking,
+    webhooks::deliveries_are_due_in_order_and_end_once,
+    webhooks::deliveries_are_given_up_redelivered_and_pruned_in_batches,
     writes::every_write_works,
 }

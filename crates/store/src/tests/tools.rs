@@ -7,8 +7,9 @@ use sqlx::{AssertSqlSafe, ConnectOptions, sqlite::SqliteConnectOptions};
 
 use super::{Stage, run};
 use crate::{
-    ApiKeyRow, CreateKey, HistoryEntry, Location, MetricStretch, Outcome, PasswordHash,
-    ReportedCommand, SessionRow, Store, UnansweredCreate, UserRow,
+    AnnouncedRow, Announcement, ApiKeyRow, CreateKey, DeliveryStatus, HistoryEntry, Location,
+    MetricStretch, Outcome, PasswordHash, ReportedCommand, SessionRow, Store, UnansweredCreate,
+    UserRow, WebhookRow,
     tables::{Column, TABLES, Value},
     tools::{self, ToolError},
 };
@@ -58,9 +59,27 @@ async fn fill(stage: &Stage, store: &dyn Store) {
         stages: Vec::new(),
         tenant: Some("team-a".into()),
     };
+    let webhook = WebhookRow {
+        disabled: Some("410".into()),
+        ..super::webhooks::webhook("w1", 1)
+    };
+    store.add_webhook(&webhook).await.unwrap();
+    store.start_tracking(&[]).await.unwrap();
+    let announcement = Announcement {
+        announced: vec![AnnouncedRow {
+            tenant: Some("team-a".into()),
+            ..super::webhooks::sandbox("changed", "Running")
+        }],
+        ended: Vec::new(),
+        deliveries: vec![super::webhooks::message("w1", "e1", 1)],
+    };
+    store.announce(&announcement).await.unwrap();
+    let delivery = store.next_delivery("w1").await.unwrap().unwrap();
+    let dead = super::webhooks::result(DeliveryStatus::Dead, 1);
+    store.end_attempt(delivery.id, &dead).await.unwrap();
     store.finish(&ended).await.unwrap();
     let session = SessionRow {
-        id: "secret".into(),
+        id: "hidden".into(),
         data: vec![1],
         expires_at: 1,
     };
@@ -184,7 +203,7 @@ pub(super) async fn damage_of_every_column_is_found(stage: Stage) {
     let found = tools::inspect(&stage.location).await.unwrap();
     let shown = format!("{found:?}");
     assert!(
-        !shown.contains("secret") && !shown.contains("argon2"),
+        !shown.contains("hidden") && !shown.contains("argon2"),
         "{shown}"
     );
 }

@@ -3,11 +3,11 @@
 use osb_protocol::{SandboxId, WireTime, identity::Role};
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
 
-use super::Stage;
+use super::{Stage, webhooks};
 use crate::{
-    ApiKeyRow, CreateKey, HistoryEntry, Location, MetricStretch, Outcome, PasswordHash, Problem,
-    ReportedCommand, SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store,
-    StoreError, UnansweredCreate, UserChange, UserRow,
+    Announcement, ApiKeyRow, CreateKey, DeliveryStatus, HistoryEntry, Location, MetricStretch,
+    Outcome, PasswordHash, Problem, ReportedCommand, SandboxCommands, SandboxHistory,
+    SandboxMetrics, SessionRow, Store, StoreError, UnansweredCreate, UserChange, UserRow,
 };
 
 /// Larger than the free pages of a new store.
@@ -102,6 +102,13 @@ pub(super) async fn every_write(store: &dyn Store) -> Vec<(&'static str, Result<
     let used = [("k1".to_owned(), at())];
     let metadata = [("k".to_owned(), "v".to_owned())].into();
     let commands = [command(1, "make".to_owned())];
+    let webhook = webhooks::webhook("w1", 1);
+    let announcement = Announcement {
+        announced: vec![webhooks::sandbox("a", "Running")],
+        ended: vec!["b".into()],
+        deliveries: vec![webhooks::message("w1", "e1", 1)],
+    };
+    let delivered = webhooks::result(DeliveryStatus::Delivered, 1);
     vec![
         ("expiry", store.set_expiry(&id, at(), None).await),
         ("metadata", store.set_metadata(&id, &metadata, None).await),
@@ -139,6 +146,26 @@ pub(super) async fn every_write(store: &dyn Store) -> Vec<(&'static str, Result<
         ("key", store.add_key(&api_key).await),
         ("revoke key", store.revoke_key("k1", at()).await.map(drop)),
         ("touch key", store.touch_keys(&used).await),
+        ("webhook", store.add_webhook(&webhook).await),
+        (
+            "change webhook",
+            store.change_webhook(&webhook).await.map(drop),
+        ),
+        ("track", store.start_tracking(&[]).await),
+        ("announce", store.announce(&announcement).await),
+        ("begin an attempt", store.begin_attempt(1).await.map(drop)),
+        ("end an attempt", store.end_attempt(1, &delivered).await),
+        ("redeliver", store.redeliver("w1", 1, at()).await.map(drop)),
+        (
+            "give up",
+            store.give_up("w1", "no", at(), 9).await.map(drop),
+        ),
+        (
+            "prune deliveries",
+            store.prune_deliveries(at(), at(), 9).await.map(drop),
+        ),
+        ("end webhook", store.delete_webhook("w1").await.map(drop)),
+        ("stop tracking", store.stop_tracking().await),
     ]
 }
 

@@ -11,10 +11,12 @@ use std::{
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime, audit::AuditEntry};
 use osb_store::{
-    AccountRows, Accounts, ApiKeyRow, AuditPlace, AuditQuery, AuditStore, Changes, ConsoleSessions,
-    CreateKey, CreateRequests, ForeignImport, ForeignImports, HistoryEntry, ImportedFiles,
-    MetricStretch, Problem, ReportedCommand, SandboxChanges, SandboxCommands, SandboxHistory,
-    SandboxMetrics, SessionRow, Store, StoreError, UnansweredCreate, UserChange, UserRow,
+    AccountRows, Accounts, AnnouncedRow, Announcement, Announcements, ApiKeyRow, AttemptResult,
+    AuditPlace, AuditQuery, AuditStore, Changes, ConsoleSessions, CreateKey, CreateRequests,
+    Deliveries, DeliveryBacklog, DeliveryRow, DeliveryStatus, ForeignImport, ForeignImports,
+    HistoryEntry, ImportedFiles, MetricStretch, Problem, ReportedCommand, SandboxChanges,
+    SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
+    UnansweredCreate, UserChange, UserRow, WebhookRow, Webhooks,
 };
 use tokio::sync::RwLock;
 
@@ -266,5 +268,113 @@ impl AuditStore for KilledStore {
 
     async fn prune_audit(&self, before: WireTime, keep: u64, most: u32) -> Result<u64, StoreError> {
         self.inner.prune_audit(before, keep, most).await
+    }
+}
+
+/// No steps: these are read at the start, or by an administrator.
+#[async_trait]
+impl Webhooks for KilledStore {
+    async fn webhooks(&self) -> Result<Vec<WebhookRow>, StoreError> {
+        self.inner.webhooks().await
+    }
+
+    async fn add_webhook(&self, webhook: &WebhookRow) -> Result<(), StoreError> {
+        self.inner.add_webhook(webhook).await
+    }
+
+    async fn change_webhook(&self, webhook: &WebhookRow) -> Result<bool, StoreError> {
+        self.inner.change_webhook(webhook).await
+    }
+
+    async fn delete_webhook(&self, id: &str) -> Result<bool, StoreError> {
+        self.inner.delete_webhook(id).await
+    }
+}
+
+/// Writes are steps. Without a subscription there are none.
+#[async_trait]
+impl Announcements for KilledStore {
+    async fn is_tracking(&self) -> Result<bool, StoreError> {
+        self.inner.is_tracking().await
+    }
+
+    async fn start_tracking(&self, sandboxes: &[AnnouncedRow]) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.start_tracking(sandboxes)).await
+    }
+
+    async fn stop_tracking(&self) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.stop_tracking()).await
+    }
+
+    async fn announced(&self) -> Result<Vec<AnnouncedRow>, StoreError> {
+        self.inner.announced().await
+    }
+
+    async fn announce(&self, announcement: &Announcement) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.announce(announcement)).await
+    }
+
+    async fn unannounced_ends(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
+        self.inner.unannounced_ends(limit).await
+    }
+}
+
+/// The beginning and the end of an attempt are steps.
+#[async_trait]
+impl Deliveries for KilledStore {
+    async fn next_delivery(&self, webhook: &str) -> Result<Option<DeliveryRow>, StoreError> {
+        self.inner.next_delivery(webhook).await
+    }
+
+    async fn begin_attempt(&self, id: i64) -> Result<bool, StoreError> {
+        self.fuse.step(self.inner.begin_attempt(id)).await
+    }
+
+    async fn end_attempt(&self, id: i64, result: &AttemptResult) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.end_attempt(id, result)).await
+    }
+
+    async fn deliveries(
+        &self,
+        webhook: &str,
+        status: Option<DeliveryStatus>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<DeliveryRow>, StoreError> {
+        self.inner.deliveries(webhook, status, before, limit).await
+    }
+
+    async fn redeliver(&self, webhook: &str, id: i64, at: WireTime) -> Result<bool, StoreError> {
+        self.inner.redeliver(webhook, id, at).await
+    }
+
+    async fn give_up(
+        &self,
+        webhook: &str,
+        error: &str,
+        at: WireTime,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        self.inner.give_up(webhook, error, at, limit).await
+    }
+
+    async fn pending_by_webhook(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        self.inner.pending_by_webhook().await
+    }
+
+    async fn backlog(&self) -> Result<DeliveryBacklog, StoreError> {
+        self.inner.backlog().await
+    }
+
+    async fn prune_deliveries(
+        &self,
+        delivered_before: WireTime,
+        dead_before: WireTime,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        let pruned = self
+            .inner
+            .prune_deliveries(delivered_before, dead_before, limit);
+        pruned.await
     }
 }
