@@ -30,6 +30,7 @@ use crate::{
     },
     identity::{Accounts, Authenticator, Tenants},
     sandbox::{ForeignFiles, Limits, RenewalLimits, Service},
+    webhooks::{Clock, SystemClock, Webhooks},
 };
 
 /// Connections to the listener for metrics.
@@ -76,6 +77,20 @@ impl App {
         runtime: Arc<dyn Runtime>,
         tasks: &Supervisor,
     ) -> anyhow::Result<Self> {
+        Self::assemble_with_clock(config, store, runtime, tasks, Arc::new(SystemClock)).await
+    }
+
+    /// Builds the routes over a store, a runtime and a clock by which events are sent.
+    ///
+    /// # Errors
+    /// As those of [`App::assemble`].
+    pub async fn assemble_with_clock(
+        config: &Config,
+        store: Arc<dyn Store>,
+        runtime: Arc<dyn Runtime>,
+        tasks: &Supervisor,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let server = &config.server;
         let tls = tls(server, tasks).await?;
         let limits = Limits {
@@ -105,6 +120,9 @@ impl App {
         if let Some(queue) = config.renew_intent.queue() {
             access_queue::start(queue, &service, tasks)?;
         }
+        let webhooks = config.webhooks_delivery.options(&config.webhooks);
+        let webhooks =
+            Webhooks::start(webhooks, &service, Arc::clone(&store), tasks, clock).await?;
         let has_tenants = config.tenants.is_some();
         let accounts = Accounts::open_with(Arc::clone(&store), has_tenants).await?;
         accounts.start(tasks);
@@ -147,6 +165,7 @@ impl App {
             metrics_are_open: !config.metrics.authentication,
             tasks: tasks.clone(),
             throttle,
+            webhooks,
         };
         let state = AppState::from(state);
         let metrics = match &config.metrics.address {

@@ -1,7 +1,7 @@
 //! The control plane: REST API, domain and console host.
 //!
 //! [`sandbox`] is the domain, [`http`] translates it, [`config`] says how, [`app`] puts the parts
-//! together. [`maintenance`] is what operators do beside the running server.
+//! together. [`webhooks`] reports events to receivers. [`maintenance`] is what operators do beside the running server.
 #![forbid(unsafe_code)]
 
 mod access_queue;
@@ -22,3 +22,4 @@ pub mod otel;
 pub mod sandbox;
 mod trace;
 mod wall_clock;
+pub mod webhooks;

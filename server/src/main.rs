@@ -179,7 +179,7 @@ async fn serve(loaded: LoadedConfig, otel: Otel) -> anyhow::Result<()> {
         warn!(config = %path.display(), "{note}");
     }
     if exposes_secret {
-        warn!(config = %path.display(), "every user of this machine can read the file with server.api_key, store.postgresql.dsn or renew_intent.redis.dsn; remove that permission (chmod o-r)");
+        warn!(config = %path.display(), "every user of this machine can read the file with server.api_key, store.postgresql.dsn, renew_intent.redis.dsn or webhooks.secret; remove that permission (chmod o-r)");
     }
     let store = osb_store::open(&config.store.location()).await?;
     guard::check(&config, &*store).await?;

@@ -14,6 +14,7 @@
 //! | [`identity`] | roles, users, API keys and sessions |
 //! | [`quota`] | quotas and what is used of them |
 //! | [`labels`], [`resources`], [`time`] | grammars of metadata, resource amounts and timestamps |
+//! | [`webhook`] | subscriptions to events, and their messages |
 //! | [`headers`] | header names with a meaning of their own |
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod lifecycle;
 pub mod quota;
 pub mod resources;
 pub mod time;
+pub mod webhook;
 
 pub use error::{ErrorBody, FieldError};
 pub use feature::{Feature, FeatureSet};

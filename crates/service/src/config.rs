@@ -153,9 +153,19 @@ fn collect_lines(
             "" => name.get_ref().to_string(),
             prefix => format!("{prefix}.{}", name.get_ref()),
         };
-        lines.insert(key.clone(), line_of(text, name.span().start));
-        if let toml::de::DeValue::Table(table) = value.get_ref() {
-            collect_lines(text, &key, table, lines);
+        // The first of several entries of a list counts.
+        let line = line_of(text, name.span().start);
+        lines.entry(key.clone()).or_insert(line);
+        match value.get_ref() {
+            toml::de::DeValue::Table(table) => collect_lines(text, &key, table, lines),
+            toml::de::DeValue::Array(entries) => {
+                for entry in entries {
+                    if let toml::de::DeValue::Table(table) = entry.get_ref() {
+                        collect_lines(text, &key, table, lines);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -255,13 +265,13 @@ mod tests {
 
     #[test]
     fn lines_of_values_are_found_in_tables_and_dotted_keys() {
-        let text =
-            "a = 1\n[server]\n# port\nport = 1\ntls.key = 'k'\n\n[server.tls.more]\nx = [\n1,\n]\n";
+        let text = "a = 1\n[server]\n# port\nport = 1\ntls.key = 'k'\n\n[server.tls.more]\nx = [\n1,\n]\n[[hooks]]\nb = 1\n[[hooks]]\nb = 2\nc = 3\n";
         let lines = value_lines(text);
         let line = |key: &str| lines.get(key).copied();
         assert_eq!((line("a"), line("server.port")), (Some(1), Some(4)));
         assert_eq!(line("server.tls.key"), Some(5));
         assert_eq!(line("server.tls.more.x"), Some(8));
+        assert_eq!((line("hooks.b"), line("hooks.c")), (Some(12), Some(15)));
         assert_eq!(line("server.host"), None);
         assert_eq!(value_lines("a = ").len(), 0);
     }

@@ -76,7 +76,7 @@ async fn cells(server: &TestServer) -> Vec<(Method, String)> {
 /// The role that a route needs, whatever the server's table says.
 fn needed(method: &Method, path: &str) -> Role {
     let rest = path.strip_prefix("/v1").unwrap();
-    let administers = ["/users", "/api-keys", "/sessions", "/audit"]
+    let administers = ["/users", "/api-keys", "/sessions", "/audit", "/webhooks"]
         .iter()
         .any(|resource| rest.starts_with(resource));
     let harmless = *method == Method::GET || rest == "/metrics/events";
@@ -106,7 +106,7 @@ async fn try_every_cell(options: Options) {
                 "{method} {pattern}"
             );
             let path = pattern.replace("{id}", "none").replace("{name}", "none");
-            let path = path.replace("{port}", "80");
+            let path = path.replace("{port}", "80").replace("{delivery}", "1");
             let bare = path.strip_prefix("/v1").unwrap();
             let has_bare = ["/sandboxes", "/snapshots", "/pools", "/templates"]
                 .iter()

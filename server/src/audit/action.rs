@@ -94,6 +94,16 @@ actions! {
     SessionSignOut "session" "session.sign_out",
     /// A session of the console is ended by an administrator.
     SessionRevoke "session" "session.revoke",
+    /// A webhook is added.
+    WebhookCreate "webhook" "webhook.create",
+    /// A webhook is deleted.
+    WebhookDelete "webhook" "webhook.delete",
+    /// A webhook that its receiver disabled is enabled.
+    WebhookEnable "webhook" "webhook.enable",
+    /// A message that tests a webhook is sent.
+    WebhookTest "webhook" "webhook.test",
+    /// A message to a webhook is sent again.
+    WebhookRedeliver "webhook" "webhook.redeliver",
     /// A request without a valid key, or one that only reads and whose role does not allow it.
     AccessDenied "server" "access.denied",
     /// Entries of the trail were lost.

@@ -92,6 +92,19 @@ pub(super) const KEYS: &[&str] = &[
     "audit.enabled",
     "audit.retention_days",
     "audit.max_entries",
+    "webhooks.name",
+    "webhooks.url",
+    "webhooks.secret",
+    "webhooks.secret_file",
+    "webhooks.events",
+    "webhooks.tenant",
+    "webhooks_delivery.allow_private",
+    "webhooks_delivery.allow_networks",
+    "webhooks_delivery.timeout_seconds",
+    "webhooks_delivery.retry_seconds",
+    "webhooks_delivery.keep_delivered_hours",
+    "webhooks_delivery.keep_dead_hours",
+    "webhooks_delivery.max_pending",
     "tenants.provider",
     "tenants.endpoint",
     "tenants.max_stale_seconds",
@@ -141,10 +154,13 @@ mod tests {
         for line in page.lines() {
             if let Some(heading) = line.strip_prefix("## ") {
                 let name = heading.split('`').nth(1).unwrap_or_default();
-                let name = name
-                    .strip_prefix('[')
-                    .and_then(|name| name.strip_suffix(']'));
-                section = name.filter(|name| KEYS.iter().any(|key| key.starts_with(name)));
+                let is_section = name.starts_with('[') && name.ends_with(']');
+                let name = is_section.then(|| name.trim_matches(['[', ']']));
+                let has_keys = |name: &&str| {
+                    let prefix = format!("{name}.");
+                    KEYS.iter().any(|key| key.starts_with(&prefix))
+                };
+                section = name.filter(has_keys);
             }
             let (Some(section), Some(row)) = (section, line.strip_prefix("| `")) else {
                 continue;

@@ -16,6 +16,7 @@ mod seccomp;
 mod sections;
 mod show;
 mod tenants;
+mod webhooks;
 
 pub use audit::AuditSection;
 pub use docker::DockerSection;
@@ -29,6 +30,7 @@ pub use sections::{
     TlsSection,
 };
 pub use tenants::{ENV_TENANTS, TenantProvider, TenantsSection};
+pub use webhooks::{WebhookEntry, WebhooksDeliverySection};
 
 pub use show::{Setting, ShownConfig, ValueOrigin};
 
@@ -101,6 +103,12 @@ pub struct Config {
     /// Who did what.
     #[serde(default)]
     pub audit: AuditSection,
+    /// Receivers of events.
+    #[serde(default)]
+    pub webhooks: Vec<WebhookEntry>,
+    /// How events are sent.
+    #[serde(default)]
+    pub webhooks_delivery: WebhooksDeliverySection,
     /// Sections that other runtimes or later releases read; checked for conflicts only.
     #[serde(flatten)]
     pub others: toml::Table,
@@ -202,7 +210,8 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
     unknown.extend(known::unknown_sections(&config.others));
     let exposes_secret = config.server.usable_key().is_some()
         || config.store.postgresql.has_dsn()
-        || config.renew_intent.redis.dsn.is_some();
+        || config.renew_intent.redis.dsn.is_some()
+        || config.webhooks.iter().any(|it| it.secret.is_some());
     let mut overridden = BTreeMap::new();
     if let Some(key) = env(ENV_API_KEY) {
         config.server.api_key = Some(SecretString::from(key));
@@ -231,6 +240,10 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
     }
     let tls = &mut config.server.tls;
     for file in [&mut tls.certificate, &mut tls.key].into_iter().flatten() {
+        *file = expand_home(file, env);
+    }
+    let files = config.webhooks.iter_mut();
+    for file in files.filter_map(|webhook| webhook.secret_file.as_mut()) {
         *file = expand_home(file, env);
     }
     if let Some(tenants) = &mut config.tenants {
@@ -393,6 +406,46 @@ mod tests {
             (
                 "[quotas.tenants.a]\nmemory='x'\n[runtime]\ntype='docker'",
                 "a.toml: quotas.tenants.a.memory: ",
+            ),
+            (
+                "[[webhooks]]\nname='a'\nurl='https://u:hunter2@h'\n[runtime]\ntype='docker'",
+                "a.toml: webhooks[0].url: ",
+            ),
+            (
+                "[[webhooks]]\nname='a'\nurl='https://h'\n[runtime]\ntype='docker'",
+                "a.toml: webhooks[0].secret: ",
+            ),
+            (
+                "[[webhooks]]\nname='a'\nurl='https://h'\nsecret='hunter2'\n[runtime]\ntype='docker'",
+                "a.toml: webhooks[0].secret: must be whsec_",
+            ),
+            (
+                "[[webhooks]]\nname='a'\nurl='https://h'\nsecret_file='/no/file'\n[runtime]\ntype='docker'",
+                "a.toml: webhooks[0].secret_file: cannot be read",
+            ),
+            (
+                "[[webhooks]]\nname='a'\nurl='https://h'\nsecret='whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\nevents=['x']\n[runtime]\ntype='docker'",
+                "a.toml: webhooks[0].events: ",
+            ),
+            (
+                "[[webhooks]]\nname='a'\n[runtime]\ntype='docker'",
+                "a.toml: webhooks[0]: missing field `url`",
+            ),
+            (
+                "[webhooks_delivery]\nallow_networks=['10/8']\n[runtime]\ntype='docker'",
+                "a.toml: webhooks_delivery.allow_networks: ",
+            ),
+            (
+                "[webhooks_delivery]\nretry_seconds=[0]\n[runtime]\ntype='docker'",
+                "a.toml: webhooks_delivery.retry_seconds: ",
+            ),
+            (
+                "[webhooks_delivery]\ntimeout_seconds=61\n[runtime]\ntype='docker'",
+                "a.toml: webhooks_delivery.timeout_seconds: ",
+            ),
+            (
+                "[webhooks_delivery]\nmax_pending=0\n[runtime]\ntype='docker'",
+                "a.toml: webhooks_delivery.max_pending: ",
             ),
             (
                 "[ingress.secure_access]\n[runtime]\ntype='docker'",

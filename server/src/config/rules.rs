@@ -108,6 +108,7 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     }
     config.quotas.check(file)?;
     config.audit.check(file)?;
+    config.webhooks_delivery.check(&config.webhooks, file)?;
     store(config, file)?;
     config.renew_intent.check(file)?;
     secure_runtime(config, file)?;

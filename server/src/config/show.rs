@@ -85,6 +85,8 @@ impl LoadedConfig {
             "tenants": config.tenants,
             "quotas": config.quotas,
             "audit": config.audit,
+            "webhooks": config.webhooks,
+            "webhooks_delivery": config.webhooks_delivery,
         });
         let setting = |key: &&'static str| Setting {
             key,
@@ -110,9 +112,13 @@ impl LoadedConfig {
     }
 }
 
+/// The value of a key; of each entry where the section is a list.
 fn value_of(sections: &Value, key: &str) -> Value {
     let mut value = sections;
     for name in key.split('.') {
+        if let Value::Array(entries) = value {
+            return entries.iter().map(|entry| entry[name].clone()).collect();
+        }
         value = &value[name];
     }
     value.clone()
@@ -229,6 +235,10 @@ dsn = 'redis://:hunter6@h'
 [otel]
 endpoint = 'http://collector.example/hunter7hunter7hunter7/v1/metrics?key=hunter8'
 traces_endpoint = 'http://collector.example:4318/v1/traces'
+[[webhooks]]
+name = 'ops'
+url = 'https://example.org:8443/hunter7?key=hunter8'
+secret = 'whsec_aHVudGVyaHVudGVyaHVudGVyaHVudGVyMDAwMA=='
 ";
 
     const TENANTS: &str = "\
@@ -321,7 +331,8 @@ auth_token = 'hunter11'
         let shown = shown();
         let text = shown.to_string();
         for form in [&text, &serde_json::to_string(&shown).unwrap()] {
-            assert!(!form.contains("hunter"), "{form}");
+            let secret = ["hunter", "aHVudGVy"].iter().any(|it| form.contains(it));
+            assert!(!secret, "{form}");
         }
         let line = |start: &str| {
             let line = text.lines().find(|line| line.starts_with(start)).unwrap();
@@ -337,6 +348,10 @@ auth_token = 'hunter11'
         assert!(!tenants.contains("hunter"), "{tenants}");
         assert!(tenants.contains("https://********@keys.example/find?********"));
         assert_eq!(line("server.port"), "server.port = 9 # a.toml:2");
+        assert_eq!(
+            line("webhooks.url"),
+            "webhooks.url = [\"https://example.org:8443\"] # a.toml:19"
+        );
         assert_eq!(line("server.eip"), "server.eip = \"a'b\" # a.toml:4");
         let variables = "docker.sandbox_env = { \"TOKEN\" = \"********\" } # a.toml:9";
         assert_eq!(line("docker.sandbox_env"), variables);

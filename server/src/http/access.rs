@@ -178,6 +178,36 @@ const TABLE: &[(&str, Rules)] = &[
         "/sessions/{id}",
         &[(Method::DELETE, ServiceAdmin, Acts(Action::SessionRevoke))],
     ),
+    (
+        "/webhooks",
+        &[
+            (Method::GET, ServiceAdmin, Reads),
+            (Method::POST, ServiceAdmin, Acts(Action::WebhookCreate)),
+        ],
+    ),
+    (
+        "/webhooks/{id}",
+        &[
+            (Method::GET, ServiceAdmin, Reads),
+            (Method::DELETE, ServiceAdmin, Acts(Action::WebhookDelete)),
+        ],
+    ),
+    (
+        "/webhooks/{id}/enable",
+        &[(Method::POST, ServiceAdmin, Acts(Action::WebhookEnable))],
+    ),
+    (
+        "/webhooks/{id}/test",
+        &[(Method::POST, ServiceAdmin, Acts(Action::WebhookTest))],
+    ),
+    (
+        "/webhooks/{id}/deliveries",
+        &[(Method::GET, ServiceAdmin, Reads)],
+    ),
+    (
+        "/webhooks/{id}/deliveries/{delivery}/redeliver",
+        &[(Method::POST, ServiceAdmin, Acts(Action::WebhookRedeliver))],
+    ),
     // Pages. What they show comes through the principal's scope.
     ("/console/sandboxes", &[(Method::GET, ReadOnly, Reads)]),
     ("/console/sandboxes/{id}", &[(Method::GET, ReadOnly, Reads)]),

@@ -4,14 +4,14 @@
 use axum::{Json, extract::State};
 use http::StatusCode;
 use osb_protocol::{
-    ErrorBody, FieldError, WireTime,
+    ErrorBody,
     error::code,
     identity::{
-        ApiKey, ApiKeyList, ConsoleSessionList, Identity, IssuedApiKey, NewApiKey, NewUser, Role,
-        User, UserList, UserPatch,
+        ApiKey, ApiKeyList, ConsoleSessionList, Identity, IssuedApiKey, NewApiKey, NewUser, User,
+        UserList, UserPatch,
     },
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
     console::session,
     error::ApiError,
     extract::{InPath, JsonBody},
+    fields::Fields,
 };
 use crate::{
     audit,
@@ -315,86 +316,6 @@ impl From<AccountError> for ApiError {
                 Self::new(status, code::UNKNOWN_ERROR, "an internal error occurred").because(&error)
             }
             AccountError::Store(error) => sandbox::Error::from(error).into(),
-        }
-    }
-}
-
-/// Members of a body. Collects everything that is wrong; values, which may be secrets, are not
-/// repeated.
-struct Fields {
-    members: Map<String, Value>,
-    wrong: Vec<FieldError>,
-}
-
-impl Fields {
-    fn of(body: JsonBody) -> Result<Self, ApiError> {
-        Ok(Self {
-            members: body.into_members()?,
-            wrong: Vec::new(),
-        })
-    }
-
-    fn refuse(&mut self, kind: &str, name: &str, rule: &str) {
-        self.wrong.push(FieldError::body(kind, [name], rule));
-    }
-
-    /// A text; `None` when it is absent or null.
-    fn text(&mut self, name: &str) -> Option<String> {
-        match self.members.remove(name) {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(text),
-            Some(_) => {
-                self.refuse("string_type", name, "must be a string");
-                None
-            }
-        }
-    }
-
-    fn required(&mut self, name: &str) -> String {
-        let before = self.wrong.len();
-        let text = self.text(name);
-        if text.is_none() && self.wrong.len() == before {
-            self.refuse("missing", name, "is required");
-        }
-        text.unwrap_or_default()
-    }
-
-    /// A text that null takes away.
-    fn nullable(&mut self, name: &str) -> Option<Option<String>> {
-        let is_there = self.members.contains_key(name);
-        let text = self.text(name);
-        is_there.then_some(text)
-    }
-
-    fn role(&mut self) -> Option<Role> {
-        let role = self.text("role")?.parse();
-        role.map_err(|rule: osb_protocol::identity::NotARole| {
-            self.refuse("enum", "role", &rule.to_string());
-        })
-        .ok()
-    }
-
-    fn flag(&mut self, name: &str) -> Option<bool> {
-        match self.members.remove(name) {
-            None | Some(Value::Null) => None,
-            Some(Value::Bool(flag)) => Some(flag),
-            Some(_) => {
-                self.refuse("bool_type", name, "must be true or false");
-                None
-            }
-        }
-    }
-
-    fn time(&mut self, name: &str) -> Option<WireTime> {
-        let time = WireTime::parse(&self.text(name)?);
-        time.map_err(|_| self.refuse("datetime_parsing", name, "must be a time (RFC 3339)"))
-            .ok()
-    }
-
-    fn finish(self) -> Result<(), ApiError> {
-        match self.wrong.is_empty() {
-            true => Ok(()),
-            false => Err(ApiError::invalid(self.wrong)),
         }
     }
 }

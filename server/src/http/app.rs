@@ -7,7 +7,7 @@ use osb_service::Supervisor;
 use osb_store::Store;
 
 use super::{measure::Meter, overload::Capacities, throttle::Throttle};
-use crate::{identity::Authenticator, sandbox::Service};
+use crate::{identity::Authenticator, sandbox::Service, webhooks::Webhooks};
 
 /// What handlers share.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub struct AppParts {
     pub tasks: Supervisor,
     /// Wrong keys, those sent to the console included.
     pub throttle: Arc<Throttle>,
+    /// Receivers of events.
+    pub webhooks: Webhooks,
 }
 
 /// The state of the routes. Every layer of every route clones it for each request, so a clone is one

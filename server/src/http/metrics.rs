@@ -43,6 +43,7 @@ async fn render(app: &AppState) -> String {
         1.0,
     );
     sandboxes(app, &mut page).await;
+    webhooks(app, &mut page).await;
     requests(app, &mut page);
     audit(app, &mut page);
     tasks(&mut page);
@@ -122,6 +123,36 @@ async fn sandboxes(app: &AppState, page: &mut Page) {
     for (outcome, count) in service.tally().ends() {
         page.sample(name, &[("outcome", outcome)], number(count));
     }
+}
+
+async fn webhooks(app: &AppState, page: &mut Page) {
+    let name = "opensandbox_webhook_deliveries_total";
+    page.head(
+        name,
+        "counter",
+        "Attempts to deliver events to webhooks: delivered, failed (to be repeated) and dead (the last \
+         one); dropped events found no room.",
+    );
+    for (outcome, count) in app.webhooks.tally().read() {
+        page.sample(name, &[("outcome", outcome)], number(count));
+    }
+    // A store that does not answer is seen in `opensandbox_ready`.
+    let backlog = tokio::time::timeout(READY_WAIT, app.webhooks.backlog()).await;
+    let Ok(Ok(backlog)) = backlog else {
+        return;
+    };
+    let name = "opensandbox_webhook_backlog";
+    page.head(name, "gauge", "Stored deliveries by status.");
+    page.sample(name, &[("status", "pending")], number(backlog.pending));
+    page.sample(name, &[("status", "dead")], number(backlog.dead));
+    let oldest = backlog.oldest_pending;
+    page.one(
+        "opensandbox_webhook_oldest_pending_seconds",
+        "gauge",
+        "Age of the oldest event that is not delivered; 0 without one.",
+        &[],
+        oldest.map_or(0.0, |at| app.webhooks.seconds_since(at)),
+    );
 }
 
 fn requests(app: &AppState, page: &mut Page) {

@@ -24,6 +24,7 @@ mod delivery;
 mod edge;
 pub mod error;
 mod extract;
+mod fields;
 mod gate;
 mod host;
 pub mod lifecycle;
@@ -43,6 +44,7 @@ mod system;
 mod throttle;
 pub mod tls;
 mod watchers;
+mod webhooks;
 
 pub use access::{Effect, effect, least_role};
 pub use access_log::AccessLog;

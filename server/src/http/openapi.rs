@@ -11,7 +11,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{AppState, accounts, audit, lifecycle, quotas, system};
+use super::{AppState, accounts, audit, lifecycle, quotas, system, webhooks};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -47,6 +47,10 @@ impl Modify for ApiKeyHeader {
                 "access",
                 "Users, API keys, sessions and the audit trail; for service administrators",
             ),
+            tag(
+                "webhooks",
+                "Receivers of what happens to sandboxes; for service administrators",
+            ),
             tag("system", "The server itself; no API key"),
         ]);
     }
@@ -58,7 +62,8 @@ pub(super) fn keyed(features: FeatureSet) -> OpenApiRouter<AppState> {
         .merge(lifecycle::v1_only())
         .merge(accounts::routes())
         .merge(audit::routes())
-        .merge(quotas::routes());
+        .merge(quotas::routes())
+        .merge(webhooks::routes());
     OpenApiRouter::with_openapi(Document::openapi()).nest("/v1", v1)
 }
 

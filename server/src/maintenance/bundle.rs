@@ -97,6 +97,9 @@ impl Bundle {
         let secrets = key.into_iter().chain(token).chain([dsn, redis]);
         let secrets = secrets.chain(passwords);
         let secrets = secrets.chain(in_endpoints.iter().map(String::as_str));
+        let receivers = config.webhooks.iter();
+        let receivers = receivers.filter_map(|it| Some(it.secret.as_ref()?.expose_secret()));
+        let secrets = secrets.chain(receivers);
         for secret in secrets.map(str::trim) {
             if secret.len() < SECRET_MIN {
                 continue;

@@ -35,6 +35,8 @@ pub struct Facts {
     pub note: Option<String>,
     /// Whether its create was answered before execd answered, which it has not done since.
     pub execd_is_late: bool,
+    /// Whether its create does not go on: clients may use it, if it runs.
+    pub create_is_over: bool,
 }
 
 /// When a stage was reached.
@@ -78,6 +80,7 @@ impl Facts {
             amendment: status.amendment,
             lost: status.lost,
             changes,
+            create_is_over: true,
             ..Self::new(origin)
         }
     }
@@ -99,6 +102,7 @@ impl Facts {
             removal_error: None,
             note: None,
             execd_is_late: false,
+            create_is_over: false,
         }
     }
 

@@ -170,7 +170,14 @@ impl Service {
             {
                 Wait::Ready => {}
                 Wait::TooSlow => return self.follow_late_execd(id, execd.authority),
-                Wait::Unwanted => return,
+                Wait::Unwanted => {
+                    // It may be started again.
+                    let _ = self.change(&id, |facts| {
+                        facts.create_is_over = true;
+                        Ok(())
+                    });
+                    return;
+                }
             }
         }
         self.set_ready(&id);
@@ -182,6 +189,7 @@ impl Service {
         warn!(sandbox = %id, "execd does not answer yet");
         // A sandbox that was removed meanwhile needs no note.
         let _ = self.change(&id, |facts| {
+            facts.create_is_over = true;
             facts.execd_is_late = true;
             Ok(())
         });
@@ -216,6 +224,7 @@ impl Service {
         // A sandbox that was removed meanwhile needs no stages.
         let _ = self.change(id, |facts| {
             let at = now();
+            facts.create_is_over = true;
             facts.reached(Stage::Execd, at);
             facts.reached(Stage::Ready, at);
             Ok(())

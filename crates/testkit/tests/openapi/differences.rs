@@ -68,6 +68,7 @@ const INTENDED: &[(&str, &str)] = &[
         "+ * /v1/sessions*",
         "administration of sessions of the console",
     ),
+    ("+ * /v1/webhooks*", "administration of webhooks"),
     ("+ GET /v1/whoami*", "a client asks who it is"),
     ("+ GET /v1/audit*", "who did what"),
     ("+ GET /v1/quotas*", "quotas and what is used of them"),
