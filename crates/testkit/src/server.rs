@@ -13,6 +13,7 @@ use osb_server::{
     config::Config,
     http::{measure::Observer, serve},
     sandbox::{RuntimeHealth, Service},
+    webhooks::{Clock, SystemClock},
 };
 use osb_service::Supervisor;
 use osb_store::Store;
@@ -159,13 +160,41 @@ impl TestServer {
         Self::put_together(runtime, store, &config(API_KEY, more)?).await
     }
 
+    /// Starts a server over a runtime and a clock by which webhooks are sent, with its store in
+    /// `folder` and further lines of configuration. Returns once it knows its sandboxes.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn with_clock(
+        runtime: Arc<dyn Runtime>,
+        folder: &Path,
+        more: &str,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
+        let store = osb_store::open(&store_in(folder).await?).await?;
+        let config = config(API_KEY, more)?;
+        let server = Self::put_together_at(runtime, store, &config, clock).await?;
+        server.wait_until_up().await?;
+        Ok(server)
+    }
+
     async fn put_together(
         runtime: Arc<dyn Runtime>,
         store: Arc<dyn Store>,
         config: &Config,
     ) -> anyhow::Result<Self> {
+        Self::put_together_at(runtime, store, config, Arc::new(SystemClock)).await
+    }
+
+    async fn put_together_at(
+        runtime: Arc<dyn Runtime>,
+        store: Arc<dyn Store>,
+        config: &Config,
+        clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let tasks = Supervisor::new();
-        let app = Arc::new(App::assemble(config, store, runtime, &tasks).await?);
+        let app = App::assemble_with_clock(config, store, runtime, &tasks, clock).await?;
+        let app = Arc::new(app);
         let listener = serve::bind("127.0.0.1", 0, 128).await?;
         let address = listener.local_addr()?;
         let service = app.service.clone();

@@ -323,6 +323,8 @@ async fn a_support_bundle_has_what_helps_and_no_secret() {
         "[server]\nhost = '127.0.0.1'\nport = {}\napi_key = '{API_KEY}'\n[runtime]\ntype = 'sim'\n\
          [docker]\nsandbox_env = {{ A = 'secret-of-the-fleet' }}\n\
          [otel]\nendpoint = 'http://collector.example/v1/metrics?key=secret-word'\n\
+         [[webhooks]]\nname = 'ops'\nurl = 'https://hooks.example.org/secret-path?q=secret-query'\n\
+         secret = 'whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0'\n\
          [store]\n{}",
         server.address.port(),
         store_lines(folder.path()).await,
@@ -348,6 +350,9 @@ async fn a_support_bundle_has_what_helps_and_no_secret() {
         "secret-team",
         "secret-of-the-fleet",
         "secret-word",
+        "secret-path",
+        "secret-query",
+        "c2VjcmV0",
         token,
         id.as_str(),
     ];

@@ -8,6 +8,7 @@
 mod fuse;
 mod runtime;
 mod store;
+mod webhooks;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -165,6 +166,11 @@ impl World {
 
     /// Starts a server that is killed by the fuse.
     async fn mortal(&self, fuse: &Arc<Fuse>) -> TestServer {
+        self.mortal_with(fuse, "").await
+    }
+
+    /// The same, with further lines of configuration.
+    async fn mortal_with(&self, fuse: &Arc<Fuse>, more: &str) -> TestServer {
         let location = store_in(self.path()).await.unwrap();
         let inner = osb_store::open(&location).await.unwrap();
         let store = KilledStore {
@@ -180,7 +186,7 @@ impl World {
             fuse: Arc::clone(fuse),
             destroying: Arc::clone(&self.destroying),
         };
-        let server = TestServer::assemble(Arc::new(runtime), Arc::new(store), "");
+        let server = TestServer::assemble(Arc::new(runtime), Arc::new(store), more);
         let server = server.await.unwrap();
         ready(&server).await;
         server
