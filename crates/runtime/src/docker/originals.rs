@@ -219,6 +219,11 @@ impl DockerRuntime {
             add_absent(&mut list, sidecars.await?);
         }
         self.adopt_listed(&list).await?;
+        // What is found is removed or frozen: the engine's filter alone does not decide that.
+        list.retain(|container| {
+            let labels = container.labels.as_ref();
+            labels.is_some_and(|labels| labels::Read(labels).id().as_ref() == Some(id))
+        });
         let found = self.select_originals(list, Undecided::Refused).await?;
         let volumes = found.iter().filter_map(volumes_of);
         self.originals.locked().volumes.extend(volumes);
