@@ -95,7 +95,7 @@ WORK: list[Callable[[Box, random.Random], None]] = [commands, pause, change, pro
 
 
 def one_life(api: Api, dice: random.Random) -> None:
-    with api.sandbox() as box:
+    with api.sandbox(metadata={"soak": api.run_id}) as box:
         for work in dice.sample(WORK, 3):
             work(box, dice)
 
@@ -116,7 +116,7 @@ def one_round(api: Api, dice: random.Random, end: float) -> int:
 
 def test_sandboxes_that_come_and_go_leave_nothing(server):
     api, dice = server.api, random.Random(11)
-    mine = ("--filter", f"label=suite={api.run_id}")
+    mine = ("--filter", f"label=soak={api.run_id}")
     volumes = engine("volume", "ls", "--quiet")
     one_life(api, dice)
     before = read(api, 1)
