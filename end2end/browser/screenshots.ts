@@ -84,7 +84,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       const user = { name: "zoe", password: "correct-horse-battery", role: "operator" };
       const added = await api.call("POST", "/users", user);
       await page.goto("/console/login");
-      await expect(page.getByLabel("Name")).toBeVisible();
+      await expect(page.getByLabel("User name")).toBeVisible();
       await shot("login-user");
       await api.call("DELETE", `/users/${((await added.json()) as { id: string }).id}`);
       await context.close();
