@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use osb_runtime::sim::{Options, SimRuntime};
+use osb_server::webhooks::Clock as _;
 use osb_testkit::{ManualClock, ReceivedWebhook, TestServer, WebhookReceiver, wait_until};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -127,11 +128,22 @@ impl Stage {
             let found = found.as_ref();
             found.is_some_and(|it| {
                 let attempted = it["responseStatus"].is_number() || it["error"].is_string();
-                it["status"] == status && it["attempts"] == attempts && (attempted || attempts == 0)
+                // An attempt under way counts already, and what came of the one before it is still there.
+                let is_over = status != "pending" || self.is_ahead(&it["nextAttemptAt"]);
+                let is_done = attempts == 0 || (attempted && is_over);
+                it["status"] == status && it["attempts"] == attempts && is_done
             })
         };
         let found = wait_until("the status of a delivery", newest, is_there).await;
         found.unwrap()
+    }
+
+    fn is_ahead(&self, time: &Value) -> bool {
+        let time = time
+            .as_str()
+            .and_then(|it| it.parse::<jiff::Timestamp>().ok());
+        let now = self.clock.now().to_string().parse::<jiff::Timestamp>();
+        time > Some(now.unwrap())
     }
 
     pub(crate) fn advance(&self, seconds: u64) {
