@@ -338,6 +338,11 @@ pub(super) fn schema() -> Migrator {
             "audit reads",
             include_str!("../../migrations/postgres/0009_audit_reads.sql"),
         ),
+        (
+            10,
+            "webhook pages",
+            include_str!("../../migrations/postgres/0010_webhook_pages.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

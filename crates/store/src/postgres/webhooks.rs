@@ -62,6 +62,31 @@ macro_rules! deliveries {
     };
 }
 
+/// A page of a subscription's deliveries.
+const PAGE: &str = deliveries!("WHERE webhook_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
+/// The same of one status, which may be rare: the plus keeps the database from looking for it among all
+/// deliveries of the subscription.
+const PAGE_OF_STATUS: &str = deliveries!(
+    "WHERE seq IN (SELECT seq FROM webhook_deliveries
+       WHERE webhook_id = $1 AND status = $4 AND +seq < $2 ORDER BY +seq DESC LIMIT $3)
+     ORDER BY seq DESC"
+);
+const BACKLOG: &str = "SELECT
+     (SELECT COUNT(*) FROM webhook_deliveries WHERE status = 'dead'), COUNT(*), MIN(created_at)
+   FROM webhook_deliveries WHERE status = 'pending'";
+const PRUNE_ENDED: &str = "DELETE FROM webhook_deliveries WHERE seq IN (
+     SELECT seq FROM webhook_deliveries WHERE status = $1 AND ended_at < $2 LIMIT $3)";
+/// Steps through the subscriptions that have deliveries, without a look at each delivery.
+const PRUNE_ORPHANS: &str = "DELETE FROM webhook_deliveries WHERE seq IN (
+     SELECT seq FROM webhook_deliveries WHERE webhook_id IN (
+       WITH RECURSIVE known (id) AS (
+         SELECT MIN(webhook_id) FROM webhook_deliveries
+         UNION ALL
+         SELECT (SELECT MIN(webhook_id) FROM webhook_deliveries WHERE webhook_id > known.id)
+         FROM known WHERE known.id IS NOT NULL)
+       SELECT id FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM webhooks))
+     LIMIT $1)";
+
 impl PostgresStore {
     /// Runs a statement of a write of several.
     async fn step(
@@ -284,14 +309,17 @@ impl Deliveries for PostgresStore {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<DeliveryRow>, StoreError> {
-        let query = sqlx::query_as(deliveries!(
-            "WHERE webhook_id = $1 AND ($2::text IS NULL OR status = $2) AND ($3::bigint IS NULL OR seq < $3)
-             ORDER BY seq DESC LIMIT $4"
-        ))
-        .bind(text(webhook))
-        .bind(status.map(DeliveryStatus::as_str))
-        .bind(before)
-        .bind(i64::from(limit));
+        let (before, limit) = (before.unwrap_or(i64::MAX), i64::from(limit));
+        let query = match status {
+            None => {
+                let query = sqlx::query_as(PAGE).bind(text(webhook));
+                query.bind(before).bind(limit)
+            }
+            Some(status) => {
+                let query = sqlx::query_as(PAGE_OF_STATUS).bind(text(webhook));
+                query.bind(before).bind(limit).bind(status.as_str())
+            }
+        };
         let rows: Vec<Delivery> = self.read_all("list deliveries", query).await?;
         Ok(rows.into_iter().filter_map(delivery).collect())
     }
@@ -340,23 +368,16 @@ impl Deliveries for PostgresStore {
     }
 
     async fn backlog(&self) -> Result<DeliveryBacklog, StoreError> {
-        let query = sqlx::query_as(
-            "SELECT status, COUNT(*), MIN(created_at) FROM webhook_deliveries
-             WHERE status IN ('pending', 'dead') GROUP BY status",
-        );
-        let rows: Vec<(String, i64, Option<Moment>)> =
-            self.read_all("count deliveries", query).await?;
-        let mut backlog = DeliveryBacklog::default();
-        for (status, count, oldest) in rows {
-            let count = u64::try_from(count).unwrap_or(0);
-            if status == DeliveryStatus::Dead.as_str() {
-                backlog.dead = count;
-                continue;
-            }
-            backlog.pending = count;
-            backlog.oldest_pending = oldest.map(|Moment(at)| at);
-        }
-        Ok(backlog)
+        let query = sqlx::query_as(BACKLOG);
+        let row: Option<(i64, i64, Option<Moment>)> =
+            self.read_one("count deliveries", query).await?;
+        let (dead, pending, oldest) = row.unwrap_or_default();
+        let count = |count| u64::try_from(count).unwrap_or(0);
+        Ok(DeliveryBacklog {
+            pending: count(pending),
+            dead: count(dead),
+            oldest_pending: oldest.map(|Moment(at)| at),
+        })
     }
 
     async fn prune_deliveries(
@@ -365,19 +386,28 @@ impl Deliveries for PostgresStore {
         dead_before: WireTime,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let statement = sqlx::query(
-            "DELETE FROM webhook_deliveries WHERE seq IN (
-               SELECT seq FROM webhook_deliveries
-               WHERE (status = 'delivered' AND ended_at < $1)
-                  OR (status = 'dead' AND ended_at < $2)
-                  OR webhook_id NOT IN (SELECT id FROM webhooks)
-               LIMIT $3)",
-        )
-        .bind(Moment(delivered_before))
-        .bind(Moment(dead_before))
-        .bind(i64::from(limit));
-        let done = self.write("prune deliveries", statement).await?;
-        Ok(done.rows_affected())
+        const OP: &str = "prune deliveries";
+        let limit = i64::from(limit);
+        let mut deleted = 0;
+        for (status, before) in [
+            (DeliveryStatus::Delivered, delivered_before),
+            (DeliveryStatus::Dead, dead_before),
+        ] {
+            let statement = sqlx::query(PRUNE_ENDED).bind(status.as_str());
+            let statement = statement.bind(Moment(before)).bind(limit - deleted);
+            deleted += self
+                .write(OP, statement)
+                .await?
+                .rows_affected()
+                .cast_signed();
+        }
+        let statement = sqlx::query(PRUNE_ORPHANS).bind(limit - deleted);
+        deleted += self
+            .write(OP, statement)
+            .await?
+            .rows_affected()
+            .cast_signed();
+        Ok(deleted.cast_unsigned())
     }
 }
 

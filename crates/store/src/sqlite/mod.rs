@@ -373,6 +373,11 @@ fn schema() -> Migrator {
             "audit reads",
             include_str!("../../migrations/sqlite/0010_audit_reads.sql"),
         ),
+        (
+            11,
+            "webhook pages",
+            include_str!("../../migrations/sqlite/0011_webhook_pages.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

@@ -52,6 +52,38 @@ macro_rules! deliveries {
     };
 }
 
+const NEXT: &str =
+    deliveries!("WHERE webhook_id = $1 AND status = 'pending' ORDER BY due_at, seq LIMIT 1");
+const PENDING: &str = "SELECT webhook_id, COUNT(*) FROM webhook_deliveries
+   WHERE status = 'pending' GROUP BY webhook_id";
+const GIVE_UP: &str = "UPDATE webhook_deliveries SET status = 'dead', error = $2, ended_at = $3
+   WHERE seq IN (SELECT seq FROM webhook_deliveries
+                 WHERE webhook_id = $1 AND status = 'pending' LIMIT $4)";
+/// A page of a subscription's deliveries.
+const PAGE: &str = deliveries!("WHERE webhook_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
+/// The same of one status, which may be rare: the plus keeps the database from looking for it among all
+/// deliveries of the subscription.
+const PAGE_OF_STATUS: &str = deliveries!(
+    "WHERE seq IN (SELECT seq FROM webhook_deliveries
+       WHERE webhook_id = $1 AND status = $4 AND +seq < $2 ORDER BY +seq DESC LIMIT $3)
+     ORDER BY seq DESC"
+);
+const BACKLOG: &str = "SELECT
+     (SELECT COUNT(*) FROM webhook_deliveries WHERE status = 'dead'), COUNT(*), MIN(created_at)
+   FROM webhook_deliveries WHERE status = 'pending'";
+const PRUNE_ENDED: &str = "DELETE FROM webhook_deliveries WHERE seq IN (
+     SELECT seq FROM webhook_deliveries WHERE status = $1 AND ended_at < $2 LIMIT $3)";
+/// Steps through the subscriptions that have deliveries, without a look at each delivery.
+const PRUNE_ORPHANS: &str = "DELETE FROM webhook_deliveries WHERE seq IN (
+     SELECT seq FROM webhook_deliveries WHERE webhook_id IN (
+       WITH RECURSIVE known (id) AS (
+         SELECT MIN(webhook_id) FROM webhook_deliveries
+         UNION ALL
+         SELECT (SELECT MIN(webhook_id) FROM webhook_deliveries WHERE webhook_id > known.id)
+         FROM known WHERE known.id IS NOT NULL)
+       SELECT id FROM known WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM webhooks))
+     LIMIT $1)";
+
 impl SqliteStore {
     /// Runs a statement of a write of several.
     async fn step(
@@ -232,10 +264,7 @@ impl Announcements for SqliteStore {
 #[async_trait]
 impl Deliveries for SqliteStore {
     async fn next_delivery(&self, webhook: &str) -> Result<Option<DeliveryRow>, StoreError> {
-        let query = sqlx::query_as(deliveries!(
-            "WHERE webhook_id = $1 AND status = 'pending' ORDER BY due_at, seq LIMIT 1"
-        ))
-        .bind(webhook);
+        let query = sqlx::query_as(NEXT).bind(webhook);
         let row: Option<Delivery> = self.read_one("read the next delivery", query).await?;
         Ok(row.and_then(delivery))
     }
@@ -273,14 +302,14 @@ impl Deliveries for SqliteStore {
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<DeliveryRow>, StoreError> {
-        let query = sqlx::query_as(deliveries!(
-            "WHERE webhook_id = $1 AND ($2 IS NULL OR status = $2) AND ($3 IS NULL OR seq < $3)
-             ORDER BY seq DESC LIMIT $4"
-        ))
-        .bind(webhook)
-        .bind(status.map(DeliveryStatus::as_str))
-        .bind(before)
-        .bind(limit);
+        let before = before.unwrap_or(i64::MAX);
+        let query = match status {
+            None => sqlx::query_as(PAGE).bind(webhook).bind(before).bind(limit),
+            Some(status) => {
+                let query = sqlx::query_as(PAGE_OF_STATUS).bind(webhook).bind(before);
+                query.bind(limit).bind(status.as_str())
+            }
+        };
         let rows: Vec<Delivery> = self.read_all("list deliveries", query).await?;
         Ok(rows.into_iter().filter_map(delivery).collect())
     }
@@ -305,47 +334,32 @@ impl Deliveries for SqliteStore {
         at: WireTime,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let statement = sqlx::query(
-            "UPDATE webhook_deliveries SET status = 'dead', error = $2, ended_at = $3
-             WHERE seq IN (SELECT seq FROM webhook_deliveries
-                          WHERE webhook_id = $1 AND status = 'pending' LIMIT $4)",
-        )
-        .bind(webhook)
-        .bind(error)
-        .bind(at.unix_us())
-        .bind(limit);
+        let statement = sqlx::query(GIVE_UP)
+            .bind(webhook)
+            .bind(error)
+            .bind(at.unix_us())
+            .bind(limit);
         let done = self.write("give up deliveries", statement).await?;
         Ok(done.rows_affected())
     }
 
     async fn pending_by_webhook(&self) -> Result<Vec<(String, u64)>, StoreError> {
-        let query = sqlx::query_as(
-            "SELECT webhook_id, COUNT(*) FROM webhook_deliveries WHERE status = 'pending'
-             GROUP BY webhook_id",
-        );
+        let query = sqlx::query_as(PENDING);
         let rows: Vec<(String, i64)> = self.read_all("count deliveries", query).await?;
         let count = |(id, count)| (id, u64::try_from(count).unwrap_or(0));
         Ok(rows.into_iter().map(count).collect())
     }
 
     async fn backlog(&self) -> Result<DeliveryBacklog, StoreError> {
-        let query = sqlx::query_as(
-            "SELECT status, COUNT(*), MIN(created_at) FROM webhook_deliveries
-             WHERE status IN ('pending', 'dead') GROUP BY status",
-        );
-        let rows: Vec<(String, i64, Option<i64>)> =
-            self.read_all("count deliveries", query).await?;
-        let mut backlog = DeliveryBacklog::default();
-        for (status, count, oldest) in rows {
-            let count = u64::try_from(count).unwrap_or(0);
-            if status == DeliveryStatus::Dead.as_str() {
-                backlog.dead = count;
-                continue;
-            }
-            backlog.pending = count;
-            backlog.oldest_pending = oldest.and_then(WireTime::from_unix_us);
-        }
-        Ok(backlog)
+        let query = sqlx::query_as(BACKLOG);
+        let row: Option<(i64, i64, Option<i64>)> = self.read_one("count deliveries", query).await?;
+        let (dead, pending, oldest) = row.unwrap_or_default();
+        let count = |count| u64::try_from(count).unwrap_or(0);
+        Ok(DeliveryBacklog {
+            pending: count(pending),
+            dead: count(dead),
+            oldest_pending: oldest.and_then(WireTime::from_unix_us),
+        })
     }
 
     async fn prune_deliveries(
@@ -354,19 +368,28 @@ impl Deliveries for SqliteStore {
         dead_before: WireTime,
         limit: u32,
     ) -> Result<u64, StoreError> {
-        let statement = sqlx::query(
-            "DELETE FROM webhook_deliveries WHERE seq IN (
-               SELECT seq FROM webhook_deliveries
-               WHERE (status = 'delivered' AND ended_at < $1)
-                  OR (status = 'dead' AND ended_at < $2)
-                  OR webhook_id NOT IN (SELECT id FROM webhooks)
-               LIMIT $3)",
-        )
-        .bind(delivered_before.unix_us())
-        .bind(dead_before.unix_us())
-        .bind(limit);
-        let done = self.write("prune deliveries", statement).await?;
-        Ok(done.rows_affected())
+        const OP: &str = "prune deliveries";
+        let limit = i64::from(limit);
+        let mut deleted = 0;
+        for (status, before) in [
+            (DeliveryStatus::Delivered, delivered_before),
+            (DeliveryStatus::Dead, dead_before),
+        ] {
+            let statement = sqlx::query(PRUNE_ENDED).bind(status.as_str());
+            let statement = statement.bind(before.unix_us()).bind(limit - deleted);
+            deleted += self
+                .write(OP, statement)
+                .await?
+                .rows_affected()
+                .cast_signed();
+        }
+        let statement = sqlx::query(PRUNE_ORPHANS).bind(limit - deleted);
+        deleted += self
+            .write(OP, statement)
+            .await?
+            .rows_affected()
+            .cast_signed();
+        Ok(deleted.cast_unsigned())
     }
 }
 
@@ -429,4 +452,45 @@ fn delivery(row: Delivery) -> Option<DeliveryRow> {
         answer: answer.and_then(|status| u16::try_from(status).ok()),
         error,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AssertSqlSafe, Row};
+
+    use super::*;
+    use crate::Store;
+
+    /// Most rows of the store may be deliveries, and deleting keeps other writes waiting.
+    #[tokio::test]
+    async fn no_statement_looks_at_every_delivery() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("s.db"))
+            .await
+            .unwrap();
+        for statement in [
+            NEXT,
+            PAGE,
+            PAGE_OF_STATUS,
+            PENDING,
+            BACKLOG,
+            GIVE_UP,
+            PRUNE_ENDED,
+            PRUNE_ORPHANS,
+        ] {
+            let plan = format!("EXPLAIN QUERY PLAN {statement}");
+            let plan = sqlx::query(AssertSqlSafe(plan)).fetch_all(&store.reader);
+            let plan: Vec<String> = plan.await.unwrap().iter().map(|row| row.get(3)).collect();
+            let scans = |step: &String| step.starts_with("SCAN webhook_deliveries");
+            assert!(!plan.iter().any(scans), "{statement}: {plan:?}");
+            let sorts = plan
+                .iter()
+                .any(|step| step.contains("TEMP B-TREE FOR ORDER"));
+            let is_rare = statement == PAGE_OF_STATUS;
+            assert!(!sorts || is_rare, "{statement}: {plan:?}");
+            let reads = |step: &String| step.contains("USING INDEX webhook_deliveries_listed");
+            assert!(!is_rare || !plan.iter().any(reads), "{statement}: {plan:?}");
+        }
+        store.close().await;
+    }
 }

@@ -225,6 +225,11 @@ pub(super) async fn deliveries_are_due_in_order_and_end_once(stage: Stage) {
     assert_eq!(list(None, None, 1).await, "b");
     assert_eq!(list(None, Some(second.id), 9).await, "a");
     assert_eq!(list(Some(DeliveryStatus::Dead), None, 9).await, "a");
+    assert_eq!(
+        list(Some(DeliveryStatus::Dead), Some(first.id), 9).await,
+        ""
+    );
+    assert_eq!(list(Some(DeliveryStatus::Delivered), None, 1).await, "b");
     assert_eq!(list(Some(DeliveryStatus::Pending), None, 9).await, "");
     let backlog = DeliveryBacklog {
         pending: 1,
@@ -261,6 +266,18 @@ pub(super) async fn deliveries_are_given_up_redelivered_and_pruned_in_batches(st
     assert_eq!(prune(50, 9).await, 0, "too young");
     assert_eq!((prune(51, 3).await, prune(51, 3).await), (3, 1));
     assert_eq!(prune(51, 9).await, 0, "a pending one stays");
+    for kept in ["0", "2"] {
+        store.add_webhook(&webhook(kept, 1)).await.unwrap();
+        send(&*store, [message(kept, "a", 1)]).await;
+    }
+    assert_eq!(prune(0, 9).await, 0, "each has a subscription");
     assert!(store.delete_webhook("1").await.unwrap());
-    assert_eq!(prune(0, 9).await, 1, "of no subscription");
+    send(&*store, [message("3", "a", 1)]).await;
+    assert_eq!((prune(0, 1).await, prune(0, 9).await), (1, 1));
+    assert_eq!(prune(0, 9).await, 0, "of no subscription");
+    for kept in ["0", "2"] {
+        assert!(store.next_delivery(kept).await.unwrap().is_some());
+        assert!(store.delete_webhook(kept).await.unwrap());
+    }
+    assert_eq!(prune(0, 9).await, 2, "the last ones");
 }

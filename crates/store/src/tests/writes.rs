@@ -5,9 +5,10 @@ use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
 
 use super::{Stage, webhooks};
 use crate::{
-    Announcement, ApiKeyRow, CreateKey, DeliveryStatus, HistoryEntry, Location, MetricStretch,
-    Outcome, PasswordHash, Problem, ReportedCommand, SandboxCommands, SandboxHistory,
-    SandboxMetrics, SessionRow, Store, StoreError, UnansweredCreate, UserChange, UserRow,
+    Announcement, Announcements, ApiKeyRow, CreateKey, Deliveries, DeliveryStatus, HistoryEntry,
+    Location, MetricStretch, NewDelivery, Outcome, PasswordHash, Problem, ReportedCommand,
+    SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
+    UnansweredCreate, UserChange, UserRow,
 };
 
 /// Larger than the free pages of a new store.
@@ -229,7 +230,27 @@ async fn what_does_not_fit_on_a_full_disk_leaves_nothing_of_itself() {
     refused.push(("metrics", store.put_metrics(&stretches).await));
     store.limit_pages(1).await;
     refused.push(("commands", store.put_commands(&id, &commands, 9).await));
+    store.limit_pages(1).await;
+    let announcement = Announcement {
+        announced: vec![webhooks::sandbox("a", "Running")],
+        ended: Vec::new(),
+        deliveries: vec![
+            webhooks::message("w", "small", 1),
+            NewDelivery {
+                body: large(),
+                ..webhooks::message("w", "large", 1)
+            },
+        ],
+    };
+    refused.push(("announce", store.announce(&announcement).await));
     all_refused(refused, Problem::Full);
+    assert_eq!(store.announced().await.unwrap(), []);
+    assert_eq!(store.next_delivery("w").await.unwrap(), None);
+    store.limit_pages(100_000).await;
+    store.announce(&announcement).await.unwrap();
+    assert_eq!(store.announced().await.unwrap(), announcement.announced);
+    let kept = store.deliveries("w", None, None, 9).await.unwrap();
+    assert_eq!(kept.len(), 2, "each once");
     assert_eq!(store.recent_history(None, 9).await.unwrap(), []);
     assert_eq!(store.metrics(&id).await.unwrap(), []);
     assert_eq!(store.commands(&id, 9).await.unwrap(), []);
