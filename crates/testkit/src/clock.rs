@@ -27,6 +27,15 @@ impl ManualClock {
             *now = WireTime::from_unix_us(moved).unwrap_or(*now);
         });
     }
+
+    /// Sets the clock back.
+    pub fn set_back(&self, time: Duration) {
+        let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        self.0.send_modify(|now| {
+            let moved = now.unix_us().saturating_sub(micros);
+            *now = WireTime::from_unix_us(moved).unwrap_or(*now);
+        });
+    }
 }
 
 #[async_trait]

@@ -8,11 +8,18 @@ use std::{
 };
 
 use osb_service::Supervisor;
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
+    sync::watch,
 };
+use tokio_rustls::TlsAcceptor;
 
 /// The answer of a receiver that accepts.
 const ACCEPTED: &str = "204 No Content";
@@ -64,6 +71,8 @@ pub struct WebhookReceiver {
     /// Address that it listens on.
     pub address: SocketAddr,
     state: Arc<Mutex<State>>,
+    /// Whether answers are held back.
+    is_held: watch::Sender<bool>,
     tasks: Supervisor,
 }
 
@@ -73,20 +82,49 @@ impl WebhookReceiver {
     /// # Errors
     /// When there is no port.
     pub async fn start() -> io::Result<Self> {
+        Self::start_with(None).await
+    }
+
+    /// Starts a receiver behind HTTPS, with a certificate and its key in PEM.
+    ///
+    /// # Errors
+    /// When there is no port, or the certificate cannot be used.
+    pub async fn start_tls(certificate: &str, key: &str) -> io::Result<Self> {
+        let chain: Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+        let chain = chain.map_err(io::Error::other)?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(io::Error::other)?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key));
+        let config = config.map_err(io::Error::other)?;
+        Self::start_with(Some(TlsAcceptor::from(Arc::new(config)))).await
+    }
+
+    async fn start_with(tls: Option<TlsAcceptor>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let receiver = Self {
             address: listener.local_addr()?,
             state: Arc::default(),
+            is_held: watch::Sender::new(false),
             tasks: Supervisor::new(),
         };
         receiver.answer_always(ACCEPTED);
         let (state, tasks) = (Arc::clone(&receiver.state), receiver.tasks.clone());
+        let is_held = receiver.is_held.clone();
         receiver.tasks.spawn_abortable("receiver", async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let serving = serve(stream, Arc::clone(&state));
+                let (state, tls, held) = (Arc::clone(&state), tls.clone(), is_held.subscribe());
                 tasks.spawn_abortable("receiver connection", async {
-                    // A client that disconnects is no failure of the receiver.
-                    let _ = serving.await;
+                    // A client that disconnects, or wants another certificate, is no failure of the
+                    // receiver.
+                    let _ = match tls {
+                        None => serve(stream, state, held).await,
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => serve(stream, state, held).await,
+                            Err(error) => Err(error),
+                        },
+                    };
                 });
             }
         });
@@ -108,6 +146,11 @@ impl WebhookReceiver {
     /// Answers all other messages with this status line.
     pub fn answer_always(&self, answer: &str) {
         locked(&self.state).always = Some(answer.to_owned());
+    }
+
+    /// Holds the answers back, or no longer.
+    pub fn hold(&self, is_held: bool) {
+        self.is_held.send_replace(is_held);
     }
 
     /// Answers nothing from now on.
@@ -139,7 +182,11 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()> {
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    state: Arc<Mutex<State>>,
+    mut held: watch::Receiver<bool>,
+) -> io::Result<()> {
     let mut read = Vec::new();
     while let Some(message) = next(&mut stream, &mut read).await? {
         let answer = {
@@ -150,6 +197,8 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()
         let Some(answer) = answer else {
             return std::future::pending().await;
         };
+        // The receiver ends with its sender, and then no one waits for the answer.
+        let _ = held.wait_for(|is_held| !is_held).await;
         let length = if answer.starts_with("204") {
             ""
         } else {
@@ -161,7 +210,10 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()
     Ok(())
 }
 
-async fn next(stream: &mut TcpStream, read: &mut Vec<u8>) -> io::Result<Option<ReceivedWebhook>> {
+async fn next(
+    stream: &mut (impl AsyncRead + Unpin),
+    read: &mut Vec<u8>,
+) -> io::Result<Option<ReceivedWebhook>> {
     let end = loop {
         if let Some(at) = read.windows(4).position(|end| end == b"\r\n\r\n") {
             break at + 4;

@@ -11,9 +11,9 @@ use std::{
     time::Duration,
 };
 
-use osb_runtime::sim::SimRuntime;
+use osb_runtime::sim::{Options, SimRuntime};
 use osb_store::Location;
-use osb_testkit::{Schema, TestServer, wait_until};
+use osb_testkit::{Schema, TestServer, WebhookReceiver, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{
@@ -210,6 +210,58 @@ async fn sqlite_a_full_disk_can_be_emptied_by_deleting() {
     let written = store.recent_history(None, 10).await.unwrap();
     assert_eq!(written.len(), 5, "it was written once there was space");
     store.close().await;
+}
+
+#[tokio::test]
+async fn sqlite_events_on_a_full_disk_are_sent_once_there_is_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(folder.path()) else {
+        return;
+    };
+    let receiver = WebhookReceiver::start().await.unwrap();
+    let more = format!(
+        "[webhooks_delivery]\nallow_private = true\n[[webhooks]]\nname = 'ops'\nurl = '{}'\n\
+         secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'\n",
+        receiver.url()
+    );
+    let options = Options {
+        powers: true,
+        ..Options::default()
+    };
+    let sim = Arc::new(SimRuntime::with_options(options));
+    let server = TestServer::over(sim, &disk.0, &more).await.unwrap();
+    until_ready(&server).await;
+    let id = create(&server, 600).await;
+    let received = async || receiver.kinds();
+    let settled = async || {
+        let list = ask(&server, Method::GET, "/v1/webhooks", None).await;
+        (
+            receiver.kinds().len(),
+            list.body["items"][0]["pending"].clone(),
+        )
+    };
+    wait_until("both are delivered", settled, |seen| *seen == (2, json!(0))).await;
+    let ballast = disk.fill();
+    let full = async || renew(&server, &id, in_seconds(7200.0)).await.status;
+    wait_until("a refused renewal", full, |status| *status == 503).await;
+    for change in ["pause", "resume"] {
+        let path = format!("/v1/sandboxes/{id}/{change}");
+        let done = ask(&server, Method::POST, &path, Some(json!({}))).await;
+        assert_eq!(done.status, 202, "{}", done.body);
+    }
+    assert_eq!(delete(&server, &id).await.status, 204);
+    let sent = receiver.kinds();
+    let is_stored = |kind: &String| kind != "sandbox.paused" && kind != "sandbox.deleted";
+    assert!(sent.iter().all(is_stored), "{sent:?}");
+    std::fs::remove_file(ballast).unwrap();
+    let is_over = |kinds: &Vec<String>| kinds.iter().any(|it| it == "sandbox.deleted");
+    wait_until("the events", received, is_over).await;
+    let mut kinds = receiver.kinds();
+    // Renewals before the disk was full.
+    kinds.retain(|kind| kind != "sandbox.renewed");
+    let expected = ["created", "ready", "paused", "resumed", "deleted"];
+    assert_eq!(kinds, expected.map(|kind| format!("sandbox.{kind}")));
+    server.stop().await;
 }
 
 /// A connection that keeps servers from writing, as a backup or an editor of databases does.

@@ -100,6 +100,7 @@ pub(super) const KEYS: &[&str] = &[
     "webhooks.tenant",
     "webhooks_delivery.allow_private",
     "webhooks_delivery.allow_networks",
+    "webhooks_delivery.ca_file",
     "webhooks_delivery.timeout_seconds",
     "webhooks_delivery.retry_seconds",
     "webhooks_delivery.keep_delivered_hours",

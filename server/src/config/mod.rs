@@ -246,6 +246,9 @@ fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedConfig, Config
     for file in files.filter_map(|webhook| webhook.secret_file.as_mut()) {
         *file = expand_home(file, env);
     }
+    if let Some(file) = &mut config.webhooks_delivery.ca_file {
+        *file = expand_home(file, env);
+    }
     if let Some(tenants) = &mut config.tenants {
         let file = env(ENV_TENANTS).unwrap_or_else(|| tenants::DEFAULT_FILE.to_owned());
         tenants.file = expand_home(Path::new(&file), env);
@@ -434,6 +437,14 @@ mod tests {
             (
                 "[webhooks_delivery]\nallow_networks=['10/8']\n[runtime]\ntype='docker'",
                 "a.toml: webhooks_delivery.allow_networks: ",
+            ),
+            (
+                "[webhooks_delivery]\nca_file='/no/file'\n[runtime]\ntype='docker'",
+                "a.toml: webhooks_delivery.ca_file: cannot be read",
+            ),
+            (
+                "[webhooks_delivery]\nca_file='/dev/null'\n[runtime]\ntype='docker'",
+                "a.toml: webhooks_delivery.ca_file: must contain certificates in PEM",
             ),
             (
                 "[webhooks_delivery]\nretry_seconds=[0]\n[runtime]\ntype='docker'",

@@ -316,6 +316,7 @@ auth_token = 'hunter11'
             "quotas.cpu",
             "quotas.memory",
             "quotas.disk",
+            "webhooks_delivery.ca_file",
             "tenants.provider",
             "tenants.endpoint",
             "tenants.max_stale_seconds",

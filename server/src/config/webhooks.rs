@@ -8,6 +8,7 @@ use std::{
 
 use ipnet::IpNet;
 use osb_service::config::ConfigError;
+use reqwest::Certificate;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -55,6 +56,8 @@ pub struct WebhooksDeliverySection {
     pub allow_private: bool,
     /// Networks, beside the public Internet, that messages may be sent to.
     pub allow_networks: Vec<String>,
+    /// File of the certificates of authorities that are trusted besides those of the machine, in PEM.
+    pub ca_file: Option<PathBuf>,
     /// Seconds that a receiver has to answer.
     pub timeout_seconds: u64,
     /// Seconds between attempts.
@@ -81,6 +84,7 @@ impl Default for WebhooksDeliverySection {
         Self {
             allow_private: false,
             allow_networks: Vec::new(),
+            ca_file: None,
             timeout_seconds: timeout.as_secs(),
             retry_seconds: schedule.pauses.iter().map(Duration::as_secs).collect(),
             keep_delivered_hours: hours(keep_delivered),
@@ -133,6 +137,15 @@ impl WebhooksDeliverySection {
         networks.map(|text| text.parse().ok()).collect()
     }
 
+    /// Authorities that are trusted besides those of the machine, or the rule that the file breaks.
+    fn authorities(&self) -> Result<Vec<Certificate>, String> {
+        let Some(file) = &self.ca_file else {
+            return Ok(Vec::new());
+        };
+        let pem = fs::read(file).map_err(|error| format!("cannot be read: {}", error.kind()))?;
+        rules::authorities(&pem)
+    }
+
     /// How webhooks work, with these receivers. The check at the start refuses what cannot be read.
     #[must_use]
     pub fn options(&self, entries: &[WebhookEntry]) -> Options {
@@ -145,6 +158,7 @@ impl WebhooksDeliverySection {
                 all: self.allow_private,
                 networks: self.networks().unwrap_or_default(),
             },
+            authorities: self.authorities().unwrap_or_default(),
             timeout: Duration::from_secs(self.timeout_seconds),
             schedule: Schedule {
                 pauses: pauses.map(Duration::from_secs).collect(),
@@ -179,6 +193,9 @@ impl WebhooksDeliverySection {
         if self.networks().is_none() {
             let text = "must be a list of networks such as \"10.0.0.0/8\"";
             return rule("allow_networks", text.to_owned());
+        }
+        if let Err(text) = self.authorities() {
+            return rule("ca_file", text);
         }
         if !(1..=TIMEOUT_MAX).contains(&self.timeout_seconds) {
             return rule("timeout_seconds", format!("must be 1 to {TIMEOUT_MAX}"));

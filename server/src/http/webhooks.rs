@@ -62,7 +62,7 @@ async fn list(State(app): State<AppState>, caller: Caller) -> Json<WebhookList> 
         (status = 201, description = "The webhook, with its secret if it was made", body = IssuedWebhook),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
         (status = 403, description = "The role does not allow it", body = ErrorBody),
-        (status = 409, description = "There are as many as there may be", body = ErrorBody),
+        (status = 409, description = "The name is taken, or there are as many as there may be", body = ErrorBody),
         (status = 422, description = "Fields break rules", body = ErrorBody),
         (status = 503, description = "The store or the runtime is away", body = ErrorBody),
     ),
@@ -301,6 +301,7 @@ impl From<WebhookError> for ApiError {
             }
             WebhookError::Configured
             | WebhookError::Disabled(_)
+            | WebhookError::NameTaken(_)
             | WebhookError::Full(_)
             | WebhookError::Backlog(_) => Self::new(StatusCode::CONFLICT, code::CONFLICT, message),
             WebhookError::Unavailable(error) => error.into(),

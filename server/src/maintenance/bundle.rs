@@ -75,6 +75,8 @@ impl Bundle {
 
     /// Replaces secrets of the configuration, which no part should have.
     fn scrub(&mut self, config: &Config) {
+        // Also those that lie in files.
+        let webhooks = config.webhooks_delivery.options(&config.webhooks);
         let key = config.server.usable_key().map(ExposeSecret::expose_secret);
         let dsn = config.store.postgresql.dsn.expose_secret();
         let redis = config.renew_intent.redis.dsn.as_ref();
@@ -97,9 +99,14 @@ impl Bundle {
         let secrets = key.into_iter().chain(token).chain([dsn, redis]);
         let secrets = secrets.chain(passwords);
         let secrets = secrets.chain(in_endpoints.iter().map(String::as_str));
-        let receivers = config.webhooks.iter();
-        let receivers = receivers.filter_map(|it| Some(it.secret.as_ref()?.expose_secret()));
+        let webhooks = webhooks.configured.iter();
+        let in_receivers: Vec<_> = webhooks
+            .clone()
+            .flat_map(|it| address::secrets(&it.url))
+            .collect();
+        let receivers = webhooks.map(|it| it.secret.expose_secret());
         let secrets = secrets.chain(receivers);
+        let secrets = secrets.chain(in_receivers.iter().map(String::as_str));
         for secret in secrets.map(str::trim) {
             if secret.len() < SECRET_MIN {
                 continue;

@@ -25,10 +25,11 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{
-    Webhooks, delivery_of,
+    Webhooks,
     difference::{self, Difference},
     event::{Message, SandboxEvent},
-    subscription::Subscription,
+    management::delivery_of,
+    subscription::{Room, Subscription},
 };
 use crate::sandbox::{Change, Record, RuntimeHealth};
 
@@ -36,6 +37,8 @@ use crate::sandbox::{Change, Record, RuntimeHealth};
 const BATCH: usize = 100;
 /// The same for a query.
 const BATCH_ROWS: u32 = 100;
+/// Messages of a transaction, beyond which no further change is added: other writes wait for it.
+const MESSAGES: usize = 1000;
 /// Changes that wait for the store. With more of them, only the difference that remains is announced.
 const BACKLOG_MAX: usize = 10_000;
 /// Pause after a failure of the store, and between looks for an end that is not in the history yet.
@@ -305,9 +308,12 @@ impl Webhooks {
     async fn flush(&self, tracker: &mut Tracker) -> Result<(), StoreError> {
         while !tracker.backlog.is_empty() {
             let index = self.index();
-            let count = tracker.backlog.len().min(BATCH);
             let mut batch = Batch::default();
-            for step in tracker.backlog.iter().take(count) {
+            for step in tracker.backlog.iter().take(BATCH) {
+                if batch.receivers.len() >= MESSAGES {
+                    break;
+                }
+                batch.steps += 1;
                 batch.announcement.announced.extend(step.row.clone());
                 batch.announcement.ended.extend(step.ended.clone());
                 for message in &step.messages {
@@ -316,21 +322,35 @@ impl Webhooks {
                     }
                 }
             }
-            self.0.store.announce(&batch.announcement).await?;
-            tracker.backlog.drain(..count);
-            for receiver in batch.receivers {
-                receiver.pending.fetch_add(1, Ordering::Relaxed);
-                receiver.wake.notify_one();
+            if let Err(error) = self.0.store.announce(&batch.announcement).await {
+                batch.receivers.iter().for_each(|it| it.ended());
+                return Err(error);
             }
-            for (webhook, event_id) in batch.dropped {
-                warn!(
-                    webhook,
-                    event_id, "too many messages wait for this webhook; the event is lost to it"
-                );
-                self.0.tally.dropped();
-            }
+            tracker.backlog.drain(..batch.steps);
+            self.report(&batch);
         }
         Ok(())
+    }
+
+    /// Wakes the workers of what was stored. Losses are counted, and logged when they begin and end.
+    fn report(&self, batch: &Batch) {
+        for receiver in &batch.receivers {
+            receiver.wake.notify_one();
+            if let Room::Again(lost) = receiver.fit(self.0.max_pending) {
+                let webhook = &receiver.row.id;
+                info!(webhook, lost, "messages find room again for this webhook");
+            }
+        }
+        for receiver in &batch.lost {
+            self.0.tally.dropped();
+            if receiver.lose() == Room::Ended {
+                let webhook = &receiver.row.id;
+                warn!(
+                    webhook,
+                    "too many messages wait for this webhook; events are lost to it"
+                );
+            }
+        }
     }
 }
 
@@ -338,24 +358,22 @@ impl Webhooks {
 #[derive(Default)]
 struct Batch {
     announcement: Announcement,
-    /// The subscription of each message.
+    /// Changes that it contains.
+    steps: usize,
+    /// The subscription of each message, which counts it as pending.
     receivers: Vec<Arc<Subscription>>,
-    /// Messages for which there is no room: the subscription and the event.
-    dropped: Vec<(String, String)>,
+    /// The subscription of each message for which there is no room.
+    lost: Vec<Arc<Subscription>>,
 }
 
 impl Batch {
     fn add(&mut self, subscription: &Arc<Subscription>, message: &Message, most: u64) {
-        let receivers = self.receivers.iter();
-        let added = receivers.filter(|it| Arc::ptr_eq(it, subscription)).count();
-        let added = u64::try_from(added).unwrap_or(u64::MAX);
-        if subscription.pending().saturating_add(added) >= most {
-            let dropped = (subscription.row.id.clone(), message.id.clone());
-            return self.dropped.push(dropped);
+        if subscription.pending() >= most {
+            return self.lost.push(Arc::clone(subscription));
         }
-        self.announcement
-            .deliveries
-            .push(delivery_of(subscription, message));
+        subscription.pending.fetch_add(1, Ordering::Relaxed);
+        let delivery = delivery_of(subscription, message);
+        self.announcement.deliveries.push(delivery);
         self.receivers.push(Arc::clone(subscription));
     }
 }

@@ -23,6 +23,9 @@ pub enum WebhookError {
     /// Nothing is sent to it.
     #[error("the webhook is disabled: {0}")]
     Disabled(String),
+    /// There is one of this name.
+    #[error("a webhook named {0} exists")]
+    NameTaken(String),
     /// There are as many as there may be.
     #[error("there are {0} webhooks, and no more are possible")]
     Full(usize),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use osb_protocol::{SandboxId, WireTime};
 use serde::Serialize;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Most bytes of metadata in a message.
@@ -104,6 +105,8 @@ pub(super) struct Message {
     pub(super) sandbox: Option<SandboxId>,
     pub(super) tenant: Option<String>,
     pub(super) at: WireTime,
+    /// When it was made, whatever time the host shows.
+    pub(super) made: Instant,
     pub(super) body: String,
 }
 
@@ -171,6 +174,7 @@ impl Message {
             sandbox: Some(event.sandbox),
             tenant: event.tenant,
             at,
+            made: Instant::now(),
             body,
         }
     }
@@ -194,6 +198,7 @@ impl Message {
             sandbox: None,
             tenant: None,
             at,
+            made: Instant::now(),
             body,
         }
     }

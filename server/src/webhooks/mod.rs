@@ -10,7 +10,8 @@
 //!   and stores, at every change and at the start, so that a crash loses no event.
 //! * [`worker`], [`schedule`], [`sender`]: when and how messages are sent. [`clock`]: by which time.
 //! * [`address`]: where to. [`secret`]: signatures. [`event`]: what messages contain.
-//! * [`subscription`], [`rules`], [`error`]: what administrators manage.
+//! * [`subscription`], [`rules`], [`error`], [`management`]: what administrators manage.
+//! * [`retention`]: how long messages are kept.
 //!
 //! Nothing here delays an operation on a sandbox. A store that takes no writes delays events.
 
@@ -20,6 +21,8 @@ mod clock;
 mod difference;
 mod error;
 mod event;
+mod management;
+mod retention;
 pub(crate) mod rules;
 mod schedule;
 mod secret;
@@ -30,28 +33,23 @@ mod worker;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock, atomic::Ordering},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
-use osb_protocol::{
-    FieldError, WireTime,
-    webhook::{IssuedWebhook, NewWebhook, Webhook, WebhookDelivery, WebhookTest},
+use osb_protocol::WireTime;
+use osb_service::Supervisor;
+use osb_store::{DeliveryBacklog, Store, StoreError, WebhookRow, WebhookSecret};
+use secrecy::SecretString;
+use tokio::{
+    sync::{Mutex, watch},
+    time::Instant,
 };
-use osb_service::{ErrorChain, Supervisor};
-use osb_store::{
-    Announcement, DeliveryBacklog, DeliveryRow, DeliveryStatus, NewDelivery, Problem, Store,
-    StoreError, WebhookRow, WebhookSecret,
-};
-use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{Mutex, watch};
-use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 use uuid::Uuid;
 
 use self::{
     address::AddressRules,
-    event::Message,
     sender::Sender,
     subscription::{Subscription, Subscriptions},
 };
@@ -64,16 +62,7 @@ pub use self::{
     secret::SigningKey,
     tally::Tally,
 };
-use crate::{identity::Scope, sandbox::Service};
-
-/// How often old deliveries are deleted.
-const PRUNE_PERIOD: Duration = Duration::from_secs(60);
-/// Deliveries that one statement changes or deletes.
-const PRUNE_BATCH: u32 = 1000;
-/// Longest wait until events are recorded for the first subscription.
-const TRACKING_WAIT: Duration = Duration::from_secs(10);
-/// Why the messages of a disabled subscription are given up.
-const DISABLED: &str = "the webhook is disabled";
+use crate::sandbox::Service;
 
 /// A subscription of the configuration. Its values were checked.
 #[derive(Clone, Debug)]
@@ -97,6 +86,8 @@ pub struct Options {
     pub configured: Vec<ConfiguredWebhook>,
     /// Networks that the operator opens.
     pub open: OpenNetworks,
+    /// Authorities that are trusted besides those of the machine.
+    pub authorities: Vec<reqwest::Certificate>,
     /// Longest time of an attempt.
     pub timeout: Duration,
     /// When a message is sent again.
@@ -160,7 +151,7 @@ impl Webhooks {
             service: service.clone(),
             tasks: tasks.clone(),
             clock,
-            sender: Sender::new(rules, options.timeout),
+            sender: Sender::new(rules, options.authorities, options.timeout),
             schedule: options.schedule,
             keep_delivered: options.keep_delivered,
             keep_dead: options.keep_dead,
@@ -175,13 +166,7 @@ impl Webhooks {
         webhooks.take_configured(options.configured).await?;
         webhooks.reload().await?;
         announcer::start(webhooks.clone());
-        let pruning = webhooks.clone();
-        tasks.spawn_abortable("webhook pruning", async move {
-            loop {
-                pruning.prune().await;
-                tokio::time::sleep(PRUNE_PERIOD).await;
-            }
-        });
+        retention::start(webhooks.clone());
         Ok(webhooks)
     }
 
@@ -247,14 +232,10 @@ impl Webhooks {
                 warn!(webhook = row.id, "its URL or secret cannot be read");
                 continue;
             };
-            let subscription = Arc::new(Subscription {
-                pending: counters.remove(&row.id).unwrap_or_default(),
-                row,
-                url,
-                key,
-                wake: tokio::sync::Notify::new(),
-                stop: CancellationToken::new(),
-            });
+            let pending = counters.remove(&row.id).unwrap_or_default();
+            let known = before.get(&row.id);
+            let since = known.map_or_else(Instant::now, |known| known.since);
+            let subscription = Arc::new(Subscription::new(row, url, key, pending, since));
             all.push(Arc::clone(&subscription));
             started.push(subscription);
         }
@@ -291,141 +272,6 @@ impl Webhooks {
         Arc::clone(&index)
     }
 
-    fn find(&self, scope: &Scope, id: &str) -> Result<Arc<Subscription>, WebhookError> {
-        let index = self.index();
-        let found = index.within(scope).find(|known| known.row.id == id);
-        found.cloned().ok_or(WebhookError::NoWebhook)
-    }
-
-    /// The subscriptions of a scope, oldest first.
-    #[must_use]
-    pub fn list(&self, scope: &Scope) -> Vec<Webhook> {
-        self.index().within(scope).map(|it| it.shown()).collect()
-    }
-
-    /// One subscription.
-    ///
-    /// # Errors
-    /// [`WebhookError::NoWebhook`].
-    pub fn get(&self, scope: &Scope, id: &str) -> Result<Webhook, WebhookError> {
-        self.find(scope, id).map(|it| it.shown())
-    }
-
-    /// Adds a subscription. Within a tenant's scope it is about the tenant's sandboxes. From the
-    /// answer on, every event is recorded for it.
-    ///
-    /// # Errors
-    /// When fields break rules, there are too many, or events cannot be recorded.
-    pub async fn add(&self, scope: &Scope, new: NewWebhook) -> Result<IssuedWebhook, WebhookError> {
-        let mut wrong = Vec::new();
-        let name = rules::valid("name", rules::name(&new.name), &mut wrong);
-        let url = rules::valid("url", rules::url(&new.url), &mut wrong);
-        let events = rules::valid("events", rules::events(&new.events), &mut wrong);
-        let tenant = new.tenant.as_deref().map(rules::tenant).transpose();
-        let tenant = rules::valid("tenant", tenant, &mut wrong).flatten();
-        if let (Some(own), Some(other)) = (scope.tenant(), &tenant)
-            && own != other
-        {
-            let rule = "must be your own tenant, or absent";
-            wrong.push(FieldError::body("value_error", ["tenant"], rule));
-        }
-        let is_given = new.secret.is_some();
-        let secret = new
-            .secret
-            .map_or_else(secret::generate, |text| SecretString::from(text.trim()));
-        if SigningKey::of(&secret).is_none() {
-            wrong.push(FieldError::body("value_error", ["secret"], secret::RULE));
-        }
-        let (Some(name), Some(url), Some(events), true) = (name, url, events, wrong.is_empty())
-        else {
-            return Err(WebhookError::Invalid(wrong));
-        };
-        let _one_at_a_time = self.0.edit.lock().await;
-        if self.index().0.len() >= rules::WEBHOOKS_MAX {
-            return Err(WebhookError::Full(rules::WEBHOOKS_MAX));
-        }
-        self.track().await?;
-        let row = WebhookRow {
-            id: Uuid::new_v4().to_string(),
-            name,
-            url: url.into(),
-            secret: Some(WebhookSecret(secret.expose_secret().to_owned())),
-            events,
-            tenant: scope.tenant().map(str::to_owned).or(tenant),
-            is_configured: false,
-            disabled: None,
-            created_at: self.0.clock.now(),
-        };
-        let added = self.0.store.add_webhook(&row).await;
-        // Also after a failure: without a subscription nothing needs to be recorded.
-        self.reload().await?;
-        added?;
-        info!(webhook = row.id, "a webhook was added");
-        Ok(IssuedWebhook {
-            webhook: self.get(&Scope::All, &row.id)?,
-            secret: (!is_given).then(|| secret.expose_secret().to_owned()),
-        })
-    }
-
-    /// Begins to record events, if that has not begun.
-    async fn track(&self) -> Result<(), WebhookError> {
-        let mut tracking = self.0.tracking.subscribe();
-        if *tracking.borrow() {
-            return Ok(());
-        }
-        // What exists now is not news, so it must be known.
-        self.0.service.available()?;
-        self.0.store.check().await?;
-        self.want(true);
-        let begun = tokio::time::timeout(TRACKING_WAIT, tracking.wait_for(|it| *it)).await;
-        if matches!(begun, Ok(Ok(_))) {
-            return Ok(());
-        }
-        self.want(!self.index().0.is_empty());
-        Err(WebhookError::Store(StoreError::Unavailable {
-            op: "begin to record events",
-            problem: Problem::Locked,
-            source: None,
-        }))
-    }
-
-    fn want(&self, is_wanted: bool) {
-        let index = self.index();
-        // A start that was cut short must not pass over what happened since the first subscription.
-        let oldest = index.0.iter().map(|it| it.row.created_at).min();
-        self.0.wanted.send_modify(|since| match is_wanted {
-            // As sandboxes have it: the time of the host, whatever messages are due by.
-            true => drop(since.get_or_insert_with(|| oldest.unwrap_or_else(|| SystemClock.now()))),
-            false => *since = None,
-        });
-    }
-
-    /// Deletes a subscription with its messages.
-    ///
-    /// # Errors
-    /// When there is none, the configuration names it, or the store fails.
-    pub async fn delete(&self, scope: &Scope, id: &str) -> Result<(), WebhookError> {
-        let _one_at_a_time = self.0.edit.lock().await;
-        let found = self.find(scope, id)?;
-        if found.row.is_configured {
-            return Err(WebhookError::Configured);
-        }
-        self.0.store.delete_webhook(id).await?;
-        self.reload().await?;
-        info!(webhook = id, "a webhook was deleted");
-        Ok(())
-    }
-
-    /// Sends to a subscription again that its receiver disabled.
-    ///
-    /// # Errors
-    /// When there is none or the store fails.
-    pub async fn enable(&self, scope: &Scope, id: &str) -> Result<Webhook, WebhookError> {
-        self.find(scope, id)?;
-        self.set_disabled(id, None).await?;
-        self.get(scope, id)
-    }
-
     async fn set_disabled(&self, id: &str, reason: Option<&str>) -> Result<(), StoreError> {
         let _one_at_a_time = self.0.edit.lock().await;
         let index = self.index();
@@ -441,113 +287,6 @@ impl Webhooks {
         };
         self.0.store.change_webhook(&row).await?;
         self.reload().await
-    }
-
-    /// Sends a message that tests a subscription.
-    ///
-    /// # Errors
-    /// When there is none, it is disabled, or the store fails.
-    pub async fn test(&self, scope: &Scope, id: &str) -> Result<WebhookTest, WebhookError> {
-        let subscription = self.find(scope, id)?;
-        refuse_disabled(&subscription)?;
-        self.refuse_backlog(&subscription)?;
-        let message = Message::test(id, self.0.clock.now());
-        let announcement = Announcement {
-            deliveries: vec![delivery_of(&subscription, &message)],
-            ..Announcement::default()
-        };
-        self.0.store.announce(&announcement).await?;
-        subscription.pending.fetch_add(1, Ordering::Relaxed);
-        subscription.wake.notify_one();
-        Ok(WebhookTest {
-            event_id: message.id,
-        })
-    }
-
-    /// Messages of a subscription, newest first: of one status if given, and with smaller ids than
-    /// `before`.
-    ///
-    /// # Errors
-    /// When there is no such subscription or the store fails.
-    pub async fn deliveries(
-        &self,
-        scope: &Scope,
-        id: &str,
-        status: Option<DeliveryStatus>,
-        before: Option<i64>,
-        limit: u32,
-    ) -> Result<Vec<WebhookDelivery>, WebhookError> {
-        self.find(scope, id)?;
-        let rows = self.0.store.deliveries(id, status, before, limit).await?;
-        Ok(rows.into_iter().map(shown_delivery).collect())
-    }
-
-    /// Sends a message again that was delivered or given up.
-    ///
-    /// # Errors
-    /// When there is no such message, the subscription is disabled, or the store fails.
-    pub async fn redeliver(
-        &self,
-        scope: &Scope,
-        id: &str,
-        delivery: i64,
-    ) -> Result<(), WebhookError> {
-        let subscription = self.find(scope, id)?;
-        refuse_disabled(&subscription)?;
-        self.refuse_backlog(&subscription)?;
-        let now = self.0.clock.now();
-        if !self.0.store.redeliver(id, delivery, now).await? {
-            return Err(WebhookError::NoDelivery);
-        }
-        subscription.pending.fetch_add(1, Ordering::Relaxed);
-        subscription.wake.notify_one();
-        Ok(())
-    }
-
-    fn refuse_backlog(&self, subscription: &Subscription) -> Result<(), WebhookError> {
-        match subscription.pending() {
-            pending if pending >= self.0.max_pending => Err(WebhookError::Backlog(pending)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Deletes old deliveries and gives up those of disabled subscriptions, in bounded batches.
-    pub async fn prune(&self) {
-        if self.0.store.lost_hold().is_some() {
-            return;
-        }
-        if let Err(error) = self.try_prune().await {
-            warn!(error = %ErrorChain(&error), "old deliveries of webhooks stay");
-        }
-    }
-
-    async fn try_prune(&self) -> Result<(), StoreError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        let before = |age: Duration| {
-            let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
-            now.plus_seconds(seconds.saturating_neg()).unwrap_or(now)
-        };
-        for subscription in &self.index().0 {
-            if subscription.row.disabled.is_none() {
-                continue;
-            }
-            let id = &subscription.row.id;
-            loop {
-                let given_up = store.give_up(id, DISABLED, now, PRUNE_BATCH).await?;
-                if given_up == 0 {
-                    break;
-                }
-                for _ in 0..given_up {
-                    subscription.ended();
-                    self.0.tally.attempted(DeliveryStatus::Dead);
-                }
-            }
-        }
-        let (delivered, dead) = (before(self.0.keep_delivered), before(self.0.keep_dead));
-        while store.prune_deliveries(delivered, dead, PRUNE_BATCH).await? > 0 {
-            tokio::task::yield_now().await;
-        }
-        Ok(())
     }
 
     /// Counts since the start.
@@ -575,46 +314,12 @@ impl Webhooks {
     }
 }
 
-fn refuse_disabled(subscription: &Subscription) -> Result<(), WebhookError> {
-    match &subscription.row.disabled {
-        Some(reason) => Err(WebhookError::Disabled(reason.clone())),
-        None => Ok(()),
-    }
-}
-
-fn delivery_of(subscription: &Subscription, message: &Message) -> NewDelivery {
-    NewDelivery {
-        webhook_id: subscription.row.id.clone(),
-        event_id: message.id.clone(),
-        event_type: message.kind.as_str().to_owned(),
-        sandbox_id: message.sandbox.clone(),
-        body: message.body.clone(),
-        created_at: message.at,
-    }
-}
-
-fn shown_delivery(row: DeliveryRow) -> WebhookDelivery {
-    let is_pending = row.status == DeliveryStatus::Pending;
-    WebhookDelivery {
-        id: row.id,
-        event_id: row.event_id,
-        event_type: row.event_type,
-        sandbox_id: row.sandbox_id,
-        status: row.status.as_str().to_owned(),
-        attempts: row.attempts,
-        created_at: row.created_at,
-        next_attempt_at: is_pending.then_some(row.due_at),
-        ended_at: row.ended_at,
-        response_status: row.answer,
-        error: row.error,
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
             configured: Vec::new(),
             open: OpenNetworks::default(),
+            authorities: Vec::new(),
             timeout: Duration::from_secs(10),
             schedule: Schedule::default(),
             keep_delivered: Duration::from_secs(24 * 3600),

@@ -1,6 +1,11 @@
 //! What a subscription may look like, in one place for the API and the configuration.
 
 use osb_protocol::FieldError;
+use reqwest::Certificate;
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use url::Url;
 
 use super::event::EventType;
@@ -80,6 +85,24 @@ pub(crate) fn events(names: &[String]) -> Result<Vec<String>, String> {
     Ok(chosen.map(str::to_owned).collect())
 }
 
+/// Certificates of authorities, in PEM.
+///
+/// # Errors
+/// The rule that the text breaks.
+pub(crate) fn authorities(pem: &[u8]) -> Result<Vec<Certificate>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let read = read.ok().filter(|found| !found.is_empty());
+    let Some(read) = read else {
+        return Err("must contain certificates in PEM".to_owned());
+    };
+    let usable = |der: CertificateDer<'static>| {
+        RootCertStore::empty().add(der.clone()).ok()?;
+        Certificate::from_der(&der).ok()
+    };
+    let certificates: Option<Vec<_>> = read.into_iter().map(usable).collect();
+    certificates.ok_or_else(|| "has a certificate that cannot be used".to_owned())
+}
+
 /// Collects the rules that are broken.
 pub(super) fn valid<T>(
     field: &'static str,
@@ -114,6 +137,24 @@ mod tests {
             let refused = url(bad).unwrap_err();
             assert!(refused.contains(rule), "{bad}: {refused}");
             assert!(!refused.contains("hunter2"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn authorities_are_certificates_in_pem() {
+        let issued = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let (good, key) = (issued.cert.pem(), issued.signing_key.serialize_pem());
+        let both = format!("{good}{good}");
+        assert_eq!(authorities(both.as_bytes()).unwrap().len(), 2);
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for (bad, rule) in [
+            ("", "must contain"),
+            (&*key, "must contain"),
+            ("-----BEGIN CERTIFICATE-----\n!\n", "must contain"),
+            (broken, "cannot be used"),
+        ] {
+            let refused = authorities(bad.as_bytes()).unwrap_err();
+            assert!(refused.contains(rule), "{refused}");
         }
     }
 

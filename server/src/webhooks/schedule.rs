@@ -9,6 +9,8 @@ use rand::RngExt;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How much of a pause chance adds or takes away, so that receivers are not asked in step.
 const JITTER: f64 = 0.1;
+/// Longest pause that the configuration or a receiver can lead to.
+const PAUSE_MAX: Duration = Duration::from_secs(30 * 3600);
 
 /// Pauses between attempts, and the end of them.
 #[derive(Clone, Debug)]
@@ -30,6 +32,13 @@ impl Default for Schedule {
 }
 
 impl Schedule {
+    /// Whether a message with so many attempts may be sent at `now`. One that was never tried is always
+    /// due, and none waits longer than the longest pause: the clock was set back if it seems so.
+    pub(super) fn is_due(attempts: u32, due_at: WireTime, now: WireTime) -> bool {
+        let latest = after(now, PAUSE_MAX);
+        attempts == 0 || due_at <= now || latest.is_some_and(|latest| latest < due_at)
+    }
+
     /// When to send again a message whose attempt, the `attempts`-th, failed at `now`; `None` for never.
     pub(super) fn next(
         &self,
@@ -97,6 +106,17 @@ mod tests {
         assert_eq!(pause(1, 24 * 3600, None), None, "too old");
         let all: Duration = Schedule::default().pauses.iter().sum();
         assert!(all.mul_f64(1.0 + JITTER) < Schedule::default().give_up_after);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_delays_no_message_for_long() {
+        let is_due = |attempts, due| Schedule::is_due(attempts, at(due), at(1_000_000));
+        assert!(is_due(0, 1_000_000) && is_due(1, 1_000_000) && !is_due(1, 1_000_001));
+        assert!(is_due(0, 1_000_001), "it was announced by the clock before");
+        let day = 24 * 3600;
+        assert!(!is_due(1, 1_000_000 + day) && is_due(1, 1_000_000 + 2 * day));
+        let longest = RETRY_AFTER_MAX.mul_f64(1.0 + JITTER);
+        assert!(longest < PAUSE_MAX, "{longest:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use osb_protocol::WireTime;
 use osb_service::{ErrorChain, build_info::VERSION};
 use reqwest::{
-    Client, Response, StatusCode,
+    Certificate, Client, Response, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
     redirect,
 };
@@ -63,14 +63,21 @@ pub(super) struct Sender {
     /// than the rest of a server's start.
     http: OnceLock<Client>,
     rules: AddressRules,
+    /// Trusted besides those of the machine.
+    authorities: Vec<Certificate>,
     timeout: Duration,
 }
 
 impl Sender {
-    pub(super) fn new(rules: AddressRules, timeout: Duration) -> Self {
+    pub(super) fn new(
+        rules: AddressRules,
+        authorities: Vec<Certificate>,
+        timeout: Duration,
+    ) -> Self {
         Self {
             http: OnceLock::new(),
             rules,
+            authorities,
             timeout,
         }
     }
@@ -99,10 +106,12 @@ impl Sender {
                 .pool_idle_timeout(IDLE)
                 .tcp_nodelay(true)
         };
+        let further = || self.authorities.iter().cloned();
         // A machine without certificate authorities can still talk plain HTTP.
-        let http = builder().build().or_else(|error| {
+        let http = builder().tls_certs_merge(further()).build();
+        let http = http.or_else(|error| {
             debug!(error = %ErrorChain(&error), "no TLS roots");
-            builder().tls_certs_only([]).build()
+            builder().tls_certs_only(further()).build()
         })?;
         Ok(self.http.get_or_init(|| http).clone())
     }

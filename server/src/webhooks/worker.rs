@@ -8,7 +8,7 @@ use osb_store::{AttemptResult, DeliveryRow, DeliveryStatus, StoreError};
 use tracing::{debug, info, warn};
 
 use super::{
-    Inner, Webhooks,
+    Inner, Schedule, Webhooks,
     sender::{Attempt, Outcome},
     subscription::Subscription,
 };
@@ -57,7 +57,7 @@ impl Inner {
             subscription.wake.notified().await;
             return Ok(Next::Done);
         };
-        if next.due_at > self.clock.now() {
+        if !Schedule::is_due(next.attempts, next.due_at, self.clock.now()) {
             tokio::select! {
                 () = subscription.wake.notified() => {}
                 () = self.clock.sleep_until(next.due_at) => {}
@@ -138,9 +138,13 @@ impl Inner {
     /// Keeps what became of an attempt, however long the store fails: without it the message would be
     /// sent again.
     async fn keep(&self, subscription: &Subscription, id: i64, result: &AttemptResult) {
+        let mut is_failing = false;
         while let Err(error) = self.store.end_attempt(id, result).await {
-            let webhook = &subscription.row.id;
-            warn!(webhook, error = %ErrorChain(&error), "the result of a delivery waits for the store");
+            if !is_failing {
+                let webhook = &subscription.row.id;
+                warn!(webhook, error = %ErrorChain(&error), "the result of a delivery waits for the store");
+            }
+            is_failing = true;
             tokio::time::sleep(STORE_RETRY).await;
         }
         if result.status != DeliveryStatus::Pending {
@@ -159,6 +163,8 @@ impl Webhooks {
         let stopping = self.0.tasks.stopping().clone();
         self.0.tasks.spawn("webhook", async move {
             tokio::select! {
+                // A worker that was replaced begins nothing more.
+                biased;
                 () = stopping.cancelled() => {}
                 () = subscription.stop.cancelled() => {}
                 () = work(webhooks, Arc::clone(&subscription)) => {}

@@ -122,6 +122,8 @@ struct World {
     answering: Arc<AtomicBool>,
     is_lost: Arc<AtomicBool>,
     is_unreachable: Arc<AtomicBool>,
+    subscriptions: Arc<store::Gate>,
+    refused: Arc<AtomicUsize>,
     deletions: Arc<tokio::sync::RwLock<()>>,
     destroying: Arc<AtomicUsize>,
 }
@@ -147,6 +149,8 @@ impl World {
             answering: Arc::default(),
             is_lost: Arc::default(),
             is_unreachable: Arc::default(),
+            subscriptions: Arc::default(),
+            refused: Arc::default(),
             deletions: Arc::default(),
             destroying: Arc::default(),
         }
@@ -179,6 +183,8 @@ impl World {
             answering: Arc::clone(&self.answering),
             is_lost: Arc::clone(&self.is_lost),
             is_unreachable: Arc::clone(&self.is_unreachable),
+            subscriptions: Arc::clone(&self.subscriptions),
+            refused: Arc::clone(&self.refused),
             deletions: Arc::clone(&self.deletions),
         };
         let runtime = KilledRuntime {

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -18,7 +18,7 @@ use osb_store::{
     SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
     UnansweredCreate, UserChange, UserRow, WebhookRow, Webhooks,
 };
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, watch};
 
 use super::fuse::Fuse;
 
@@ -34,6 +34,51 @@ pub(crate) struct KilledStore {
     pub(crate) deletions: Arc<RwLock<()>>,
     /// Whether the database does not answer.
     pub(crate) is_unreachable: Arc<AtomicBool>,
+    /// Passed by changes of subscriptions.
+    pub(crate) subscriptions: Arc<Gate>,
+    /// Writes of webhooks that were refused because the hold is lost.
+    pub(crate) refused: Arc<AtomicUsize>,
+}
+
+/// Keeps calls waiting while a test has it closed.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    lock: RwLock<()>,
+    waiting: watch::Sender<usize>,
+}
+
+impl Gate {
+    async fn pass(&self) {
+        self.waiting.send_modify(|count| *count += 1);
+        let _open = self.lock.read().await;
+    }
+
+    /// Closes it, until the guard is dropped.
+    pub(crate) async fn close(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.waiting.send_replace(0);
+        self.lock.write().await
+    }
+
+    /// Waits until a call has reached it since it was closed.
+    pub(crate) async fn reached(&self) {
+        let mut waiting = self.waiting.subscribe();
+        waiting.wait_for(|count| *count > 0).await.unwrap();
+    }
+}
+
+impl KilledStore {
+    /// Refuses a write of webhooks, as PostgreSQL does, while the hold is lost.
+    fn held(&self) -> Result<(), StoreError> {
+        let Some(problem) = self.lost_hold() else {
+            return Ok(());
+        };
+        self.refused.fetch_add(1, SeqCst);
+        Err(StoreError::Unavailable {
+            op: "write",
+            problem,
+            source: None,
+        })
+    }
 }
 
 /// Makes each call a step.
@@ -271,7 +316,7 @@ impl AuditStore for KilledStore {
     }
 }
 
-/// No steps: these are read at the start, or by an administrator.
+/// No steps: these are read at the start, or changed by an administrator.
 #[async_trait]
 impl Webhooks for KilledStore {
     async fn webhooks(&self) -> Result<Vec<WebhookRow>, StoreError> {
@@ -279,6 +324,7 @@ impl Webhooks for KilledStore {
     }
 
     async fn add_webhook(&self, webhook: &WebhookRow) -> Result<(), StoreError> {
+        self.subscriptions.pass().await;
         self.inner.add_webhook(webhook).await
     }
 
@@ -287,6 +333,7 @@ impl Webhooks for KilledStore {
     }
 
     async fn delete_webhook(&self, id: &str) -> Result<bool, StoreError> {
+        self.subscriptions.pass().await;
         self.inner.delete_webhook(id).await
     }
 }
@@ -311,6 +358,7 @@ impl Announcements for KilledStore {
     }
 
     async fn announce(&self, announcement: &Announcement) -> Result<(), StoreError> {
+        self.held()?;
         self.fuse.step(self.inner.announce(announcement)).await
     }
 
@@ -327,10 +375,12 @@ impl Deliveries for KilledStore {
     }
 
     async fn begin_attempt(&self, id: i64) -> Result<bool, StoreError> {
+        self.held()?;
         self.fuse.step(self.inner.begin_attempt(id)).await
     }
 
     async fn end_attempt(&self, id: i64, result: &AttemptResult) -> Result<(), StoreError> {
+        self.held()?;
         self.fuse.step(self.inner.end_attempt(id, result)).await
     }
 

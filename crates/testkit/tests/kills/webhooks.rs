@@ -1,10 +1,12 @@
 //! The server is killed at each step around an event: the operation, its announcement and its
 //! delivery. The receiver gets every event in the end, each with one id.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering::SeqCst};
 
 use osb_runtime::sim::SimRuntime;
 use osb_testkit::{TestServer, WebhookReceiver, wait_until};
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use super::{
     MOST, Operation, World,
@@ -156,4 +158,84 @@ kills! {
     the_event_of_a_pause_arrives: Pause;
     the_event_of_a_renewal_arrives: Renew;
     the_event_of_a_delete_arrives: Delete;
+}
+
+/// A server that nothing kills, with a webhook.
+async fn immortal(scene: &Scene) -> TestServer {
+    let fuse = std::sync::Arc::new(Fuse::new(MOST, Side::Before));
+    scene.world.mortal_with(&fuse, &scene.config).await
+}
+
+#[test]
+fn a_message_on_its_way_when_the_hold_is_lost_is_kept_and_not_sent_again() {
+    let scene = Scene::new();
+    let (world, receiver) = (&scene.world, &scene.receiver);
+    killed(async {
+        let server = immortal(&scene).await;
+        receiver.hold(true);
+        let (status, body) = Operation::Create.send(&server, "").await;
+        assert_eq!(status, 202, "{body}");
+        let kinds = async || receiver.kinds();
+        wait_until("the first message", kinds, |kinds| !kinds.is_empty()).await;
+        world.is_lost.store(true, SeqCst);
+        receiver.hold(false);
+        let refused = async || world.refused.load(SeqCst);
+        wait_until("refused results", refused, |count| *count >= 2).await;
+        assert_eq!(
+            receiver.kinds(),
+            ["sandbox.created"],
+            "nothing more is sent"
+        );
+        world.is_lost.store(false, SeqCst);
+        wait_until("the next message", kinds, |kinds| kinds.len() > 1).await;
+        let items = async || webhooks(&server).await[0]["pending"].clone();
+        wait_until("both are kept", items, |pending| *pending == 0).await;
+        assert_eq!(receiver.kinds(), ["sandbox.created", "sandbox.ready"]);
+    });
+    scene.process.shutdown_background();
+}
+
+/// The subscriptions as the API shows them.
+async fn webhooks(server: &TestServer) -> Vec<Value> {
+    let list = server.request(Method::GET, "/v1/webhooks").send().await;
+    let list: Value = list.unwrap().json().await.unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_change_of_a_webhook_is_completed_without_its_client() {
+    let scene = Scene::new();
+    killed(async {
+        let server = immortal(&scene).await;
+        let gate = &scene.world.subscriptions;
+        let new = json!({"name": "second", "url": "https://a.invalid"});
+        let add = server.request(Method::POST, "/v1/webhooks").json(&new);
+        abandon(&server, gate, add).await;
+        let list = async || webhooks(&server).await;
+        let list = wait_until("the new one", list, |list| list.len() == 2).await;
+        let id = list[1]["id"].as_str().unwrap();
+        let delete = server.request(Method::DELETE, &format!("/v1/webhooks/{id}"));
+        abandon(&server, gate, delete).await;
+        let list = async || webhooks(&server).await;
+        wait_until("it is deleted", list, |list| list.len() == 1).await;
+    });
+    scene.process.shutdown_background();
+}
+
+/// Closes the connection of a request whose write waits, and lets the write go on.
+async fn abandon(server: &TestServer, gate: &super::store::Gate, request: reqwest::RequestBuilder) {
+    let closed = gate.close().await;
+    let request = request.build().unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    tokio::select! {
+        answer = client.execute(request) => panic!("{answer:?}"),
+        () = gate.reached() => {}
+    }
+    drop(client);
+    // Answers that come after the server has seen the end of the connection.
+    for _ in 0..20 {
+        let health = server.bare(Method::GET, "/health").send().await;
+        assert_eq!(health.unwrap().status(), 200);
+    }
+    drop(closed);
 }

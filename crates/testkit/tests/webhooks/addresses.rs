@@ -19,7 +19,7 @@ async fn private_addresses_are_refused_however_they_are_written() {
         "localhost",
     ] {
         let url = format!("http://{host}:{port}/");
-        let added = stage.add(json!({"name": "n", "url": url})).await;
+        let added = stage.add(json!({"name": host, "url": url})).await;
         stage.test(&added).await;
         let failed = stage.until(&added, "pending", 1).await;
         let error = failed["error"].as_str().unwrap();
@@ -39,7 +39,7 @@ async fn a_network_that_the_operator_opens_is_reached() {
     let receiver = WebhookReceiver::start().await.unwrap();
     for host in ["127.0.0.1", "localhost"] {
         let url = format!("http://{host}:{}/", receiver.address.port());
-        let added = stage.add(json!({"name": "n", "url": url})).await;
+        let added = stage.add(json!({"name": host, "url": url})).await;
         stage.test(&added).await;
         stage.until(&added, "delivered", 1).await;
     }

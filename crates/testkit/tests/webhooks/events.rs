@@ -59,6 +59,21 @@ async fn the_life_of_a_sandbox_arrives_signed_and_in_order() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_back_loses_no_event() {
+    let stage = Stage::new().await;
+    let receiver = WebhookReceiver::start().await.unwrap();
+    stage.subscribe(&receiver).await;
+    stage.clock.set_back(std::time::Duration::from_secs(3600));
+    let id = stage.create().await;
+    stage.delete(&id).await;
+    let received = arrived(&receiver, 3).await;
+    let kinds: Vec<_> = received.iter().map(|it| it.kind()).collect();
+    let expected = ["created", "ready", "deleted"];
+    assert_eq!(kinds, expected.map(|kind| format!("sandbox.{kind}")));
+    stage.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_failure_has_its_reason_and_other_types_are_left_out() {
     let stage = Stage::new().await;
     let receiver = WebhookReceiver::start().await.unwrap();

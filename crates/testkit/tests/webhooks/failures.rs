@@ -71,32 +71,38 @@ async fn a_message_that_is_never_accepted_is_kept_and_can_be_sent_again() {
     let added = stage.subscribe(&receiver).await;
     let event = stage.test(&added).await;
     stage.until(&added, "pending", 1).await;
-    let metrics = async |name: &str| {
-        let response = stage.server.request(Method::GET, "/metrics").send().await;
-        let text = response.unwrap().text().await.unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let value = line.unwrap_or_else(|| panic!("{name}: {text}")).trim();
-        value.parse::<f64>().unwrap()
-    };
     stage.advance(6);
     stage.until(&added, "pending", 2).await;
     assert_eq!(
-        metrics("opensandbox_webhook_backlog{status=\"pending\"}").await,
+        stage
+            .metric("opensandbox_webhook_backlog{status=\"pending\"}")
+            .await,
         1.0
     );
-    assert!(metrics("opensandbox_webhook_oldest_pending_seconds").await >= 6.0);
+    assert!(
+        stage
+            .metric("opensandbox_webhook_oldest_pending_seconds")
+            .await
+            >= 6.0
+    );
     stage.advance(6);
     let dead = stage.until(&added, "dead", 3).await;
     assert_eq!(
-        metrics("opensandbox_webhook_backlog{status=\"dead\"}").await,
+        stage
+            .metric("opensandbox_webhook_backlog{status=\"dead\"}")
+            .await,
         1.0
     );
     assert_eq!(
-        metrics("opensandbox_webhook_deliveries_total{outcome=\"failed\"}").await,
+        stage
+            .metric("opensandbox_webhook_deliveries_total{outcome=\"failed\"}")
+            .await,
         2.0
     );
     assert_eq!(
-        metrics("opensandbox_webhook_deliveries_total{outcome=\"dead\"}").await,
+        stage
+            .metric("opensandbox_webhook_deliveries_total{outcome=\"dead\"}")
+            .await,
         1.0
     );
     assert_eq!(stage.deliveries(&added, "?status=dead").await.len(), 1);

@@ -7,6 +7,9 @@
 mod addresses;
 mod events;
 mod failures;
+mod limits;
+mod log;
 mod management;
 mod restart;
 mod support;
+mod tls;

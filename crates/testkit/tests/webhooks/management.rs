@@ -30,7 +30,7 @@ async fn a_secret_is_shown_once() {
     let shown = &list["items"][0];
     assert_eq!(
         (&shown["name"], &shown["pending"]),
-        (&json!("ops"), &json!(0))
+        (&json!(receiver.address.to_string()), &json!(0))
     );
     assert_eq!(shown["configured"], json!(false));
     let (status, _) = stage.ask(Method::DELETE, &path).await;
@@ -115,6 +115,32 @@ async fn fields_that_break_rules_are_named() {
             "{body}"
         );
     }
+    stage.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_is_taken_once() {
+    let entry = format!(
+        "[[webhooks]]\nname = 'configured'\nurl = 'https://a.invalid'\nsecret = '{SECRET}'\n"
+    );
+    let stage = Stage::with(&entry).await;
+    let new = |name: &str| json!({"name": name, "url": "https://b.invalid"});
+    let first = stage.add(new("ops")).await;
+    for taken in ["ops", " ops ", "configured"] {
+        let (status, body) = stage.post("/v1/webhooks", &new(taken)).await;
+        assert_eq!(
+            (status, &body["code"]),
+            (409, &json!("GENERAL::CONFLICT")),
+            "{body}"
+        );
+        let message = body["message"].as_str().unwrap();
+        assert!(message.contains(taken.trim()), "{message}");
+    }
+    let (_, list) = stage.ask(Method::GET, "/v1/webhooks").await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 2, "{list}");
+    let path = format!("/v1/webhooks/{}", first.id);
+    assert_eq!(stage.ask(Method::DELETE, &path).await.0, 204);
+    stage.add(new("ops")).await;
     stage.server.stop().await;
 }
 

@@ -87,10 +87,19 @@ impl Stage {
         }
     }
 
-    /// Subscribes a receiver to everything.
+    /// Subscribes a receiver to everything, under its address as a name.
     pub(crate) async fn subscribe(&self, receiver: &WebhookReceiver) -> Added {
-        self.add(json!({"name": "ops", "url": receiver.url()}))
-            .await
+        let name = receiver.address.to_string();
+        self.add(json!({"name": name, "url": receiver.url()})).await
+    }
+
+    /// The value of a metric.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let response = self.server.request(Method::GET, "/metrics").send().await;
+        let text = response.unwrap().text().await.unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.unwrap_or_else(|| panic!("{name}: {text}")).trim();
+        value.parse().unwrap()
     }
 
     pub(crate) async fn create(&self) -> String {
