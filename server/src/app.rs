@@ -249,7 +249,7 @@ impl App {
     /// Closes what outlives the tasks.
     pub async fn close(&self) {
         // What this server did not get to answer is not what a crash left.
-        if let Err(error) = self.store.set_all_answered().await {
+        if let Err(error) = self.service.set_creates_answered().await {
             warn!(error = %ErrorChain(&error), "unanswered creates will be removed at the next start");
         }
         // May take a while, and loses less than what is above.

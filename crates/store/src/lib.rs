@@ -365,8 +365,8 @@ pub trait CreateRequests: Send + Sync + 'static {
     /// Keeps that the client of a create is about to know its sandbox.
     async fn set_answered(&self, id: &SandboxId) -> Result<(), StoreError>;
 
-    /// Keeps the same of every create.
-    async fn set_all_answered(&self) -> Result<(), StoreError>;
+    /// Keeps the same of every create except these.
+    async fn set_all_answered(&self, except: &[SandboxId]) -> Result<(), StoreError>;
 
     /// The creates that a server left unanswered.
     async fn all_unanswered(&self) -> Result<Vec<UnansweredCreate>, StoreError>;

@@ -303,17 +303,7 @@ fn a_crash_at_any_step_leaves_no_sandbox_that_no_client_knows() {
         killed(async {
             sim.set_faults(Faults::default());
             if step == "answer" {
-                // As the store is until just before the answer is written.
-                let location = store_in(folder.path()).await.unwrap();
-                let store = osb_store::open(&location).await.unwrap();
-                let create = UnansweredCreate {
-                    id: id.as_str().into(),
-                    image: String::new(),
-                    created_at: WireTime::from_unix_us(1).unwrap(),
-                    tenant: None,
-                };
-                store.set_unanswered(&create).await.unwrap();
-                store.close().await;
+                left_unanswered(folder.path(), &id).await;
             }
             let server = over(&sim, folder.path()).await;
             server.service.reconcile().await;
@@ -332,6 +322,43 @@ fn a_crash_at_any_step_leaves_no_sandbox_that_no_client_knows() {
         assert_eq!(listed(&server).await[0]["id"], id.as_str());
     });
     assert_eq!(sim.sandboxes(), [id.as_str().into()]);
+}
+
+#[test]
+fn a_graceful_stop_keeps_what_a_crash_left_unanswered() {
+    let sim = Arc::new(SimRuntime::new());
+    let folder = tempfile::tempdir().unwrap();
+    let id = killed(async {
+        let server = over(&sim, folder.path()).await;
+        created(&server, None).await
+    });
+    killed(async {
+        left_unanswered(folder.path(), &id).await;
+        sim.go_down("the engine has not started yet").await;
+        let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), "").await;
+        server.unwrap().stop().await;
+        sim.come_back().await;
+    });
+    killed(async {
+        let server = over(&sim, folder.path()).await;
+        server.service.reconcile().await;
+        is_abandoned(&server, &id).await;
+        wait_until("the removal", async || sim.sandboxes(), Vec::is_empty).await;
+    });
+}
+
+/// Marks a create as the store has it until just before the answer is written.
+async fn left_unanswered(folder: &Path, id: &str) {
+    let location = store_in(folder).await.unwrap();
+    let store = osb_store::open(&location).await.unwrap();
+    let create = UnansweredCreate {
+        id: id.into(),
+        image: String::new(),
+        created_at: WireTime::from_unix_us(1).unwrap(),
+        tenant: None,
+    };
+    store.set_unanswered(&create).await.unwrap();
+    store.close().await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use osb_store::Outcome;
 use tokio::sync::mpsc;
 use tracing::info;
 
-use super::{Service, lifecycle::now};
+use super::{Error, Service, lifecycle::now};
 use crate::audit::Action;
 
 /// A sandbox whose id has not reached its client. Dropping this removes the sandbox, unless the
@@ -65,6 +65,17 @@ pub(super) fn start(service: Service, mut abandoned: Abandoned) {
 }
 
 impl Service {
+    /// Takes back the marks of the creates that this server did not get to answer before it stops:
+    /// no crash left them. Marks of an earlier crash stay until their sandboxes are gone; the engine
+    /// may not have answered since.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn set_creates_answered(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        Ok(inner.store.set_all_answered(&inner.left_unanswered).await?)
+    }
+
     /// Removes a sandbox that no client knows.
     pub(super) fn abandon(&self, id: &SandboxId) {
         let at = now();

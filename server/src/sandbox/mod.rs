@@ -148,6 +148,8 @@ struct Inner {
     metrics: metrics::Metrics,
     /// Creates with an idempotency key.
     under_way: once::KeyedCreates,
+    /// Creates that an earlier server left unanswered.
+    left_unanswered: Vec<SandboxId>,
     /// Sandboxes whose clients went away.
     abandoned: mpsc::UnboundedSender<SandboxId>,
     /// Places for removals.

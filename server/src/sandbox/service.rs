@@ -44,6 +44,8 @@ impl Service {
             imports: super::takeover::Imports::of(foreign, &*store).await?,
             has_found: false,
         };
+        let left_unanswered = left.unanswered.iter().map(|create| create.id.clone());
+        let left_unanswered = left_unanswered.collect();
         let trail = AuditTrail::start(Arc::clone(&store), limits.audit, &tasks);
         let abandoned = mpsc::unbounded_channel();
         let (renewals, accesses) = super::renewal::Renewals::new(limits.renewal);
@@ -59,6 +61,7 @@ impl Service {
                 command_reports: super::commands::CommandReports::default(),
                 metrics: super::metrics::Metrics::default(),
                 under_way: super::once::KeyedCreates::default(),
+                left_unanswered,
                 abandoned: abandoned.0,
                 removals: Semaphore::new(REMOVALS),
                 tally: super::tally::Tally::default(),

@@ -32,8 +32,10 @@ impl CreateRequests for PostgresStore {
             .map(drop)
     }
 
-    async fn set_all_answered(&self) -> Result<(), StoreError> {
-        let statement = sqlx::query("DELETE FROM unanswered_creates");
+    async fn set_all_answered(&self, except: &[SandboxId]) -> Result<(), StoreError> {
+        let except: Vec<_> = except.iter().map(|id| text(id.as_str())).collect();
+        let statement =
+            sqlx::query("DELETE FROM unanswered_creates WHERE id <> ALL($1)").bind(except);
         self.write("keep that creates are answered", statement)
             .await
             .map(drop)

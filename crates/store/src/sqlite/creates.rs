@@ -29,8 +29,12 @@ impl CreateRequests for SqliteStore {
             .map(drop)
     }
 
-    async fn set_all_answered(&self) -> Result<(), StoreError> {
-        let statement = sqlx::query("DELETE FROM unanswered_creates");
+    async fn set_all_answered(&self, except: &[SandboxId]) -> Result<(), StoreError> {
+        let except: Vec<&str> = except.iter().map(SandboxId::as_str).collect();
+        let statement = sqlx::query(
+            "DELETE FROM unanswered_creates WHERE id NOT IN (SELECT value FROM json_each($1))",
+        )
+        .bind(serde_json::json!(except).to_string());
         self.write("keep that creates are answered", statement)
             .await
             .map(drop)

@@ -38,7 +38,10 @@ pub(super) async fn a_create_is_unanswered_until_it_is_answered_or_over(stage: S
     let read = store.history(&over.id).await.unwrap().unwrap();
     assert_eq!(read.outcome, Outcome::Abandoned);
     assert_eq!(store.all_unanswered().await.unwrap(), [create("left")]);
-    store.set_all_answered().await.unwrap();
+    store.set_unanswered(&create("new")).await.unwrap();
+    store.set_all_answered(&["left".into()]).await.unwrap();
+    assert_eq!(store.all_unanswered().await.unwrap(), [create("left")]);
+    store.set_all_answered(&[]).await.unwrap();
     assert_eq!(store.all_unanswered().await.unwrap(), []);
 }
 

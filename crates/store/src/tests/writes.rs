@@ -127,7 +127,7 @@ pub(super) async fn every_write(store: &dyn Store) -> Vec<(&'static str, Result<
         ("prune audit", store.prune_audit(at(), 9, 9).await.map(drop)),
         ("unanswered", store.set_unanswered(&create).await),
         ("answered", store.set_answered(&id).await),
-        ("all answered", store.set_all_answered().await),
+        ("all answered", store.set_all_answered(&[]).await),
         ("claim", store.claim_key(&key, at()).await.map(drop)),
         ("free", store.free_key(&key.key, &id).await),
         ("prune keys", store.prune_keys(at()).await.map(drop)),

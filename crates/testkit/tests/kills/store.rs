@@ -180,8 +180,8 @@ impl CreateRequests for KilledStore {
         self.fuse.step(marked).await
     }
 
-    async fn set_all_answered(&self) -> Result<(), StoreError> {
-        self.fuse.step(self.inner.set_all_answered()).await
+    async fn set_all_answered(&self, except: &[SandboxId]) -> Result<(), StoreError> {
+        self.fuse.step(self.inner.set_all_answered(except)).await
     }
 
     async fn all_unanswered(&self) -> Result<Vec<UnansweredCreate>, StoreError> {
