@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -19,20 +19,23 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     state: Mutex<State>,
+    /// Signals that the start of a run succeeded or failed.
+    settled: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     runs: HashMap<String, First>,
-    /// In order of arrival.
+    /// Started runs in the order of their starts.
     order: VecDeque<(Instant, String)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct First {
     /// Fingerprint of the body: a key must not be reused for another request.
     fingerprint: u64,
-    id: String,
+    /// Id of the run; `None` while it is being started.
+    id: Option<String>,
 }
 
 /// Idempotency key of a request, if any.
@@ -61,7 +64,8 @@ impl Keys {
     }
 
     /// Starts a run with `start`, which returns its id, unless the key already has a run to join.
-    /// Concurrent requests wait for each other's `start`, but not for `plan`, which runs before it.
+    /// Requests with the same key wait for each other's `start`, but not for `plan`, which runs
+    /// before it. Requests with other keys wait for neither: a start may hang in a file system.
     ///
     /// # Errors
     /// 422 when the body differs from the key's first one, and the errors of both functions. A key
@@ -77,33 +81,91 @@ impl Keys {
         let mut hasher = DefaultHasher::new();
         body.hash(&mut hasher);
         let fingerprint = hasher.finish();
-        let known = self.state().find(&key, fingerprint)?;
-        if let Some(id) = known {
+        // A key that has a run needs no plan.
+        if let (_, Some(id)) = self.settled(&key, fingerprint)? {
             return join(&id);
         }
         let plan = plan()?;
-        let mut state = self.state();
-        if let Some(id) = state.find(&key, fingerprint)? {
+        let (mut state, known) = self.settled(&key, fingerprint)?;
+        if let Some(id) = known {
             drop(state);
             return join(&id);
         }
+        let first = First {
+            fingerprint,
+            id: None,
+        };
+        state.runs.insert(key.clone(), first);
+        drop(state);
+        let claim = Claim { keys: self, key };
         let (id, run) = start(plan)?;
-        state.order.push_back((Instant::now(), key.clone()));
-        state.runs.insert(key, First { fingerprint, id });
+        claim.settle(id);
         Ok(run)
+    }
+
+    /// Waits while a run of this key is being started; its id, if there is a run.
+    ///
+    /// # Errors
+    /// 422 when the body differs from the key's first one.
+    fn settled(
+        &self,
+        key: &str,
+        fingerprint: u64,
+    ) -> ApiResult<(MutexGuard<'_, State>, Option<String>)> {
+        let mut state = self.state();
+        state.expire();
+        loop {
+            match state.runs.get(key) {
+                None => return Ok((state, None)),
+                Some(first) if first.fingerprint != fingerprint => return Err(ApiError::KeyReused),
+                Some(First { id: Some(id), .. }) => {
+                    let id = id.clone();
+                    return Ok((state, Some(id)));
+                }
+                Some(First { id: None, .. }) => {
+                    state = self
+                        .settled
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+/// A key whose run is being started. Dropping it frees the key, unless the start succeeded.
+struct Claim<'a> {
+    keys: &'a Keys,
+    key: String,
+}
+
+impl Claim<'_> {
+    fn settle(self, id: String) {
+        let mut state = self.keys.state();
+        let State { runs, order } = &mut *state;
+        if let Some(first) = runs.get_mut(&self.key) {
+            first.id = Some(id);
+            order.push_back((Instant::now(), self.key.clone()));
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut state = self.keys.state();
+        if state
+            .runs
+            .get(&self.key)
+            .is_some_and(|first| first.id.is_none())
+        {
+            state.runs.remove(&self.key);
+        }
+        drop(state);
+        self.keys.settled.notify_all();
     }
 }
 
 impl State {
-    /// Run of a key.
-    fn find(&mut self, key: &str, fingerprint: u64) -> ApiResult<Option<String>> {
-        self.expire();
-        match self.runs.get(key) {
-            Some(first) if first.fingerprint != fingerprint => Err(ApiError::KeyReused),
-            first => Ok(first.map(|first| first.id.clone())),
-        }
-    }
-
     fn expire(&mut self) {
         while self.order.front().is_some_and(|(at, _)| {
             at.elapsed() >= limits::IDEMPOTENCY || self.order.len() > limits::IDEMPOTENCY_KEYS
@@ -117,6 +179,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     fn headers(key: &[u8]) -> HeaderMap {
@@ -165,6 +229,38 @@ mod tests {
         let fails = |()| Err(ApiError::invalid("no"));
         assert!(keys.once("m".to_owned(), b"x", plan, fails, join).is_err());
         assert_eq!(once("m", "3"), "3");
+    }
+
+    #[test]
+    fn only_the_same_key_waits_for_a_start() {
+        let keys = Keys::default();
+        let (started, is_started) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let join = |id: &str| Ok(format!("again {id}"));
+        std::thread::scope(|scope| {
+            let keys = &keys;
+            scope.spawn(move || {
+                let start = |()| {
+                    started.send(()).unwrap();
+                    released.recv().unwrap();
+                    Ok(("1".to_owned(), "1".to_owned()))
+                };
+                let first = keys.once("slow".to_owned(), b"x", || Ok(()), start, join);
+                assert_eq!(first.unwrap(), "1");
+            });
+            is_started.recv().unwrap();
+            let second = scope.spawn(move || {
+                let never = |()| panic!("a second run");
+                keys.once("slow".to_owned(), b"x", || Ok(()), never, join)
+            });
+            let other = keys.once("slow".to_owned(), b"y", || Ok(()), |()| panic!(), join);
+            assert_eq!(other.unwrap_err(), ApiError::KeyReused);
+            let start = |()| Ok(("2".to_owned(), "2".to_owned()));
+            let other = keys.once("other".to_owned(), b"x", || Ok(()), start, join);
+            assert_eq!(other.unwrap(), "2");
+            release.send(()).unwrap();
+            assert_eq!(second.join().unwrap().unwrap(), "again 1");
+        });
     }
 
     #[test]

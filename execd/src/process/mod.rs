@@ -93,7 +93,7 @@ impl Processes {
         let set = self.inner.hardening.set(hardening);
         assert!(
             set.is_ok(),
-            "the floor comes once, before the first process"
+            "the restrictions are set once, before the first process"
         );
     }
 

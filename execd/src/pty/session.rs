@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     base::Base,
+    blocking::in_place,
     idle::{Activity, Evictable, Registry},
     limits,
     process::Exit,
@@ -227,8 +228,9 @@ impl PtySession {
         }
         // Without the lock: the directory or the program may lie on a file system that hangs, and
         // other requests read the state meanwhile.
-        let running =
-            PtyProcess::start(base, self.cwd.as_deref(), self.command.as_deref(), terminal)?;
+        let running = in_place(|| {
+            PtyProcess::start(base, self.cwd.as_deref(), self.command.as_deref(), terminal)
+        })?;
         info!(
             id = self.id,
             pid = running.process.pid().as_raw_nonzero(),

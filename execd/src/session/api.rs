@@ -50,7 +50,8 @@ async fn create(
             let failed = |why: String| {
                 ApiError::runtime(format!("error creating working directory {cwd}: {why}"))
             };
-            let path = request::expanded(&cwd, &variables, &base.environment).map_err(failed)?;
+            let path = in_place(|| request::expanded(&cwd, &variables, &base.environment));
+            let path = path.map_err(failed)?;
             let made = path.clone();
             blocking(move || Ok(std::fs::create_dir_all(made)))
                 .await?

@@ -102,7 +102,7 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, mut wr
         pipes,
         mut report,
         lost,
-    } = match spawn(&base, &session, &order) {
+    } = match in_place(|| spawn(&base, &session, &order)) {
         Ok(started) => started,
         Err(error) => {
             let reason = error.to_string();

@@ -34,7 +34,7 @@ enum Received {
 }
 
 impl Terminal {
-    async fn open(daemon: &Daemon, id: &str, query: &str) -> Result<Self, u16> {
+    pub(crate) async fn open(daemon: &Daemon, id: &str, query: &str) -> Result<Self, u16> {
         let address = format!("ws://127.0.0.1:{}/pty/{id}/ws?{query}", daemon.port());
         match connect_async(address).await {
             Ok((socket, _)) => Ok(Self {

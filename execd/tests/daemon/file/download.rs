@@ -54,7 +54,6 @@ async fn files_of_the_kernel_are_sent_whole_without_a_length() {
     let daemon = daemon();
     // Their reported sizes are 0 bytes and one page.
     let of_a_page = [
-        "/sys/kernel/uevent_seqnum",
         "/sys/kernel/mm/transparent_hugepage/enabled",
         "/sys/devices/system/cpu/online",
     ];
