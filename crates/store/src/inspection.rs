@@ -9,8 +9,6 @@ use crate::tables::{Column, TABLES, Table, Value};
 
 /// Most rows that a finding names.
 const NAMED: usize = 5;
-/// Rows that are read at once.
-const PAGE: usize = 10_000;
 /// Where the library notes which steps of the schema were applied.
 const STEPS: &str = "_sqlx_migrations";
 
@@ -45,11 +43,41 @@ pub(crate) enum InspectionError {
     Query(#[from] sqlx::Error),
 }
 
+/// A row whose columns are all text or null.
+pub(crate) type TextRow = Vec<Option<String>>;
+
 /// A database that answers in text.
 #[async_trait]
 pub(crate) trait Answers: Send {
-    /// The rows of a query whose columns are all text or null.
-    async fn rows(&mut self, query: String) -> Result<Vec<Vec<Option<String>>>, sqlx::Error>;
+    /// Gives each row of a query to `take` as it arrives: a table can be larger than the memory.
+    async fn for_each(
+        &mut self,
+        query: String,
+        take: &mut (dyn FnMut(TextRow) + Send),
+    ) -> Result<(), sqlx::Error>;
+
+    /// All rows of a query that has few.
+    async fn rows(&mut self, query: String) -> Result<Vec<TextRow>, sqlx::Error> {
+        let mut rows = Vec::new();
+        self.for_each(query, &mut |row| rows.push(row)).await?;
+        Ok(rows)
+    }
+}
+
+/// Damaged rows: their number, and the names of the first.
+#[derive(Debug, Default)]
+struct Damaged {
+    count: u64,
+    named: Vec<String>,
+}
+
+impl Damaged {
+    fn add(&mut self, name: String) {
+        self.count += 1;
+        if self.named.len() < NAMED {
+            self.named.push(name);
+        }
+    }
 }
 
 /// What differs between databases.
@@ -103,9 +131,10 @@ pub(crate) async fn inspect(
         ));
     }
     if let Some(damage) = dialect.damage {
-        let rows = database.rows(damage.to_owned()).await?;
-        let rows: Vec<String> = rows.into_iter().flatten().flatten().collect();
-        found.report("the whole database is corrupt", &rows);
+        let mut damaged = Damaged::default();
+        let mut add = |row: TextRow| row.into_iter().flatten().for_each(|it| damaged.add(it));
+        database.for_each(damage.to_owned(), &mut add).await?;
+        found.report("the whole database is corrupt", &damaged);
     }
     let known: Vec<&Table> = TABLES.iter().chain(dialect.own_tables).collect();
     if schema == newest {
@@ -145,13 +174,13 @@ pub(crate) async fn inspect(
     Ok(found)
 }
 
-/// Names the rows of a table whose column cannot be read.
+/// Counts the rows of a table whose column cannot be read, and names the first.
 async fn damaged_rows(
     dialect: &Dialect,
     database: &mut dyn Answers,
     table: &Table,
     column: &Column,
-) -> Result<Vec<String>, InspectionError> {
+) -> Result<Damaged, InspectionError> {
     let (name, row) = (column.name, table.row);
     let condition = (dialect.is_damaged)(column);
     let is_damaged = match (&condition, column.is_optional) {
@@ -164,31 +193,25 @@ async fn damaged_rows(
         "SELECT CAST({row} AS TEXT) FROM {} WHERE {is_damaged}",
         table.name
     );
-    let rows = database.rows(query).await?;
-    let mut damaged: Vec<String> = rows.into_iter().flatten().flatten().collect();
+    let mut damaged = Damaged::default();
+    let mut add = |row: TextRow| row.into_iter().flatten().for_each(|it| damaged.add(it));
+    database.for_each(query, &mut add).await?;
     let Value::Readable(is_readable) = column.value else {
         return Ok(damaged);
     };
     let sound = condition.map_or(String::new(), |damaged| format!(" AND NOT ({damaged})"));
-    for page in 0.. {
-        let query = format!(
-            "SELECT CAST({row} AS TEXT), CAST({name} AS TEXT) FROM {} WHERE {name} IS NOT NULL{sound}
-             ORDER BY 1 LIMIT {PAGE} OFFSET {}",
-            table.name,
-            page * PAGE
-        );
-        let rows = database.rows(query).await?;
-        for row in &rows {
-            if let [Some(row), Some(text)] = row.as_slice()
-                && !is_readable(text)
-            {
-                damaged.push(row.clone());
-            }
+    let query = format!(
+        "SELECT CAST({row} AS TEXT), CAST({name} AS TEXT) FROM {} WHERE {name} IS NOT NULL{sound}",
+        table.name
+    );
+    let mut add = |row: TextRow| {
+        if let Ok([Some(row), Some(text)]) = <[Option<String>; 2]>::try_from(row)
+            && !is_readable(&text)
+        {
+            damaged.add(row);
         }
-        if rows.len() < PAGE {
-            break;
-        }
-    }
+    };
+    database.for_each(query, &mut add).await?;
     Ok(damaged)
 }
 
@@ -227,20 +250,24 @@ impl Inspection {
         }
     }
 
-    fn report(&mut self, what: &str, rows: &[String]) {
-        if rows.is_empty() {
+    fn report(&mut self, what: &str, rows: &Damaged) {
+        let Damaged { count, named } = rows;
+        if *count == 0 {
             return;
         }
-        let named = rows[..rows.len().min(NAMED)].join(", ");
-        let more = if rows.len() > NAMED { ", …" } else { "" };
-        let count = rows.len();
+        let more = if *count > named.len() as u64 {
+            ", …"
+        } else {
+            ""
+        };
+        let named = named.join(", ");
         self.problems
             .push(format!("{what} ({count}): {named}{more}"));
     }
 }
 
 /// The number in the first row; 0 without one.
-fn number(rows: &[Vec<Option<String>>]) -> i64 {
+fn number(rows: &[TextRow]) -> i64 {
     let first = rows.first().and_then(|row| row.first());
     let text = first.and_then(Option::as_deref);
     text.and_then(|text| text.parse().ok()).unwrap_or(0)

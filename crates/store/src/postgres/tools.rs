@@ -1,6 +1,7 @@
 //! Inspection of a PostgreSQL database.
 
 use async_trait::async_trait;
+use futures::TryStreamExt;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row};
 
 use super::{
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::{
     PostgresOptions, StoreError,
-    inspection::{self, Answers, Dialect, Inspection},
+    inspection::{self, Answers, Dialect, Inspection, TextRow},
     tables::{Column, Table, Value, column},
     tool_error::ToolError,
 };
@@ -50,14 +51,17 @@ fn is_damaged(column: &Column) -> Option<String> {
 
 #[async_trait]
 impl Answers for PgConnection {
-    async fn rows(&mut self, query: String) -> Result<Vec<Vec<Option<String>>>, sqlx::Error> {
-        let rows = sqlx::query(AssertSqlSafe(query))
-            .fetch_all(&mut *self)
-            .await?;
-        let texts = |row: &sqlx::postgres::PgRow| -> Result<Vec<Option<String>>, sqlx::Error> {
-            (0..row.len()).map(|column| row.try_get(column)).collect()
-        };
-        rows.iter().map(texts).collect()
+    async fn for_each(
+        &mut self,
+        query: String,
+        take: &mut (dyn FnMut(TextRow) + Send),
+    ) -> Result<(), sqlx::Error> {
+        let mut rows = sqlx::query(AssertSqlSafe(query)).fetch(&mut *self);
+        while let Some(row) = rows.try_next().await? {
+            let texts = (0..row.len()).map(|column| row.try_get(column));
+            take(texts.collect::<Result<_, _>>()?);
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures::TryStreamExt;
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions,
 };
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     StoreError,
-    inspection::{self, Answers, Dialect, Inspection},
+    inspection::{self, Answers, Dialect, Inspection, TextRow},
     tables::{Column, Value},
     tool_error::{ToolError, Written},
 };
@@ -56,14 +57,17 @@ fn is_damaged(column: &Column) -> Option<String> {
 
 #[async_trait]
 impl Answers for SqliteConnection {
-    async fn rows(&mut self, query: String) -> Result<Vec<Vec<Option<String>>>, sqlx::Error> {
-        let rows = sqlx::query(AssertSqlSafe(query))
-            .fetch_all(&mut *self)
-            .await?;
-        let texts = |row: &sqlx::sqlite::SqliteRow| -> Result<Vec<Option<String>>, sqlx::Error> {
-            (0..row.len()).map(|column| row.try_get(column)).collect()
-        };
-        rows.iter().map(texts).collect()
+    async fn for_each(
+        &mut self,
+        query: String,
+        take: &mut (dyn FnMut(TextRow) + Send),
+    ) -> Result<(), sqlx::Error> {
+        let mut rows = sqlx::query(AssertSqlSafe(query)).fetch(&mut *self);
+        while let Some(row) = rows.try_next().await? {
+            let texts = (0..row.len()).map(|column| row.try_get(column));
+            take(texts.collect::<Result<_, _>>()?);
+        }
+        Ok(())
     }
 }
 

@@ -182,6 +182,7 @@ on_every_database! {
     tools::damage_of_every_column_is_found,
     tools::tables_that_are_missing_or_not_of_the_store_are_named,
     tools::unreadable_rows_are_named,
+    tools::many_damaged_rows_are_counted_and_the_first_named,
     start::a_second_server_is_rejected_until_the_first_has_closed,
     webhooks::subscriptions_are_kept_with_their_secrets,
     webhooks::messages_are_added_with_what_they_announce,

@@ -248,6 +248,50 @@ pub(super) async fn unreadable_rows_are_named(stage: Stage) {
     store.close().await;
 }
 
+pub(super) async fn many_damaged_rows_are_counted_and_the_first_named(stage: Stage) {
+    const ROWS: u64 = 25_000;
+    stage.open().await.close().await;
+    let time = stage.dialect("'soon'", "TIMESTAMPTZ 'infinity'");
+    let json = stage.dialect("TEXT", "JSONB");
+    stage
+        .execute(format!(
+            "WITH RECURSIVE numbers(n) AS (
+               SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS}
+             )
+             INSERT INTO sandbox_changes (id, expires_at, metadata)
+             SELECT 'row-' || n, {time}, CAST(CASE n % 5 WHEN 0 THEN '{{}}' ELSE '[]' END AS {json})
+             FROM numbers"
+        ))
+        .await;
+    let found = tools::inspect(&stage.location).await.unwrap();
+    assert_eq!(found.tables["sandbox_changes"], ROWS);
+    let [times, metadata] = found.problems.as_slice() else {
+        panic!("{:.1000}", format!("{:?}", found.problems));
+    };
+    for (problem, start) in [
+        (
+            times,
+            format!("sandbox_changes: expires_at cannot be read ({ROWS}): "),
+        ),
+        (
+            metadata,
+            format!(
+                "sandbox_changes: metadata cannot be read ({}): ",
+                ROWS / 5 * 4
+            ),
+        ),
+    ] {
+        let named = problem.strip_prefix(&start);
+        let named = named.unwrap_or_else(|| panic!("{problem:.500}"));
+        let mut names: Vec<_> = named.split(", ").collect();
+        assert_eq!((names.len(), names.pop()), (6, Some("…")), "{problem:.500}");
+        assert!(
+            names.iter().all(|name| name.starts_with("row-")),
+            "{names:?}"
+        );
+    }
+}
+
 impl Stage {
     /// Runs a statement of another program.
     pub(super) async fn execute(&self, statement: impl Into<String>) {
