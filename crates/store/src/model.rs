@@ -13,7 +13,7 @@ pub struct Changes {
     pub metadata: Option<BTreeMap<String, String>>,
     /// When deletion was asked for.
     pub deleted_at: Option<WireTime>,
-    /// The tenant whose sandbox it is, if its deletion was asked for.
+    /// The tenant whose sandbox it is, as the last change kept it.
     pub tenant: Option<String>,
 }
 
@@ -33,6 +33,8 @@ pub struct ForeignImport {
     pub expires_at: Option<WireTime>,
     /// The metadata to keep, if any.
     pub metadata: Option<BTreeMap<String, String>>,
+    /// The tenant whose sandbox it is.
+    pub tenant: Option<String>,
     /// All files of the sandbox that are imported by now.
     pub files: ImportedFiles,
 }

@@ -146,3 +146,23 @@ async fn a_sandbox_that_appears_later_has_what_files_say_about_it() {
     assert!(WireTime::parse(LATER).is_ok());
     server.stop().await;
 }
+
+#[tokio::test]
+async fn an_imported_sandbox_that_vanished_belongs_to_its_tenant() {
+    let (files, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_files(files.path(), "a", "file");
+    let import = format!("[store]\nimport_path = '{}'", files.path().display());
+    let mut of_a_tenant = sandbox("a");
+    of_a_tenant.origin.tenant = Some("team-a".into());
+    let sim = Arc::new(SimRuntime::with([of_a_tenant, sandbox("b")]));
+    let server = start(&sim, folder.path(), &import).await;
+    assert_eq!(get(&server, "a").await.1["expiresAt"], LATER);
+    server.stop().await;
+    drop(server);
+    sim.vanish(&"a".into()).await;
+    let server = start(&sim, folder.path(), &import).await;
+    let ended = || async { server.service.history(&"a".into()).await.unwrap() };
+    let ended = wait_until("its history", ended, Option::is_some).await;
+    assert_eq!(ended.unwrap().tenant.as_deref(), Some("team-a"));
+    server.stop().await;
+}

@@ -112,7 +112,8 @@ impl Service {
     async fn take_in(&self, observed: Observed, left: &mut StoredAtStart) {
         let id = &observed.origin.id;
         let mut known = left.changes.remove(id).unwrap_or_default();
-        self.import(id, &mut left.imports, &mut known).await;
+        self.import(&observed.origin, &mut left.imports, &mut known)
+            .await;
         self.inner.registry.put(Facts::found(observed, known));
         left.has_found = true;
     }

@@ -16,6 +16,7 @@ use std::{
 };
 
 use osb_protocol::{SandboxId, WireTime};
+use osb_runtime::Origin;
 use osb_service::ErrorChain;
 use osb_store::{Changes, ForeignImport, ImportedFiles, Store, StoreError};
 use serde::Deserialize;
@@ -101,11 +102,16 @@ impl Imports {
         self.files.clear();
     }
 
-    /// What is to be stored about a sandbox; `None` if there is nothing new.
-    fn take(&mut self, id: &SandboxId, stored: &Changes) -> Option<ForeignImport> {
-        let imported = self.imported.get(id).copied().unwrap_or_default();
-        let files = self.files.remove(id)?;
-        files.news(imported, stored)
+    /// What is to be stored about a sandbox; `None` if there is nothing new. Its labels say whose it
+    /// is, which a history written without them needs.
+    fn take(&mut self, origin: &Origin, stored: &Changes) -> Option<ForeignImport> {
+        let imported = self.imported.get(&origin.id).copied().unwrap_or_default();
+        let files = self.files.remove(&origin.id)?;
+        let import = files.news(imported, stored)?;
+        Some(ForeignImport {
+            tenant: origin.tenant.as_deref().map(str::to_owned),
+            ..import
+        })
     }
 }
 
@@ -151,6 +157,7 @@ impl SandboxFiles {
         (files != imported).then(|| ForeignImport {
             expires_at: self.expires_at.filter(|_| expiry),
             metadata: self.metadata.filter(|_| metadata),
+            tenant: None,
             files,
         })
     }
@@ -176,8 +183,9 @@ fn read<T>(file: &Path, parse: impl FnOnce(&[u8]) -> io::Result<T>) -> Option<([
 
 impl Service {
     /// Stores what files say about a sandbox that was found, and adds it to what the store `knows`.
-    pub(super) async fn import(&self, id: &SandboxId, imports: &mut Imports, known: &mut Changes) {
-        let Some(import) = imports.take(id, known) else {
+    pub(super) async fn import(&self, origin: &Origin, imports: &mut Imports, known: &mut Changes) {
+        let id = &origin.id;
+        let Some(import) = imports.take(origin, known) else {
             return;
         };
         match self.inner.store.import(id, &import).await {
@@ -193,6 +201,7 @@ impl Service {
         // Also if it was not stored: without its renewal the sandbox would end now.
         known.expires_at = import.expires_at.or(known.expires_at);
         known.metadata = import.metadata.or_else(|| known.metadata.take());
+        known.tenant = import.tenant.or_else(|| known.tenant.take());
     }
 }
 

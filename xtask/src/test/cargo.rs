@@ -26,11 +26,12 @@ const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
 /// Variable that selects the database of test servers.
 const STORE: &str = "OPENSANDBOX_TEST_STORE";
 /// Test targets of servers over the simulated runtime that use the store.
-const ON_ANY_STORE: [&str; 6] = [
+const ON_ANY_STORE: [&str; 7] = [
     "creates",
     "kills",
     "lifecycle_api",
     "metrics",
+    "recovery",
     "store_faults",
     "tenants",
 ];

@@ -40,14 +40,16 @@ impl ForeignImports for PostgresStore {
         });
         let mut write = self.begin(OP).await?;
         let changes = sqlx::query(
-            "INSERT INTO sandbox_changes (id, expires_at, metadata) VALUES ($1, $2, $3)
+            "INSERT INTO sandbox_changes (id, expires_at, metadata, tenant) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO UPDATE SET
                expires_at = COALESCE(excluded.expires_at, sandbox_changes.expires_at),
-               metadata = COALESCE(excluded.metadata, sandbox_changes.metadata)",
+               metadata = COALESCE(excluded.metadata, sandbox_changes.metadata),
+               tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(text(id.as_str()))
         .bind(import.expires_at.map(Moment))
-        .bind(metadata);
+        .bind(metadata)
+        .bind(import.tenant.as_deref().map(text));
         self.run(OP, changes.execute(write.connection())).await?;
         let files = sqlx::query(
             "INSERT INTO imported_files (id, expiry, metadata) VALUES ($1, $2, $3)

@@ -37,14 +37,16 @@ impl ForeignImports for SqliteStore {
         })?;
         let mut write = self.begin(OP).await?;
         sqlx::query(
-            "INSERT INTO sandbox_changes (id, expires_at, metadata) VALUES ($1, $2, $3)
+            "INSERT INTO sandbox_changes (id, expires_at, metadata, tenant) VALUES ($1, $2, $3, $4)
              ON CONFLICT (id) DO UPDATE SET
                expires_at = COALESCE(excluded.expires_at, sandbox_changes.expires_at),
-               metadata = COALESCE(excluded.metadata, sandbox_changes.metadata)",
+               metadata = COALESCE(excluded.metadata, sandbox_changes.metadata),
+               tenant = COALESCE(excluded.tenant, sandbox_changes.tenant)",
         )
         .bind(id.as_str())
         .bind(import.expires_at.map(|at| at.unix_us()))
         .bind(metadata)
+        .bind(&import.tenant)
         .execute(write.connection())
         .await
         .map_err(self.failed(OP))?;

@@ -14,6 +14,7 @@ pub(super) async fn an_import_is_kept_with_its_files_until_the_sandbox_is_gone(s
     let first = ForeignImport {
         expires_at: Some(at),
         metadata: Some(metadata.clone()),
+        tenant: Some("team-a".into()),
         files: ImportedFiles {
             expiry: Some([1; 32]),
             metadata: Some([2; 32]),
@@ -32,6 +33,7 @@ pub(super) async fn an_import_is_kept_with_its_files_until_the_sandbox_is_gone(s
     let changes = Changes {
         expires_at: Some(at),
         metadata: Some(metadata),
+        tenant: Some("team-a".into()),
         ..Changes::default()
     };
     let stored = store.all_changes().await.unwrap();
