@@ -11,9 +11,12 @@ use std::{
     time::Duration,
 };
 
-use osb_runtime::sim::{Options, SimRuntime};
+use osb_runtime::{
+    Expiry, RuntimeEvent,
+    sim::{Options, SimRuntime},
+};
 use osb_store::Location;
-use osb_testkit::{Schema, TestServer, WebhookReceiver, wait_until};
+use osb_testkit::{Schema, TestServer, WebhookReceiver, running_at, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{
@@ -343,6 +346,57 @@ async fn a_locked_store_refuses_writes_soon_and_recovers() {
         reason.as_deref() == Some("EXPIRED")
     })
     .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_comes_back_before_its_end_is_stored_keeps_its_renewal() {
+    const LATER: &str = "2099-01-01T00:00:00Z";
+    let at_home = |id: &str| {
+        let mut sandbox = running_at(id, [127, 0, 0, 1].into(), None);
+        let created = sandbox.origin.created_at;
+        sandbox.origin.expiry = Expiry::At(created.plus_seconds(600).unwrap());
+        sandbox
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let over = async |sim: &Arc<SimRuntime>| {
+        let server = TestServer::over(Arc::clone(sim) as _, folder.path(), "");
+        let server = server.await.unwrap();
+        until_ready(&server).await;
+        server
+    };
+    let whole = Arc::new(SimRuntime::with([at_home("a"), at_home("b")]));
+    let server = over(&whole).await;
+    assert_eq!(renew(&server, "a", json!(LATER)).await.status, 200);
+    server.stop().await;
+    drop(server);
+
+    let partial = Arc::new(SimRuntime::new());
+    let server = over(&partial).await;
+    let other = lock(folder.path()).await;
+    let all = vec![at_home("b")];
+    let at = all[0].origin.created_at;
+    partial.emit(RuntimeEvent::Synced { all, at }).await;
+    let id = "a".into();
+    let ended = async || server.service.history(&id).await.unwrap();
+    let entry = wait_until("its end", ended, Option::is_some).await.unwrap();
+    assert_eq!(entry.reason, "GONE_AT_START");
+    let back = RuntimeEvent::Changed(Box::new(at_home("a")));
+    partial.emit(back).await;
+    let look = async || {
+        let seen = get(&server, "a").await;
+        (seen.status, seen.body)
+    };
+    let (_, seen) = wait_until("the sandbox", look, |seen| seen.0 == 200).await;
+    assert_eq!(seen["expiresAt"], LATER, "{seen}");
+    assert_eq!(ended().await, None, "it has not ended");
+    other.free().await;
+    until_ready(&server).await;
+    server.stop().await;
+    drop(server);
+
+    let server = over(&whole).await;
+    assert_eq!(get(&server, "a").await.body["expiresAt"], LATER);
     server.stop().await;
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Observed, Phase, Role, RuntimeEvent, Status};
-use osb_service::Supervisor;
+use osb_service::{ErrorChain, Supervisor};
 use osb_store::{Changes, HistoryEntry, Outcome, UnansweredCreate};
 use tracing::{error, info, warn};
 
@@ -19,6 +19,8 @@ use super::{
 pub(super) struct StoredAtStart {
     pub(super) changes: HashMap<SandboxId, Changes>,
     pub(super) unanswered: Vec<UnansweredCreate>,
+    /// Whether the store has nothing that `changes` lacks.
+    pub(super) is_fresh: bool,
     /// What another server left in files, and which of those were imported.
     pub(super) imports: Imports,
     /// Whether the runtime had a sandbox that this process did not create.
@@ -71,9 +73,12 @@ impl Service {
     /// Brings the registry in line with a full list from the runtime.
     async fn synchronise(&self, all: Vec<Observed>, at: WireTime, left: &mut StoredAtStart) {
         let registry = &self.inner.registry;
-        let unknown = all.iter().map(|observed| &observed.origin.id);
-        let unknown = unknown.filter(|id| registry.get(id).is_none());
-        left.imports.read(unknown.cloned().collect()).await;
+        // A container that never started is left over from a crash; the sweep removes it.
+        let unknown = all.iter().filter(|it| it.status.phase != Phase::Created);
+        let unknown = unknown.map(|observed| &observed.origin.id);
+        let unknown = unknown.filter(|id| registry.get(id).is_none() && !registry.was_removed(id));
+        let unknown: HashSet<_> = unknown.cloned().collect();
+        let is_known = self.look_up(&unknown, left).await;
         let mut seen = HashSet::with_capacity(all.len());
         let mut ended = Vec::new();
         for observed in all {
@@ -83,8 +88,7 @@ impl Service {
                 if self.observe(&id, observed.status, at) {
                     ended.push(id);
                 }
-            } else if observed.status.phase != Phase::Created && !registry.was_removed(&id) {
-                // A container that never started is left over from a crash; the sweep removes it.
+            } else if is_known && unknown.contains(&id) {
                 if observed.origin.expiry == osb_runtime::Expiry::Unknown {
                     warn!(sandbox = %id, "has no readable expiry and is kept until it is deleted");
                 }
@@ -106,6 +110,38 @@ impl Service {
         ended.retain(|id| self.record_that(id, failed_hooks::may_explain));
         self.explain_ends(ended);
         self.end_unseen(&seen, left).await;
+        left.is_fresh = false;
+    }
+
+    /// Reads what files and the store say about sandboxes that the registry has not and that are to be
+    /// taken in. Returns whether that is known: without a renewal, a sandbox might be removed as expired.
+    async fn look_up(&self, unknown: &HashSet<SandboxId>, left: &mut StoredAtStart) -> bool {
+        if unknown.is_empty() {
+            return true;
+        }
+        left.imports.read(unknown.iter().cloned().collect()).await;
+        if left.is_fresh {
+            return true;
+        }
+        // The end of a sandbox deletes its renewal, unless it is withdrawn before it is stored.
+        let _nothing_is_written = self.inner.journal.pause().await;
+        match self.inner.store.all_changes().await {
+            Ok(mut stored) => {
+                let changes = unknown.iter().filter_map(|id| stored.remove_entry(id));
+                left.changes.extend(changes);
+                for id in unknown {
+                    if self.inner.journal.withdraw(id) {
+                        info!(sandbox = %id, "its end was not stored yet and is forgotten");
+                    }
+                }
+                true
+            }
+            Err(error) => {
+                let error = ErrorChain(&error);
+                warn!(%error, "sandboxes that came back are not listed before their renewals can be read");
+                false
+            }
+        }
     }
 
     /// Adds a sandbox that the runtime has and the registry has not, with what is stored about it.
@@ -185,8 +221,12 @@ impl Service {
                 }
                 if self.inner.registry.get(&observed.origin.id).is_none() {
                     info!(sandbox = %observed.origin.id, "a sandbox came back");
-                    left.imports.read(vec![observed.origin.id.clone()]).await;
-                    return self.take_in(*observed, left).await;
+                    // Otherwise the next list has it.
+                    let id = HashSet::from([observed.origin.id.clone()]);
+                    if self.look_up(&id, left).await {
+                        self.take_in(*observed, left).await;
+                    }
+                    return;
                 }
                 let id = observed.origin.id.clone();
                 let at = observed.status.since;

@@ -31,6 +31,8 @@ const REFUSALS: u32 = 10;
 pub(super) struct Journal {
     waiting: Mutex<VecDeque<Waiting>>,
     filled: Notify,
+    /// Held while an entry is written.
+    writing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,20 @@ impl Journal {
     }
 
     fn written(&self, id: &SandboxId) {
-        self.locked().retain(|waiting| waiting.entry.id != *id);
+        self.withdraw(id);
+    }
+
+    /// Waits until no entry is being written, and keeps it so until the guard is dropped.
+    pub(super) async fn pause(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.writing.lock().await
+    }
+
+    /// Forgets the entry of a sandbox that came back. Returns whether there was one.
+    pub(super) fn withdraw(&self, id: &SandboxId) -> bool {
+        let mut waiting = self.locked();
+        let before = waiting.len();
+        waiting.retain(|waiting| waiting.entry.id != *id);
+        waiting.len() < before
     }
 
     /// Puts an entry behind the others, or drops it.
@@ -164,6 +179,7 @@ impl Service {
         let mut written = 0_u64;
         let round = journal.locked().len();
         for _ in 0..round {
+            let _turn = journal.writing.lock().await;
             let Some(entry) = journal.first() else {
                 break;
             };

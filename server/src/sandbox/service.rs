@@ -40,6 +40,7 @@ impl Service {
     ) -> Result<Self, Error> {
         let left = super::events::StoredAtStart {
             changes: store.all_changes().await?,
+            is_fresh: true,
             unanswered: store.all_unanswered().await?,
             imports: super::takeover::Imports::of(foreign, &*store).await?,
             has_found: false,
