@@ -4,17 +4,21 @@
     reason = "a test helper that cannot go on fails the test"
 )]
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use osb_protocol::SandboxId;
-use osb_runtime::sim::{Faults, Options, SimRuntime};
-use osb_testkit::{TestServer, wait_until};
+use osb_runtime::{
+    Address, EXECD_PORT,
+    sim::{Faults, Options, SimRuntime},
+};
+use osb_testkit::{CannedProgram, TestServer, wait_until};
 use reqwest::Method;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,
+    sync::Notify,
 };
 
 async fn start() -> (TestServer, Arc<SimRuntime>) {
@@ -298,6 +302,208 @@ async fn a_failed_create_is_explained_after_it_is_gone() {
     )
     .await;
     assert_eq!(status, 404);
+    server.stop().await;
+}
+
+/// A message of an engine for each common cause of a failed start, and what the answer advises.
+const FAILED_STARTS: [(&str, &str); 16] = [
+    (
+        "the engine did not answer in time",
+        "Look at the engine's log",
+    ),
+    (
+        "mkdir /var/lib/docker/overlay2/x: no space left on device",
+        "Free space",
+    ),
+    (
+        "exec format error: unknown",
+        "Use an image for this host's platform",
+    ),
+    (
+        "Bind for 127.0.0.1:40000 failed: port is already allocated",
+        "keep other programs out of",
+    ),
+    ("no free port in 40000-40001", "Widen docker.port_range_min"),
+    (
+        "The name \"/osb-1\" is already in use by container \"c1\"",
+        "Try again",
+    ),
+    ("network ours not found", "docker network create"),
+    (
+        "opening seccomp profile (/etc/ours.json) failed",
+        "Load the profile",
+    ),
+    ("Unknown runtime specified runsc", "Install the runtime"),
+    (
+        "could not select device driver \"\" with capabilities: [[gpu]]",
+        "leave out `gpu`",
+    ),
+    (
+        "bind source path does not exist: /srv/cache",
+        "docker.sandbox_binds",
+    ),
+    (
+        "Range of CPUs is from 0.01 to 2.00",
+        "Ask for less in `resourceLimits`",
+    ),
+    (
+        "fork/exec /proc/self/exe: cannot allocate memory",
+        "Raise `resourceLimits.memory`",
+    ),
+    ("execd cannot be provided: broken", "OPENSANDBOX_EXECD_PATH"),
+    (
+        "exec: \"nope\": executable file not found in $PATH",
+        "Check `entrypoint` and the PATH",
+    ),
+    (
+        "exec: \"/etc/passwd\": permission denied",
+        "Check `entrypoint`, the file's mode",
+    ),
+];
+
+#[tokio::test]
+async fn every_failed_start_is_explained_in_the_answer_and_afterwards() {
+    let (server, sim) = start().await;
+    for (message, advice) in FAILED_STARTS {
+        sim.set_faults(Faults {
+            start_fails: Some(message.to_owned()),
+            ..Faults::default()
+        });
+        let request = server.request(Method::POST, "/v1/sandboxes");
+        let request = request.json(&TestServer::good_create());
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        let text = answer["message"].as_str().unwrap();
+        assert!(text.contains(advice), "{message}: {answer}");
+        let failed = server.service.recent_history(1).await.unwrap();
+        let id = &failed[0].id;
+        for part in ["events", "inspect", "summary"] {
+            let path = format!("/v1/sandboxes/{id}/diagnostics/{part}");
+            let (status, _, text) = ask(&server, &path).await;
+            assert_eq!(status, 200, "{text}");
+            let is_explained = text.contains("START_FAILED") && text.contains(advice);
+            assert!(is_explained, "{part} of {message}: {text}");
+        }
+        let (_, _, events) = ask(&server, &format!("/v1/sandboxes/{id}/diagnostics/events")).await;
+        for (stage, is_reached) in [("Created", true), ("Network", false)] {
+            let has = events
+                .lines()
+                .any(|line| line.contains(&format!("  {stage} ")));
+            assert_eq!(has, is_reached, "{stage}: {events}");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_create_in_progress_shows_the_stages_that_it_has_reached() {
+    let (server, sim) = start().await;
+    let (image, started) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    sim.set_faults(Faults {
+        image_gate: Some(Arc::clone(&image)),
+        start_gate: Some(Arc::clone(&started)),
+        ..Faults::default()
+    });
+    let request = server.request(Method::POST, "/v1/sandboxes");
+    let create = request.json(&TestServer::good_create()).send();
+    let look = async {
+        let pending = async || {
+            let (records, _) = server.service.registry().snapshot();
+            records.first().map(|it| it.facts.origin.id.clone())
+        };
+        let id = wait_until("the record", pending, Option::is_some)
+            .await
+            .unwrap();
+        let path = |part: &str| format!("/v1/sandboxes/{id}/diagnostics/{part}");
+        let (status, _, logs) = ask(&server, &path("logs")).await;
+        assert_eq!((status, logs.as_str()), (200, "(no logs)"));
+        let (_, _, events) = ask(&server, &path("events")).await;
+        assert!(
+            events.contains("Accepted") && !events.contains("Image "),
+            "{events}"
+        );
+        let (status, _, page) = ask(&server, &path("inspect")).await;
+        assert!(status == 200 && page.contains("Pending"), "{page}");
+        image.notify_one();
+        let events = async || ask(&server, &path("events")).await.2;
+        let events = wait_until("the container", events, |it| it.contains("Created ")).await;
+        assert!(
+            events.contains("Image ") && !events.contains("Network "),
+            "{events}"
+        );
+        assert!(events.contains("Pending ("), "{events}");
+        started.notify_one();
+        id
+    };
+    let (created, id) = tokio::join!(create, look);
+    assert_eq!(created.unwrap().status(), 202);
+    let path = format!("/v1/sandboxes/{id}/diagnostics/summary");
+    let (_, _, text) = ask(&server, &path).await;
+    assert!(
+        text.contains("Ready ") && text.contains("Running ("),
+        "{text}"
+    );
+    server.stop().await;
+}
+
+/// Creates a sandbox at an address where no execd answers.
+async fn created_without_execd(server: &TestServer, sim: &SimRuntime, ip: IpAddr) -> SandboxId {
+    sim.set_address(Address {
+        ip: Some(ip),
+        ..Address::default()
+    });
+    let id = created(server).await;
+    let message = message(server, &id).await;
+    assert!(message.contains("execd does not answer"), "{message}");
+    id
+}
+
+/// Message of a sandbox's state.
+async fn message(server: &TestServer, id: &SandboxId) -> String {
+    let (_, _, text) = ask(server, &format!("/v1/sandboxes/{id}")).await;
+    let body: Value = serde_json::from_str(&text).unwrap();
+    body["status"]["message"].as_str().unwrap().to_owned()
+}
+
+/// Starts an execd, and waits until its sandbox is no longer reported as without one.
+async fn is_noticed(server: &TestServer, id: &SandboxId, ip: IpAddr) {
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let execd = CannedProgram::start_at((ip, EXECD_PORT).into(), answer);
+    let _execd = execd.await.unwrap();
+    let look = || message(server, id);
+    let is_fine = |message: &String| message == "The sandbox is running.";
+    wait_until("the report to end", look, is_fine).await;
+}
+
+#[tokio::test]
+async fn a_late_execd_is_noticed_after_a_pause() {
+    let (server, sim) = start().await;
+    let ip = IpAddr::from([127, 0, 93, 1]);
+    let id = created_without_execd(&server, &sim, ip).await;
+    let change = async |verb: &str| {
+        let request = server.request(Method::POST, &format!("/v1/sandboxes/{id}/{verb}"));
+        assert_eq!(request.send().await.unwrap().status(), 202, "{verb}");
+    };
+    change("pause").await;
+    // Longer than the pause between two attempts, so that one finds the sandbox frozen.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    change("resume").await;
+    is_noticed(&server, &id, ip).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_execd_that_is_late_by_an_hour_is_noticed() {
+    let (server, sim) = start().await;
+    let ip = IpAddr::from([127, 0, 93, 2]);
+    let id = created_without_execd(&server, &sim, ip).await;
+    for _ in 0..12 {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(300)).await;
+        tokio::time::resume();
+        let still = message(&server, &id).await;
+        assert!(still.contains("execd does not answer"), "{still}");
+    }
+    is_noticed(&server, &id, ip).await;
     server.stop().await;
 }
 

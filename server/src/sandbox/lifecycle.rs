@@ -30,8 +30,10 @@ pub(super) fn now() -> WireTime {
 /// a connection to the engine and an answer within its time limit.
 pub(super) const REMOVALS: usize = 64;
 
-/// How long execd is waited for after the create was answered.
+/// How long a late execd is asked often.
 const LATE_EXECD: Duration = Duration::from_secs(600);
+/// Pause between attempts after that, and between looks at a sandbox that does not run.
+const RARE: Duration = Duration::from_secs(5);
 
 /// Reason and message of a sandbox whose client disconnected before the answer.
 pub(super) const ABANDONED: (&str, &str) = (
@@ -169,7 +171,7 @@ impl Service {
                 .await
             {
                 Wait::Ready => {}
-                Wait::TooSlow => return self.follow_late_execd(id, execd.authority),
+                Wait::TooSlow => return self.follow_late_execd(id),
                 Wait::Unwanted => {
                     // It may be started again.
                     let _ = self.change(&id, |facts| {
@@ -185,7 +187,7 @@ impl Service {
 
     /// Goes on waiting after the create was answered, so that the sandbox shows whether its execd
     /// answers.
-    fn follow_late_execd(&self, id: SandboxId, authority: String) {
+    fn follow_late_execd(&self, id: SandboxId) {
         warn!(sandbox = %id, "execd does not answer yet");
         // A sandbox that was removed meanwhile needs no note.
         let _ = self.change(&id, |facts| {
@@ -194,16 +196,31 @@ impl Service {
             Ok(())
         });
         let service = self.clone();
-        let work = async move {
-            if service
-                .execd_answers(&id, &authority, LATE_EXECD, SLOW)
-                .await
-                == Wait::Ready
-            {
-                service.set_ready(&id);
-            }
-        };
+        let work = async move { service.until_execd_answers(&id).await };
         self.inner.tasks.spawn_abortable("late execd", work);
+    }
+
+    /// Asks a late execd until it answers or its sandbox goes. One that is paused, or has ended, may run
+    /// again, at another address.
+    async fn until_execd_answers(&self, id: &SandboxId) {
+        let mut pause = SLOW;
+        while let Some(record) = self.inner.registry.get(id) {
+            let facts = &record.facts;
+            if facts.is_deleted() {
+                return;
+            }
+            let execd = is_running(facts).then(|| self.execd_of(facts));
+            let Some(Ok(execd)) = execd else {
+                tokio::time::sleep(RARE).await;
+                continue;
+            };
+            let answers = self.execd_answers(id, &execd.authority, LATE_EXECD, pause);
+            match answers.await {
+                Wait::Ready => return self.set_ready(id),
+                Wait::TooSlow => pause = RARE,
+                Wait::Unwanted => {}
+            }
+        }
     }
 
     async fn execd_answers(

@@ -145,6 +145,16 @@ async fn every_end_of_an_entry_point_has_a_reason_and_a_fix() {
             "exit code 3",
             "look at its output",
         ),
+        (
+            json!(["sh", "-c", "kill -KILL $$"]),
+            "it was killed",
+            "whether the host ran out of memory",
+        ),
+        (
+            json!(["sh", "-c", "kill -TERM $$"]),
+            "it was terminated by SIGTERM",
+            "Create a new sandbox",
+        ),
     ] {
         let (id, message) = ended(&server, entrypoint).await;
         assert!(
