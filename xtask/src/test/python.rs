@@ -77,7 +77,12 @@ const ON_POSTGRESQL: [Run; 2] = [
     },
     Run {
         name: "contract over HTTP on PostgreSQL",
-        files: &["test_pause.py", "test_surface.py", "test_validation.py"],
+        files: &[
+            "test_pause.py",
+            "test_restart.py",
+            "test_surface.py",
+            "test_validation.py",
+        ],
         suffix: "-postgresql",
         ..RUNS[2]
     },
