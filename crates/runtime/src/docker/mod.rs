@@ -41,6 +41,8 @@ mod pause;
 mod ports;
 mod pull;
 mod remove;
+mod sweep;
+mod translation;
 mod usage;
 mod watch;
 
