@@ -29,12 +29,15 @@ pub enum ConsoleError {
         /// The reason in words.
         message: String,
     },
-    /// The server did not answer, or its answer cannot be read.
-    #[error("The server did not answer: {message}")]
-    Unreachable {
-        /// The failure of the exchange.
-        message: String,
-    },
+    /// The server did not answer.
+    #[error("The server cannot be reached.")]
+    Unreachable,
+    /// What one side sent cannot be read by the other: the page is older or newer than the server, or
+    /// something between them answered.
+    #[error(
+        "The page and the server do not understand each other. If this stays, reload the page."
+    )]
+    Unreadable,
 }
 
 fn plural(fields: usize) -> String {
@@ -53,14 +56,43 @@ impl ConsoleError {
             _ => &[],
         }
     }
+
+    /// Whether the same call may succeed later without anything else being done.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable | Self::Unreadable)
+    }
 }
 
 impl FromServerFnError for ConsoleError {
     type Encoder = JsonEncoding;
 
     fn from_server_fn_error(error: ServerFnErrorErr) -> Self {
-        Self::Unreachable {
-            message: error.to_string(),
+        use ServerFnErrorErr::{MiddlewareError, Request, Response, ServerError};
+        match error {
+            Request(_) | Response(_) | ServerError(_) | MiddlewareError(_) => Self::Unreachable,
+            _ => Self::Unreadable,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_the_exchange_are_said_in_words_for_people() {
+        let failed = ServerFnErrorErr::Request("TypeError: Failed to fetch".to_owned());
+        let error = ConsoleError::from_server_fn_error(failed);
+        assert!(error.may_pass());
+        assert_eq!(error.to_string(), "The server cannot be reached.");
+        let page = ConsoleError::de("<html>Bad Gateway</html>".into());
+        assert_eq!(page, ConsoleError::Unreadable);
+        assert!(
+            page.may_pass(),
+            "the proxy before the server may reach it again"
+        );
+        assert!(!ConsoleError::NotFound.may_pass());
+        assert!(!ConsoleError::SignedOut.may_pass());
     }
 }

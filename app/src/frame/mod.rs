@@ -9,7 +9,7 @@ mod topbar;
 
 use std::time::Duration;
 
-use leptos::prelude::*;
+use leptos::{ev, prelude::*};
 use leptos_meta::Title;
 use leptos_router::components::Outlet;
 
@@ -52,6 +52,8 @@ pub fn Frame() -> impl IntoView {
         if let Ok(tick) = tick {
             on_cleanup(move || tick.clear());
         }
+        let online = window_event_listener(ev::online, move |_| live.connect_now());
+        on_cleanup(move || online.remove());
     });
     let help_open = RwSignal::new(false);
     keys::listen(help_open);

@@ -119,7 +119,7 @@ fn Breadcrumb() -> impl IntoView {
     .into_any()
 }
 
-/// `live`, `updated n s ago`, `reconnecting`, `signed out`, `paused`; a click pauses or resumes.
+/// State of the live connection. A click pauses or resumes it, or connects again at once.
 #[component]
 fn LinkState() -> impl IntoView {
     let live = expect_context::<Live>();
@@ -127,23 +127,31 @@ fn LinkState() -> impl IntoView {
     let quiet = Memo::new(move |_| (now.get() - live.heard.get()) / 1_000);
     let state = move || match (live.paused.get(), live.link.get()) {
         (_, Link::SignedOut) => "out",
+        (_, Link::Lost) => "lost",
         (true, _) => "paused",
         (_, Link::Starting) => "static",
         (_, Link::Live) => "live",
-        (_, Link::Lost) => "lost",
     };
     let text = move || match (live.paused.get(), live.link.get()) {
         (_, Link::SignedOut) => "signed out".to_owned(),
+        (_, Link::Lost) => "Offline".to_owned(),
         (true, _) => "paused".to_owned(),
         (_, Link::Starting) => "as rendered".to_owned(),
         (_, Link::Live) if quiet.get() <= FRESH_SECONDS => "live".to_owned(),
         (_, Link::Live) => format!("updated {} ago", duration(quiet.get())),
-        (_, Link::Lost) => format!("reconnecting · {} old", duration(quiet.get())),
     };
+    let is_lost = move || live.link.get() == Link::Lost;
+    // Narrow screens leave out the age.
+    let age = move || is_lost().then(|| format!(" · last update {} ago", duration(quiet.get())));
     let title = move || match (live.paused.get(), live.link.get()) {
         (_, Link::SignedOut) => "Live updates need a new sign-in",
+        (_, Link::Lost) => "The server cannot be reached. Connect again at once",
         (true, _) => "Resume live updates",
         (false, _) => "Pause live updates",
+    };
+    let on_click = move |_| match is_lost() {
+        true => live.connect_now(),
+        false => live.toggle_pause(),
     };
     view! {
         <button
@@ -152,10 +160,10 @@ fn LinkState() -> impl IntoView {
             data-state=state
             title=title
             disabled=move || live.link.get() == Link::SignedOut
-            on:click=move |_| live.toggle_pause()
+            on:click=on_click
         >
             <span class="dot" aria-hidden="true"></span>
-            <span>{text}</span>
+            <span>{text} <span class="optional">{age}</span> {move || is_lost().then_some(" · Retry")}</span>
         </button>
     }
     .into_any()

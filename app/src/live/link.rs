@@ -52,11 +52,16 @@ struct Tab {
     watches: BTreeMap<Topic, Watch>,
     failures: u32,
     epoch: String,
+    /// Watches so far: the number of the next.
+    watched: u64,
     /// Whether the server greeted on this connection, which proves that there was a session.
     greeted: bool,
 }
 
 struct Watch {
+    /// Tells apart the watches that one topic had: the next page may begin to watch a topic before the
+    /// last one ends.
+    number: u64,
     seq: Option<u64>,
     on_update: Rc<dyn Fn(Update)>,
 }
@@ -142,20 +147,9 @@ impl Live {
     }
 
     fn watch(self, topic: Topic, on_update: impl Fn(Update) + 'static) {
-        let watch = Watch {
-            seq: None,
-            on_update: Rc::new(on_update),
-        };
-        TAB.with_borrow_mut(|tab| {
-            tab.watches.insert(topic.clone(), watch);
-            tab.subscribe(&topic);
-        });
-        on_cleanup(move || {
-            TAB.with_borrow_mut(|tab| {
-                tab.watches.remove(&topic);
-                tab.send(&Command::Unsubscribe { topic });
-            });
-        });
+        let on_update = Rc::new(on_update);
+        let number = TAB.with_borrow_mut(|tab| tab.watch(&topic, on_update));
+        on_cleanup(move || TAB.with_borrow_mut(|tab| tab.unwatch(topic, number)));
     }
 
     /// Starts a pause, or ends it with fresh data.
@@ -216,7 +210,15 @@ impl Live {
             tab.failures
         });
         let pause = FIRST_PAUSE.saturating_mul(1 << (failures - 1).min(8));
-        set_timeout(move || self.start(), pause.min(LONGEST_PAUSE));
+        set_timeout(move || self.connect_now(), pause.min(LONGEST_PAUSE));
+    }
+
+    /// Connects without a pause, unless it is connected or connecting.
+    pub fn connect_now(self) {
+        let waits = self.link.get_untracked() == Link::Lost;
+        if waits && TAB.with_borrow(|tab| tab.socket.is_none()) {
+            self.start();
+        }
     }
 }
 
@@ -236,6 +238,29 @@ impl Tab {
         self.greeted = true;
         let topics: Vec<_> = self.watches.keys().cloned().collect();
         topics.iter().for_each(|topic| self.subscribe(topic));
+    }
+
+    fn watch(&mut self, topic: &Topic, on_update: Rc<dyn Fn(Update)>) -> u64 {
+        self.watched += 1;
+        let watch = Watch {
+            number: self.watched,
+            seq: None,
+            on_update,
+        };
+        self.watches.insert(topic.clone(), watch);
+        self.subscribe(topic);
+        self.watched
+    }
+
+    fn unwatch(&mut self, topic: Topic, number: u64) {
+        if self
+            .watches
+            .get(&topic)
+            .is_some_and(|it| it.number == number)
+        {
+            self.watches.remove(&topic);
+            self.send(&Command::Unsubscribe { topic });
+        }
     }
 
     fn subscribe_afresh(&mut self) {

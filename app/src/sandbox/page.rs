@@ -9,9 +9,8 @@ use super::{api, tab::TabBar};
 use crate::{
     error::ConsoleError,
     live::Live,
-    login::SignInLink,
     tab::Current,
-    ui::{CopyButton, Countdown, Icon, StateBadge},
+    ui::{CopyButton, Countdown, Icon, LoadError, StateBadge},
     view::{SandboxDetail, StageState},
 };
 
@@ -25,14 +24,14 @@ pub fn SandboxPage() -> impl IntoView {
     let id = Memo::new(move |_| SandboxId::new(params.read().get("id").unwrap_or_default()));
     let first = Resource::new_blocking(move || id.get(), api::detail);
     view! {
-        <Suspense fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
+        <Transition fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
             {move || Suspend::new(async move {
                 match first.await {
                     Ok(detail) => view! { <Loaded detail /> }.into_any(),
-                    Err(error) => view! { <Missing error /> }.into_any(),
+                    Err(error) => view! { <Missing error again=move |()| first.refetch() /> }.into_any(),
                 }
             })}
-        </Suspense>
+        </Transition>
     }
     .into_any()
 }
@@ -92,23 +91,19 @@ pub(crate) fn current_stage(detail: &SandboxDetail) -> Option<String> {
 }
 
 #[component]
-fn Missing(error: ConsoleError) -> impl IntoView {
+fn Missing(error: ConsoleError, #[prop(into)] again: Callback<()>) -> impl IntoView {
     let title = match error {
         ConsoleError::NotFound => "No such sandbox",
         ConsoleError::SignedOut => "Signed out",
         _ => "Unavailable",
-    };
-    let next_step = match error {
-        ConsoleError::SignedOut => view! { <SignInLink /> }.into_any(),
-        _ => view! { <a class="button" href="/console/sandboxes">"All sandboxes"</a> }.into_any(),
     };
     view! {
         <Title text="Sandbox" />
         <section class="empty">
             <Icon name="triangle-alert" />
             <h1>{title}</h1>
-            <p role="alert">{error.to_string()}</p>
-            {next_step}
+            <LoadError error again />
+            <a class="button" href="/console/sandboxes">"All sandboxes"</a>
         </section>
     }
     .into_any()

@@ -14,7 +14,7 @@ use osb_protocol::{
 use super::api;
 use crate::{
     error::ConsoleError,
-    ui::CopyButton,
+    ui::{CopyButton, LoadError},
     view::{PortAddress, Reach, SandboxDetail},
 };
 
@@ -50,7 +50,7 @@ pub(super) fn Ports(
     view! {
         <PortField id typed wanted />
         <Transition fallback=|| view! { <div class="skeleton-row"></div> }>
-            {move || Suspend::new(async move { shown(answer.await, wanted) })}
+            {move || Suspend::new(async move { shown(answer.await, wanted, Callback::new(move |()| answer.refetch())) })}
         </Transition>
     }
     .into_any()
@@ -132,15 +132,14 @@ fn PortField(
 fn shown(
     answer: Option<Result<Reach, ConsoleError>>,
     wanted: Memo<Result<u16, &'static str>>,
+    again: Callback<()>,
 ) -> AnyView {
     match answer {
         // The field shows the problem.
         None => ().into_any(),
         Some(Ok(Reach::At(address))) => view! { <Addresses address wanted /> }.into_any(),
         Some(Ok(Reach::Nowhere(why))) => view! { <p class="help no-endpoint">{why}</p> }.into_any(),
-        Some(Err(error)) => {
-            view! { <p class="help no-endpoint">{error.to_string()}</p> }.into_any()
-        }
+        Some(Err(error)) => view! { <LoadError error again /> }.into_any(),
     }
 }
 

@@ -7,10 +7,8 @@ use osb_protocol::lifecycle::SandboxState;
 
 use super::{ListQuery, PAGE_ROWS, Rows, api, row::Row};
 use crate::{
-    error::ConsoleError,
     live::Live,
-    login::SignInLink,
-    ui::Icon,
+    ui::{Icon, LoadError},
     view::{SandboxList, offers_changes},
 };
 
@@ -45,14 +43,14 @@ pub fn SandboxesPage() -> impl IntoView {
                 })}
         </div>
         <Filter query />
-        <Suspense fallback=Skeleton>
+        <Transition fallback=Skeleton>
             {move || Suspend::new(async move {
                 match first.await {
                     Ok(list) => view! { <Table list query /> }.into_any(),
-                    Err(error) => view! { <NoList error /> }.into_any(),
+                    Err(error) => view! { <LoadError error again=move |()| first.refetch() /> }.into_any(),
                 }
             })}
-        </Suspense>
+        </Transition>
     }
     .into_any()
 }
@@ -119,19 +117,6 @@ fn Filter(query: Memo<ListQuery>) -> impl IntoView {
             </label>
             <button type="submit" class="button needs-no-script">"Apply"</button>
         </form>
-    }
-    .into_any()
-}
-
-#[component]
-fn NoList(error: ConsoleError) -> impl IntoView {
-    let way_on = (error == ConsoleError::SignedOut).then(|| view! { <SignInLink /> });
-    view! {
-        <div class="banner" data-tone="bad" role="alert">
-            <Icon name="triangle-alert" />
-            <p>{error.to_string()}</p>
-            {way_on}
-        </div>
     }
     .into_any()
 }

@@ -5,6 +5,7 @@ mod clock;
 mod copy;
 mod icon;
 mod labels;
+mod retry;
 #[cfg(test)]
 pub(crate) mod sample;
 
@@ -13,3 +14,4 @@ pub use clock::{Age, Clock, Countdown, When, duration};
 pub use copy::{CodeBlock, CopyButton};
 pub use icon::{AssetRoot, Icon};
 pub use labels::Labels;
+pub use retry::LoadError;

@@ -13,11 +13,12 @@
 //! outside in: [`origin`] refuses writes and WebSockets that another origin began, [`session`] lets
 //! in only who logged in and whose role allows the address, [`policy`] forbids the page to load or run what this server did not send.
 //! Only the login and the static files are outside of the session, and what is rendered there has no
-//! way to the domain ([`pages`]).
+//! way to the domain ([`pages`]). [`compress`] compresses nothing that another site asked for.
 
 mod assets;
 mod backend;
 mod body;
+mod compress;
 mod execd;
 mod forms;
 mod live;
@@ -173,6 +174,8 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .layer(session::layer(store, https))
         .layer(from_fn(origin::same_origin_upgrades))
         .layer(CsrfLayer::new())
+        .layer(compress::layer())
+        .layer(from_fn(compress::only_own))
         .with_state(state.clone())
         .merge(assets::router())
         .layer(from_fn_with_state(state.clone(), policy::headers))

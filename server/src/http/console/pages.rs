@@ -118,9 +118,9 @@ pub(super) async fn function_status(request: Request, next: Next) -> Response {
         Ok(ConsoleError::NotFound) => StatusCode::NOT_FOUND,
         Ok(ConsoleError::Invalid { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
         Ok(ConsoleError::Refused { .. }) => StatusCode::CONFLICT,
-        // On this side it is only said of arguments that cannot be read.
-        Ok(ConsoleError::Unreachable { .. }) => StatusCode::BAD_REQUEST,
-        Err(_) => parts.status,
+        // On this side it is only said of arguments.
+        Ok(ConsoleError::Unreadable) => StatusCode::BAD_REQUEST,
+        Ok(ConsoleError::Unreachable) | Err(_) => parts.status,
     };
     Response::from_parts(parts, Body::from(body))
 }

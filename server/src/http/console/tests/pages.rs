@@ -43,6 +43,30 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
     );
 }
 
+/// An answer that another site began shows by its length what it repeats of the address.
+#[tokio::test]
+async fn pages_are_compressed_unless_another_site_asks() {
+    let console = Console::open().await;
+    let encoding = async |site: Option<&str>| {
+        let request = Request::get("/console/sandboxes?q=guess")
+            .header(header::ACCEPT, "text/html")
+            .header(header::ACCEPT_ENCODING, "gzip, br");
+        let request = match site {
+            Some(site) => request.header("sec-fetch-site", site),
+            None => request,
+        };
+        let answer = console.send(request, "").await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        answer.header("content-encoding").to_owned()
+    };
+    for own in [None, Some("same-origin"), Some("none")] {
+        assert_eq!(encoding(own).await, "br", "{own:?}");
+    }
+    for foreign in ["cross-site", "same-site", "unheard-of"] {
+        assert_eq!(encoding(Some(foreign)).await, "", "{foreign}");
+    }
+}
+
 #[tokio::test]
 async fn the_create_form_comes_back_with_what_is_wrong() {
     let console = Console::open().await;
