@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 
-use crate::RuntimeError;
+use crate::{LogFollow, LogLines, RuntimeError};
 
 /// Reads the log and the settings of single sandboxes.
 ///
@@ -15,6 +15,10 @@ use crate::RuntimeError;
 pub trait Diagnostics: Send + Sync {
     /// Reads the last lines of the output of the sandbox's entry point. Each begins with its time.
     async fn read_log(&self, id: &SandboxId, query: LogQuery) -> Result<LogText, RuntimeError>;
+
+    /// Reads the output of the sandbox's entry point line by line: the last lines, and with
+    /// [`LogFollow::follow`] each that is written later. Dropping the stream ends it.
+    async fn open_log(&self, id: &SandboxId, wanted: LogFollow) -> Result<LogLines, RuntimeError>;
 
     /// Reads the settings and the state of the sandbox's main container.
     async fn inspect(&self, id: &SandboxId) -> Result<Inspection, RuntimeError>;

@@ -16,6 +16,7 @@ mod diagnostics;
 pub mod docker;
 mod error;
 mod event;
+mod log_lines;
 mod observed;
 mod origin;
 mod power;
@@ -33,6 +34,7 @@ pub use diagnostics::{
 };
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
+pub use log_lines::{LogFollow, LogLine, LogLines, LogStream};
 pub use observed::{Address, Foreign, Observed, Phase, Ports, Status};
 pub use origin::{Expiry, Origin, Source};
 pub use power::{Pausing, PoolSpec, PoolStatus, Pools, Snapshots};

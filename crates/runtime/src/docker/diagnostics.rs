@@ -11,7 +11,8 @@ use osb_protocol::{SandboxId, WireTime};
 
 use super::{DockerRuntime, labels, log_tail::TailBuffer};
 use crate::{
-    Diagnostics, HealthCheck, Inspection, LogQuery, LogText, MASK, RuntimeError, names_secret,
+    Diagnostics, HealthCheck, Inspection, LogFollow, LogLines, LogQuery, LogText, MASK,
+    RuntimeError, names_secret,
 };
 
 #[async_trait]
@@ -33,6 +34,10 @@ impl Diagnostics for DockerRuntime {
             .await?
             .ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
         Ok(LogText::of_output(&output.bytes, &query, output.is_cut))
+    }
+
+    async fn open_log(&self, id: &SandboxId, wanted: LogFollow) -> Result<LogLines, RuntimeError> {
+        self.open_output(id, wanted).await
     }
 
     async fn inspect(&self, id: &SandboxId) -> Result<Inspection, RuntimeError> {

@@ -32,6 +32,7 @@ mod image;
 mod labels;
 mod layers;
 mod log_driver;
+mod log_follow;
 mod log_tail;
 mod names;
 mod network;

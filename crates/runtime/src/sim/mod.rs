@@ -22,9 +22,9 @@ use tokio::sync::{Notify, mpsc};
 
 use self::powers::Pool;
 use crate::{
-    Address, Amendment, CreateSpec, Diagnostics, Foreign, KeptBy, Metering, NoRoute, Observed,
-    Pausing, Phase, Pools, Progress, PullFault, Reach, Role, Runtime, RuntimeError, RuntimeEvent,
-    Snapshots, Source, Stage, Status, Viewpoint, Vocabulary,
+    Address, Amendment, CreateSpec, Diagnostics, Foreign, KeptBy, LogLine, Metering, NoRoute,
+    Observed, Pausing, Phase, Pools, Progress, PullFault, Reach, Role, Runtime, RuntimeError,
+    RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint, Vocabulary,
 };
 
 const KIND: &str = "sim";
@@ -107,6 +107,8 @@ struct State {
     address: Address,
     down: Option<String>,
     events: Option<mpsc::Sender<RuntimeEvent>>,
+    /// Who follows which log.
+    readers: Vec<(SandboxId, mpsc::UnboundedSender<LogLine>)>,
     foreign: usize,
     /// Bytes of writable layers.
     layer_sizes: HashMap<SandboxId, u64>,

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use futures::{StreamExt, stream};
 use osb_protocol::{SandboxId, WireTime};
+use tokio::sync::mpsc;
 
 use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Diagnostics, Inspection, LogQuery, LogText, Metering, Pausing, Phase, PoolSpec, PoolStatus,
-    Pools, Role, RuntimeError, RuntimeEvent, Snapshots, Source, Usage,
+    Diagnostics, Inspection, LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering,
+    Pausing, Phase, PoolSpec, PoolStatus, Pools, Role, RuntimeError, RuntimeEvent, Snapshots,
+    Source, Usage,
 };
 
 /// A pool. Its ready sandboxes are only counted.
@@ -33,6 +36,7 @@ impl State {
     /// Removes a sandbox, whose pool then provides another. Returns whether it existed.
     pub(super) fn remove(&mut self, id: &SandboxId) -> bool {
         self.specs.remove(id);
+        self.readers.retain(|(of, _)| of != id);
         let Some(group) = self.sandboxes.remove(id) else {
             return false;
         };
@@ -182,6 +186,27 @@ impl Diagnostics for SimRuntime {
         ))
     }
 
+    async fn open_log(&self, id: &SandboxId, wanted: LogFollow) -> Result<LogLines, RuntimeError> {
+        let query = LogQuery {
+            lines: wanted.tail,
+            since: wanted.since,
+            bytes: usize::MAX,
+        };
+        let tail = self.read_log(id, query).await?;
+        let tail: Vec<_> = tail.text.lines().map(|line| Ok(line_of(line))).collect();
+        let tail = stream::iter(tail);
+        if !wanted.follow {
+            return Ok(tail.boxed());
+        }
+        let (sender, printed) = mpsc::unbounded_channel();
+        self.locked().readers.push((id.clone(), sender));
+        let printed = stream::unfold(printed, async |mut printed| {
+            let line = printed.recv().await?;
+            Some((Ok(line), printed))
+        });
+        Ok(tail.chain(printed).boxed())
+    }
+
     async fn inspect(&self, id: &SandboxId) -> Result<Inspection, RuntimeError> {
         self.available()?;
         let state = self.locked();
@@ -207,6 +232,40 @@ impl Diagnostics for SimRuntime {
             labels: origin.metadata.clone(),
             ..Inspection::default()
         })
+    }
+}
+
+impl SimRuntime {
+    /// Writes a line to those who follow a sandbox's log.
+    pub fn print(&self, id: &SandboxId, text: &str) {
+        let line = LogLine {
+            at: Some(now()),
+            stream: LogStream::Output,
+            text: text.to_owned(),
+        };
+        let state = self.locked();
+        for (_, reader) in state.readers.iter().filter(|(of, _)| of == id) {
+            // A reader that has just gone.
+            let _ = reader.send(line.clone());
+        }
+    }
+
+    /// How many follow a sandbox's log.
+    #[must_use]
+    pub fn log_readers(&self, id: &SandboxId) -> usize {
+        let mut state = self.locked();
+        state.readers.retain(|(_, reader)| !reader.is_closed());
+        state.readers.iter().filter(|(of, _)| of == id).count()
+    }
+}
+
+/// A line of the simulated log: a time and a text.
+fn line_of(line: &str) -> LogLine {
+    let (time, text) = line.split_once(' ').unwrap_or((line, ""));
+    LogLine {
+        at: WireTime::parse(time).ok(),
+        stream: LogStream::Output,
+        text: text.to_owned(),
     }
 }
 
