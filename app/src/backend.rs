@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leptos::prelude::use_context;
-use osb_protocol::{FieldError, SandboxId, WireTime};
+use osb_protocol::{FieldError, SandboxId, WireTime, lifecycle::MetricsHistory};
 
 use crate::{
     error::ConsoleError,
+    live::LogLine,
     view::{PortAddress, SandboxDetail, SandboxRow},
 };
 
@@ -59,6 +60,22 @@ pub trait ConsoleBackend: Send + Sync {
     /// # Errors
     /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
     async fn resume(&self, id: &SandboxId) -> Result<(), ConsoleError>;
+
+    /// The last lines that the entry point of a sandbox wrote.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
+    async fn log(&self, id: &SandboxId) -> Result<Vec<LogLine>, ConsoleError>;
+
+    /// The recorded resource use of a sandbox in steps of 10 or 60 seconds, also of one that is gone.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`], and [`ConsoleError::Refused`] when nothing is recorded.
+    async fn metrics(
+        &self,
+        id: &SandboxId,
+        step_seconds: u32,
+    ) -> Result<MetricsHistory, ConsoleError>;
 
     /// Where a port of a sandbox is reached.
     ///

@@ -15,6 +15,16 @@ pub fn now_ms() -> i64 {
         })
 }
 
+/// Minutes by which the browser's time is ahead of UTC; 0 on the server.
+#[must_use]
+pub fn minutes_east_of_utc() -> i64 {
+    #[cfg(target_arch = "wasm32")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most a day")]
+    return -js_sys::Date::new_0().get_timezone_offset() as i64;
+    #[cfg(not(target_arch = "wasm32"))]
+    0
+}
+
 /// `data-<name>` of the document element: where the server leaves constants for the page.
 #[must_use]
 pub fn document_data(name: &str) -> Option<String> {

@@ -35,9 +35,12 @@ pub enum ConsoleError {
     /// What one side sent cannot be read by the other: the page is older or newer than the server, or
     /// something between them answered.
     #[error(
-        "The page and the server do not understand each other. If this stays, reload the page."
+        "The page and the server do not understand each other ({message}). If this stays, reload the page."
     )]
-    Unreadable,
+    Unreadable {
+        /// What cannot be read.
+        message: String,
+    },
 }
 
 fn plural(fields: usize) -> String {
@@ -60,7 +63,7 @@ impl ConsoleError {
     /// Whether the same call may succeed later without anything else being done.
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Unreachable | Self::Unreadable)
+        matches!(self, Self::Unreachable | Self::Unreadable { .. })
     }
 }
 
@@ -68,10 +71,17 @@ impl FromServerFnError for ConsoleError {
     type Encoder = JsonEncoding;
 
     fn from_server_fn_error(error: ServerFnErrorErr) -> Self {
-        use ServerFnErrorErr::{MiddlewareError, Request, Response, ServerError};
+        use ServerFnErrorErr::{
+            Args, Deserialization, MiddlewareError, MissingArg, Request, Response, ServerError,
+        };
         match error {
             Request(_) | Response(_) | ServerError(_) | MiddlewareError(_) => Self::Unreachable,
-            _ => Self::Unreadable,
+            Deserialization(message) | Args(message) | MissingArg(message) => {
+                Self::Unreadable { message }
+            }
+            other => Self::Unreadable {
+                message: other.to_string(),
+            },
         }
     }
 }
@@ -87,7 +97,7 @@ mod tests {
         assert!(error.may_pass());
         assert_eq!(error.to_string(), "The server cannot be reached.");
         let page = ConsoleError::de("<html>Bad Gateway</html>".into());
-        assert_eq!(page, ConsoleError::Unreadable);
+        assert!(matches!(page, ConsoleError::Unreadable { .. }), "{page:?}");
         assert!(
             page.may_pass(),
             "the proxy before the server may reach it again"

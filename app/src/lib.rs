@@ -5,6 +5,7 @@
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
+//! | [`logs`], [`metrics`] | tabs of a sandbox: its output, its resource use |
 //! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
 //! | [`live`] | the tab's one WebSocket |
@@ -28,6 +29,8 @@ pub mod error;
 pub mod frame;
 pub mod live;
 pub mod login;
+pub mod logs;
+pub mod metrics;
 pub mod sandbox;
 pub mod sandboxes;
 pub mod shell;

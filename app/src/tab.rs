@@ -20,6 +20,10 @@ pub enum Tab {
     Overview,
     /// A shell in it.
     Terminal,
+    /// The output of its entry point.
+    Logs,
+    /// Its resource use over time.
+    Metrics,
 }
 
 /// What is fixed about a tab.
@@ -38,7 +42,7 @@ struct TabSpec {
 
 impl Tab {
     /// All tabs, in their order on the page.
-    pub const ALL: [Self; 2] = [Self::Overview, Self::Terminal];
+    pub const ALL: [Self; 4] = [Self::Overview, Self::Terminal, Self::Logs, Self::Metrics];
 
     const fn spec(self) -> TabSpec {
         match self {
@@ -57,6 +61,22 @@ impl Tab {
                 needs_running: true,
                 feature: None,
                 key: Some("t"),
+            },
+            Self::Logs => TabSpec {
+                segment: "logs",
+                title: "Logs",
+                icon: "scroll-text",
+                needs_running: false,
+                feature: Some(Feature::Diagnostics),
+                key: Some("l"),
+            },
+            Self::Metrics => TabSpec {
+                segment: "metrics",
+                title: "Metrics",
+                icon: "activity",
+                needs_running: false,
+                feature: None,
+                key: Some("m"),
             },
         }
     }

@@ -40,6 +40,8 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${sandbox.id}`,
         `/console/sandboxes/${failed.id}`,
         `/console/sandboxes/${sandbox.id}/terminal`,
+        `/console/sandboxes/${failed.id}/logs`,
+        `/console/sandboxes/${sandbox.id}/metrics?table=on`,
         "/console/sandboxes/unknown",
       ]) {
         await page.goto(path);

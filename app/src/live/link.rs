@@ -6,7 +6,10 @@ use leptos::prelude::*;
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{CloseEvent, MessageEvent, WebSocket};
 
-use super::wire::{Command, Frame, Position, RowChange, Topic, Update, says_signed_out};
+use super::{
+    log::LogBatch,
+    wire::{Command, Frame, Position, RowChange, Samples, Topic, Update, says_signed_out},
+};
 use crate::{
     browser,
     view::{SandboxDetail, SandboxRow},
@@ -59,7 +62,7 @@ struct Tab {
 }
 
 struct Watch {
-    /// Tells apart the watches that one topic had: the next page may begin to watch a topic before the
+    /// Distinguishes the watches of one topic: the next page may begin to watch a topic before the
     /// last one ends.
     number: u64,
     seq: Option<u64>,
@@ -129,7 +132,7 @@ impl Live {
         self.watch(Topic::Sandboxes, move |update| match update {
             Update::List(rows) => on_list(rows),
             Update::Change(change) => on_change(change),
-            Update::Detail(_) => {}
+            _ => {}
         });
     }
 
@@ -142,6 +145,28 @@ impl Live {
         self.watch(Topic::Sandbox(id), move |update| {
             if let Update::Detail(detail) = update {
                 on_detail(detail.map(|it| *it));
+            }
+        });
+    }
+
+    /// Watches the log of a sandbox until the calling effect ends.
+    pub fn watch_log(self, id: osb_protocol::SandboxId, on_batch: impl Fn(LogBatch) + 'static) {
+        self.watch(Topic::Logs(id), move |update| {
+            if let Update::Log(batch) = update {
+                on_batch(batch);
+            }
+        });
+    }
+
+    /// Watches the resource use of a sandbox until the calling effect ends.
+    pub fn watch_metrics(
+        self,
+        id: osb_protocol::SandboxId,
+        on_samples: impl Fn(Samples) + 'static,
+    ) {
+        self.watch(Topic::Metrics(id), move |update| {
+            if let Update::Usage(samples) = update {
+                on_samples(samples);
             }
         });
     }

@@ -9,7 +9,11 @@
 //! a server that is down: the tab stops reconnecting and asks for a new sign-in.
 
 mod link;
+mod log;
 mod wire;
 
 pub use link::{Link, Live};
-pub use wire::{CLOSE_SIGNED_OUT, Command, Frame, Position, RowChange, Topic, says_signed_out};
+pub use log::{LogBatch, LogLine, LogState, LogStream};
+pub use wire::{
+    CLOSE_SIGNED_OUT, Command, Frame, Position, RowChange, Samples, Topic, says_signed_out,
+};

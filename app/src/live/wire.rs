@@ -1,8 +1,9 @@
 //! Messages of `/console/live`: JSON in text frames, in both directions.
 
-use osb_protocol::{SandboxId, execd::pty::close_code};
+use osb_protocol::{SandboxId, execd::pty::close_code, lifecycle::MetricsSample};
 use serde::{Deserialize, Serialize};
 
+use super::log::LogBatch;
 use crate::view::{SandboxDetail, SandboxRow};
 
 /// Close code of the console's WebSockets, terminals included: the session that opened it ended, or
@@ -25,6 +26,11 @@ pub enum Topic {
     Sandboxes,
     /// One sandbox; every message is a snapshot, `null` once it is gone.
     Sandbox(SandboxId),
+    /// Output of its entry point; snapshot and deltas [`LogBatch`].
+    Logs(SandboxId),
+    /// Its resource use each second; snapshot the last `Vec<MetricsSample>`, deltas `MetricsSample`.
+    /// Both topics answer `null` for a sandbox that does not exist, and to a tab that follows too many.
+    Metrics(SandboxId),
 }
 
 impl std::fmt::Display for Topic {
@@ -32,6 +38,8 @@ impl std::fmt::Display for Topic {
         match self {
             Self::Sandboxes => f.write_str("sandboxes"),
             Self::Sandbox(id) => write!(f, "sandbox/{id}"),
+            Self::Logs(id) => write!(f, "sandbox/{id}/logs"),
+            Self::Metrics(id) => write!(f, "sandbox/{id}/metrics"),
         }
     }
 }
@@ -40,9 +48,15 @@ impl std::str::FromStr for Topic {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once('/') {
-            None if text == "sandboxes" => Ok(Self::Sandboxes),
-            Some(("sandbox", id)) if !id.is_empty() => Ok(Self::Sandbox(id.into())),
+        let mut parts = text.splitn(3, '/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("sandboxes"), None, _) => Ok(Self::Sandboxes),
+            (Some("sandbox"), Some(id), part) if !id.is_empty() => match part {
+                None => Ok(Self::Sandbox(id.into())),
+                Some("logs") => Ok(Self::Logs(id.into())),
+                Some("metrics") => Ok(Self::Metrics(id.into())),
+                Some(_) => Err("no such topic"),
+            },
             _ => Err("no such topic"),
         }
     }
@@ -140,6 +154,19 @@ pub(super) enum Update {
     Change(RowChange),
     /// One sandbox, or that it is gone.
     Detail(Option<Box<SandboxDetail>>),
+    /// Lines of a log.
+    Log(LogBatch),
+    /// Resource use.
+    Usage(Samples),
+}
+
+/// Resource use of a sandbox.
+#[derive(Clone, Debug)]
+pub enum Samples {
+    /// The last seconds.
+    Recent(Vec<MetricsSample>),
+    /// The last second.
+    Next(Box<MetricsSample>),
 }
 
 impl Update {
@@ -149,6 +176,13 @@ impl Update {
             (Topic::Sandboxes, false) => serde_json::from_value(data).map(Self::List),
             (Topic::Sandboxes, true) => serde_json::from_value(data).map(Self::Change),
             (Topic::Sandbox(_), _) => serde_json::from_value(data).map(Self::Detail),
+            (Topic::Logs(_), _) => serde_json::from_value(data).map(Self::Log),
+            (Topic::Metrics(_), false) => {
+                serde_json::from_value(data).map(|list| Self::Usage(Samples::Recent(list)))
+            }
+            (Topic::Metrics(_), true) => {
+                serde_json::from_value(data).map(|next| Self::Usage(Samples::Next(Box::new(next))))
+            }
         };
         read.ok()
     }
@@ -162,10 +196,23 @@ mod tests {
 
     #[test]
     fn topics_are_text() {
-        for text in ["sandboxes", "sandbox/a", "sandbox/a/b"] {
+        for text in [
+            "sandboxes",
+            "sandbox/a",
+            "sandbox/a/logs",
+            "sandbox/a/metrics",
+        ] {
             assert_eq!(text.parse::<Topic>().unwrap().to_string(), text);
         }
-        for text in ["", "sandbox", "sandbox/", "pools", "sandboxes/x"] {
+        for text in [
+            "",
+            "sandbox",
+            "sandbox/",
+            "pools",
+            "sandboxes/x",
+            "sandbox/a/b",
+            "sandbox/a/logs/b",
+        ] {
             assert!(text.parse::<Topic>().is_err(), "{text}");
         }
     }

@@ -9,6 +9,7 @@ use super::{
     stages::StageBar,
 };
 use crate::{
+    metrics::UsageSummary,
     tab::Current,
     ui::{Age, CodeBlock, CopyButton, Countdown, Labels, When},
     view::{SandboxDetail, ServerInfo, is_alive},
@@ -28,6 +29,7 @@ pub fn OverviewTab() -> impl IntoView {
     let for_renewal = id.clone();
     let for_pause = id.clone();
     let for_ports = id.clone();
+    let for_usage = id.clone();
     view! {
         <section class="card" aria-labelledby="state-title">
             <h2 id="state-title">"State"</h2>
@@ -38,6 +40,7 @@ pub fn OverviewTab() -> impl IntoView {
             </Show>
         </section>
         <div class="cards">
+            <UsageSummary id=for_usage />
             <section class="card" aria-labelledby="identity-title">
                 <h2 id="identity-title">"Identity"</h2>
                 <Identity current />

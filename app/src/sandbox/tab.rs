@@ -8,6 +8,8 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
 use super::overview::OverviewTab;
 use crate::{
+    logs::LogsTab,
+    metrics::MetricsTab,
     tab::{Current, Tab},
     terminal::TerminalTab,
     ui::Icon,
@@ -56,6 +58,8 @@ fn content(tab: Tab) -> AnyView {
     match tab {
         Tab::Overview => view! { <OverviewTab /> }.into_any(),
         Tab::Terminal => view! { <TerminalTab /> }.into_any(),
+        Tab::Logs => view! { <LogsTab /> }.into_any(),
+        Tab::Metrics => view! { <MetricsTab /> }.into_any(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Small parts that several pages use.
 
 mod badge;
+mod chart;
 mod clock;
 mod copy;
 mod icon;
@@ -8,10 +9,13 @@ mod labels;
 mod retry;
 #[cfg(test)]
 pub(crate) mod sample;
+mod sparkline;
 
 pub use badge::StateBadge;
+pub use chart::{Chart, ChartData, Line, Unit, thinned, time_of};
 pub use clock::{Age, Clock, Countdown, When, duration};
 pub use copy::{CodeBlock, CopyButton};
 pub use icon::{AssetRoot, Icon};
 pub use labels::Labels;
 pub use retry::LoadError;
+pub use sparkline::Sparkline;

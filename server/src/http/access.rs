@@ -216,6 +216,18 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::GET, ReadOnly, Reads)],
     ),
     (
+        "/console/sandboxes/{id}/logs",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
+        "/console/sandboxes/{id}/logs/download",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
+        "/console/sandboxes/{id}/metrics",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
         "/console/create",
         &[
             (Method::GET, ReadOnly, Reads),
@@ -251,6 +263,14 @@ const TABLE: &[(&str, Rules)] = &[
     ),
     (
         "/console/fn/sandboxes/port",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/log",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/metrics",
         &[(Method::POST, ReadOnly, Reads)],
     ),
     (
@@ -380,11 +400,13 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 5] = [
+        const READS: [&str; 7] = [
             "/metrics/events",
             "/console/fn/sandboxes/list",
             "/console/fn/sandboxes/get",
             "/console/fn/sandboxes/port",
+            "/console/fn/sandboxes/log",
+            "/console/fn/sandboxes/metrics",
             "/console/fn/sandboxes/check",
         ];
         for (path, rules) in TABLE {

@@ -17,6 +17,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use osb_forward::Lease;
 use osb_service::Supervisor;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -72,6 +73,29 @@ pub(super) enum Kind {
     Console,
     ProxyKeyed,
     ProxyKeyless,
+}
+
+/// Room for one log in memory.
+pub(super) struct LogRoom {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl LogRoom {
+    /// The bytes of a text, which keep the room until the last of them was written to the client.
+    pub(super) fn hold(self, text: String) -> Bytes {
+        Bytes::from_owner(HeldText { text, _room: self })
+    }
+}
+
+struct HeldText {
+    text: String,
+    _room: LogRoom,
+}
+
+impl AsRef<[u8]> for HeldText {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
 }
 
 impl Capacities {
@@ -130,8 +154,9 @@ impl Capacities {
     }
 
     /// Room for a log in memory; `None` when there are as many as may be.
-    pub(super) fn log(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0.logs).try_acquire_owned().ok()
+    pub(super) fn log(&self) -> Option<LogRoom> {
+        let permit = Arc::clone(&self.0.logs).try_acquire_owned().ok()?;
+        Some(LogRoom { _permit: permit })
     }
 
     fn gate(&self, kind: Kind) -> &Gate {

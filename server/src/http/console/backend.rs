@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt};
 use osb_app::{
     backend::ConsoleBackend,
     error::ConsoleError,
+    live::{LogLine, LogStream},
     view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState},
 };
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
-    lifecycle::{ImageRef, Sandbox, SandboxState, SandboxStatus},
+    lifecycle::{ImageRef, MetricsHistory, Sandbox, SandboxState, SandboxStatus},
 };
+use osb_runtime::LogFollow;
 use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome};
 use serde_json::Value;
@@ -22,11 +25,13 @@ use super::{
 };
 use crate::{
     identity::{Authenticator, Principal, Scope},
-    sandbox::{EndpointQuery, Error, Record, Service, explain},
+    sandbox::{EndpointQuery, Error, Record, Service, explain, metrics::Step},
 };
 
 /// Lines of output shown for a sandbox that failed.
 const LOG_LINES: usize = 40;
+/// Lines that the logs tab is rendered with.
+const TAIL_LINES: usize = 200;
 
 /// Makes the domain of each principal. Clones share it.
 #[derive(Clone)]
@@ -55,6 +60,11 @@ impl Domains {
             service: self.service.within(scope),
             noted: Noted::default(),
         })
+    }
+
+    /// The service within a scope.
+    pub(super) fn service(&self, scope: &Scope) -> Service {
+        self.service.within(scope)
     }
 
     /// What the frame says about the server.
@@ -164,6 +174,43 @@ impl ConsoleBackend for Domain {
         self.done(self.service.resume(id).await)
     }
 
+    async fn log(&self, id: &SandboxId) -> Result<Vec<LogLine>, ConsoleError> {
+        let wanted = LogFollow {
+            tail: TAIL_LINES,
+            since: None,
+            follow: false,
+        };
+        let lines = match self.service.open_log(id, wanted).await {
+            Ok(lines) => lines.take(TAIL_LINES),
+            // It has no container yet.
+            Err(Error::NotFound(_)) if self.service.find(id).is_some() => return Ok(Vec::new()),
+            Err(error) => return Err(refused(error)),
+        };
+        let lines: Result<Vec<_>, _> = lines.try_collect().await;
+        let lines = lines.map_err(|error| refused(error.into()))?;
+        Ok(lines.into_iter().map(on_wire).collect())
+    }
+
+    async fn metrics(
+        &self,
+        id: &SandboxId,
+        step_seconds: u32,
+    ) -> Result<MetricsHistory, ConsoleError> {
+        let refuse = |message: &str| ConsoleError::Refused {
+            message: message.to_owned(),
+        };
+        if !self.service.has_metrics() {
+            return Err(refuse(
+                "Metrics are turned off, or not available on this runtime.",
+            ));
+        }
+        let step = usize::try_from(step_seconds)
+            .ok()
+            .and_then(Step::of_seconds);
+        let step = step.ok_or_else(|| refuse("steps have 10 or 60 seconds"))?;
+        self.service.metrics(id, step).await.map_err(refused)
+    }
+
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
         let query = EndpointQuery {
             port,
@@ -177,6 +224,15 @@ impl ConsoleBackend for Domain {
             proxied: format!("/v1/sandboxes/{id}/proxy/{port}/"),
         })
     }
+}
+
+/// A line of a log as pages get it.
+pub(super) fn on_wire(line: osb_runtime::LogLine) -> LogLine {
+    let stream = match line.stream {
+        osb_runtime::LogStream::Output => LogStream::Output,
+        osb_runtime::LogStream::Error => LogStream::Error,
+    };
+    LogLine(line.at.map_or(0, WireTime::unix_us), stream, line.text)
 }
 
 /// One row of the list.

@@ -1,7 +1,7 @@
 //! Compresses pages and answers of server functions; static files are compressed when they are built.
 //!
 //! The length of a compressed page that repeats text of its address says something about the rest of
-//! the page to whoever can choose the address and see the length on the wire (BREACH). Only another
+//! the page to an attacker who can choose the address and see the length on the wire (BREACH). Only another
 //! site could choose addresses in the name of a signed-in user, so what another site began is sent
 //! as it is. Browsers say who began a request in `Sec-Fetch-Site`, except over plain HTTP, where the
 //! wire shows the page itself.
@@ -16,7 +16,7 @@ use tower_http::compression::{CompressionLayer, Predicate, predicate::SizeAbove}
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Shortest answer that becomes smaller, in bytes.
-const SHORTEST: u16 = 1024;
+const SHORTEST: u64 = 1024;
 
 /// Compresses what a browser gets that accepts it.
 pub(super) fn layer() -> CompressionLayer<impl Predicate> {

@@ -6,6 +6,7 @@
 //! | `/console/login`, `/console/logout` | the session | [`login`] |
 //! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`] |
 //! | `/console/fn/…` | server functions of the hydrated pages | [`pages`] |
+//! | `/console/sandboxes/{id}/logs/download` | a log as a file | [`log_file`] |
 //! | `/console/live` | the tab's WebSocket | [`live`] |
 //! | `/console/terminal/{sandbox}` | a shell | [`terminal`] |
 //!
@@ -22,6 +23,7 @@ mod compress;
 mod execd;
 mod forms;
 mod live;
+mod log_file;
 mod login;
 mod origin;
 mod pages;
@@ -150,6 +152,10 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .merge(forms::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
+        .route(
+            "/console/sandboxes/{id}/logs/download",
+            get(log_file::download),
+        )
         .route("/console/fn/{*name}", any(pages::no_function))
         // Behind the session like the rest: what is no route may still be a page to a reader that
         // takes `.`, `..` and `%2e` out of addresses first.

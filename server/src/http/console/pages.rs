@@ -119,7 +119,7 @@ pub(super) async fn function_status(request: Request, next: Next) -> Response {
         Ok(ConsoleError::Invalid { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
         Ok(ConsoleError::Refused { .. }) => StatusCode::CONFLICT,
         // On this side it is only said of arguments.
-        Ok(ConsoleError::Unreadable) => StatusCode::BAD_REQUEST,
+        Ok(ConsoleError::Unreadable { .. }) => StatusCode::BAD_REQUEST,
         Ok(ConsoleError::Unreachable) | Err(_) => parts.status,
     };
     Response::from_parts(parts, Body::from(body))

@@ -8,20 +8,19 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE};
 use osb_protocol::{
     ErrorBody, FieldError, SandboxId,
     error::code,
     lifecycle::{Delivery, DiagnosticContent, DiagnosticKind},
 };
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::super::{
     AppState,
     caller::Caller,
     error::ApiError,
     extract::{InPath, Query, sandbox_id},
+    overload::LogRoom,
 };
 use crate::sandbox::diagnostics::{events_text, log_text, parse_since};
 
@@ -77,7 +76,7 @@ pub(super) async fn logs(
         let since = query.last("since").and_then(parse_since);
         let room = room_for_log(&app)?;
         let log = service.diagnostic_log(&id, tail, since).await?;
-        return Ok(deprecated(held(log_text(log), room)));
+        return Ok(deprecated(room.hold(log_text(log))));
     };
     let room = room_for_log(&app)?;
     // One more shows whether there are more.
@@ -92,7 +91,7 @@ pub(super) async fn logs(
     let text = log_text(log);
     let content = described(id, DiagnosticKind::Logs, scope, text, truncated, warning);
     let json = serde_json::to_string(&content).expect("a text always serialises");
-    Ok(([(CONTENT_TYPE, JSON)], held(json, room)).into_response())
+    Ok(([(CONTENT_TYPE, JSON)], room.hold(json)).into_response())
 }
 
 /// What happened to a sandbox.
@@ -199,7 +198,7 @@ pub(super) async fn summary(
     let id = sandbox_id(id);
     let room = room_for_log(&app)?;
     let summary = service.diagnostic_summary(&id, tail, limit).await?;
-    Ok(text(held(summary, room)))
+    Ok(text(room.hold(summary)))
 }
 
 fn bounded(query: &Query, name: &str, default: usize, most: usize) -> Result<usize, ApiError> {
@@ -228,28 +227,11 @@ fn scope<'a>(query: &Query, own: &'a str) -> Result<Option<&'a str>, ApiError> {
 }
 
 /// Room for a log in memory, until its last byte was sent.
-fn room_for_log(app: &AppState) -> Result<OwnedSemaphorePermit, ApiError> {
+fn room_for_log(app: &AppState) -> Result<LogRoom, ApiError> {
     app.room.log().ok_or_else(|| {
         let message = "as many logs are read as the server has room for; try again shortly";
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code::OVERLOADED, message).unlogged()
     })
-}
-
-/// A text that keeps its room.
-struct HeldText {
-    text: String,
-    _room: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for HeldText {
-    fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
-    }
-}
-
-/// The bytes of a text, which keep its room until the last of them was written to the client.
-fn held(text: String, room: OwnedSemaphorePermit) -> Bytes {
-    Bytes::from_owner(HeldText { text, _room: room })
 }
 
 fn text(body: impl IntoResponse) -> Response {

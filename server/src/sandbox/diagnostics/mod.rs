@@ -9,8 +9,11 @@ mod since;
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use osb_protocol::SandboxId;
-use osb_runtime::{Diagnostics, Inspection, LogQuery, LogText, MASK, RuntimeError};
+use osb_runtime::{
+    Diagnostics, Inspection, LogFollow, LogLine, LogLines, LogQuery, LogText, MASK, RuntimeError,
+};
 use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome};
 use secrecy::ExposeSecret;
@@ -61,6 +64,23 @@ impl Service {
                 Ok(LogText { text, ..log })
             }
         }
+    }
+
+    /// The output of the entry point line by line: the last lines, and those written later if that is
+    /// wanted.
+    ///
+    /// # Errors
+    /// When the sandbox does not exist, has no container yet, or the runtime fails.
+    pub async fn open_log(&self, id: &SandboxId, wanted: LogFollow) -> Result<LogLines, Error> {
+        let record = self.get(id)?;
+        let lines = self.diagnosing()?.open_log(id, wanted).await?;
+        let masked = lines.map(move |line| {
+            line.map(|line| LogLine {
+                text: without_tokens(&record, line.text),
+                ..line
+            })
+        });
+        Ok(masked.boxed())
     }
 
     /// What happened to a sandbox, a line per event, the oldest first. Of health checks only the last

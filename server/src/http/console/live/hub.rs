@@ -15,7 +15,10 @@ use osb_service::Supervisor;
 use serde::Serialize;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::super::backend::{self, Domains};
+use super::{
+    super::backend::{self, Domains},
+    followers::{Followers, Subscription},
+};
 use crate::{
     identity::Scope,
     sandbox::{Change, Service},
@@ -70,6 +73,7 @@ pub(in super::super) struct Hub {
     epoch: String,
     changes: broadcast::Sender<Arc<SequencedChange>>,
     kept: Mutex<Kept>,
+    followers: Arc<Followers>,
 }
 
 #[derive(Default)]
@@ -89,6 +93,7 @@ impl Hub {
     ) -> Arc<Self> {
         let mut changes = service.subscribe();
         let hub = Arc::new(Self {
+            followers: Followers::new(service.clone(), tasks.clone()),
             service,
             domains,
             epoch: uuid::Uuid::new_v4().simple().to_string(),
@@ -211,6 +216,31 @@ impl Hub {
         }
         kept.details.insert(id.clone(), (seq, frame.clone()));
         frame
+    }
+
+    /// Follows what changes all the time in one sandbox, with the first message; `None` if it does not
+    /// exist within the scope, or too much is followed.
+    pub(super) fn follow(&self, topic: &Topic, scope: &Scope) -> Option<(Utf8Bytes, Subscription)> {
+        let (Topic::Logs(id) | Topic::Metrics(id)) = topic else {
+            return None;
+        };
+        self.service.within(scope).find(id)?;
+        self.followers.join(topic)
+    }
+
+    /// The message about a topic that has no content.
+    pub(super) fn nothing(topic: &Topic) -> Utf8Bytes {
+        text(&Frame::Snapshot::<()> {
+            topic: topic.clone(),
+            seq: 0,
+            data: (),
+        })
+    }
+
+    /// Topics that tabs follow.
+    #[cfg(test)]
+    pub(super) fn followed(&self) -> usize {
+        self.followers.count()
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -4,10 +4,16 @@
 //! registry ── broadcast ──▶ Hub: one frame per change, kept in a ring ── broadcast ──▶ tabs
 //! ```
 //!
+//! The output and the resource use of single sandboxes have a [`followers`] task each while tabs watch.
+//!
 //! A change is encoded once for all tabs. A tab that lags behind the broadcast gets a snapshot
 //! instead, so slow tabs do not grow the server's memory.
 
+mod followers;
 mod hub;
+mod logs;
+mod metrics;
+mod published;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,14 @@
 //! The live connection of one tab.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::pending,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
+use futures::future::select_all;
 use osb_app::live::{Command, Frame, Position, Topic};
 use osb_protocol::SandboxId;
 use tokio::{
@@ -10,11 +16,16 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use super::hub::{Hub, SequencedChange};
+use super::{
+    followers::Subscription,
+    hub::{Hub, SequencedChange},
+};
 use crate::identity::Scope;
 
 /// Most sandboxes one tab watches; a page watches one.
 const WATCHED: usize = 16;
+/// Most logs and series of samples that one tab follows.
+const FOLLOWED: usize = 8;
 /// Interval of beats on a quiet connection. The tab gives up after 40 s of silence.
 const BEAT: Duration = Duration::from_secs(15);
 /// A tab that takes nothing for this long is gone.
@@ -31,6 +42,8 @@ pub(super) struct Tab {
     /// Position of the tab in the list; `None` if it does not watch it.
     list: Option<u64>,
     sandboxes: BTreeSet<SandboxId>,
+    /// What the tab follows together with others.
+    followed: BTreeMap<Topic, Subscription>,
 }
 
 impl Tab {
@@ -41,6 +54,7 @@ impl Tab {
             scope,
             list: None,
             sandboxes: BTreeSet::new(),
+            followed: BTreeMap::new(),
         }
     }
 
@@ -72,6 +86,21 @@ impl Tab {
                 Err(RecvError::Lagged(_)) => self.start_over().await,
                 Err(RecvError::Closed) => Err(Closed),
             },
+            (topic, message) = next(&mut self.followed) => match message {
+                Ok(message) => self.send(message).await,
+                // A tab that takes less than is sent gets the whole content instead.
+                Err(RecvError::Lagged(_)) => match self.followed.get_mut(&topic) {
+                    Some(subscription) => {
+                        let snapshot = subscription.start_over();
+                        self.send(snapshot).await
+                    }
+                    None => Ok(()),
+                },
+                Err(RecvError::Closed) => {
+                    self.followed.remove(&topic);
+                    Ok(())
+                }
+            },
             _ = beat.tick() => self.send_frame(&Frame::Beat).await,
         }
     }
@@ -92,6 +121,7 @@ impl Tab {
                 }
                 self.send(self.hub.detail(&id, &self.scope).await).await
             }
+            Ok(Command::Subscribe { topic, .. }) => self.follow(topic).await,
             Ok(Command::Unsubscribe {
                 topic: Topic::Sandboxes,
             }) => {
@@ -104,7 +134,26 @@ impl Tab {
                 self.sandboxes.remove(&id);
                 Ok(())
             }
+            Ok(Command::Unsubscribe { topic }) => {
+                self.followed.remove(&topic);
+                Ok(())
+            }
             Err(_) => Ok(()),
+        }
+    }
+
+    /// Follows a topic, from a snapshot on.
+    async fn follow(&mut self, topic: Topic) -> Result<(), Closed> {
+        let is_new = !self.followed.contains_key(&topic);
+        if is_new && self.followed.len() >= FOLLOWED {
+            return self.send(Hub::nothing(&topic)).await;
+        }
+        match self.hub.follow(&topic, &self.scope) {
+            Some((snapshot, subscription)) => {
+                self.followed.insert(topic, subscription);
+                self.send(snapshot).await
+            }
+            None => self.send(Hub::nothing(&topic)).await,
         }
     }
 
@@ -161,4 +210,17 @@ impl Tab {
             Ok(Err(_)) | Err(_) => Err(Closed),
         }
     }
+}
+
+/// The next message of what a tab follows.
+async fn next(
+    followed: &mut BTreeMap<Topic, Subscription>,
+) -> (Topic, Result<Utf8Bytes, RecvError>) {
+    if followed.is_empty() {
+        return pending().await;
+    }
+    let each = followed.iter_mut().map(|(topic, subscription)| {
+        Box::pin(async move { (topic.clone(), subscription.messages.recv().await) })
+    });
+    select_all(each).await.0
 }

@@ -1,5 +1,7 @@
 //! The tab's WebSocket, over a real connection.
 
+mod following;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::{SinkExt, StreamExt};

@@ -275,11 +275,11 @@ pub(super) fn cells() -> Vec<(Method, String)> {
     cells
 }
 
-/// What a role may do in the console, whatever the table says: reading pages, lists and endpoints.
+/// What a role may do in the console, whatever the table says: reading pages, lists, endpoints, logs and metrics.
 fn may(role: Role, method: &Method, path: &str) -> bool {
-    let reads = ["sandboxes/list", "sandboxes/get", "sandboxes/port"];
+    let reads = ["list", "get", "port", "log", "metrics"].map(|name| format!("sandboxes/{name}"));
     let is_read = match path.strip_prefix("/console/fn/") {
-        Some(name) => reads.contains(&name),
+        Some(name) => reads.iter().any(|read| read == name),
         None => *method == Method::GET && !path.starts_with("/console/terminal"),
     };
     is_read || role >= Role::Operator

@@ -111,7 +111,7 @@ impl Console {
         Self::start_over(SimRuntime::new()).await
     }
 
-    async fn start_over(runtime: SimRuntime) -> Self {
+    async fn start_over(runtime: impl Into<Arc<SimRuntime>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(dir.path().join("state.db"));
         let store = osb_store::open(&location).await.unwrap();
@@ -125,7 +125,7 @@ impl Console {
             ..Limits::default()
         };
         let service = Service::start(
-            Arc::new(runtime),
+            runtime.into(),
             store.clone(),
             tasks.clone(),
             limits,
@@ -167,7 +167,7 @@ impl Console {
     }
 
     /// The same over a runtime with sandboxes.
-    pub(super) async fn open_over(runtime: SimRuntime) -> Self {
+    pub(super) async fn open_over(runtime: impl Into<Arc<SimRuntime>>) -> Self {
         let mut console = Self::start_over(runtime).await;
         console.cookie = console.log_in().await;
         console

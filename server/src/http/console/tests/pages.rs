@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{Request, StatusCode, header};
 use osb_protocol::SandboxId;
-use osb_runtime::sim::{Faults, SimRuntime};
+use osb_runtime::sim::{Faults, Options, SimRuntime};
 use tokio::{sync::Notify, time::timeout};
 
 use super::{Console, FORM, PATIENCE};
@@ -41,6 +41,40 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
         console.get("/console/nowhere").await.status(),
         StatusCode::NOT_FOUND
     );
+}
+
+#[tokio::test]
+async fn the_log_is_read_without_script_and_downloaded() {
+    let runtime = SimRuntime::with_options(Options {
+        powers: true,
+        ..Options::default()
+    });
+    runtime.set_faults(Faults {
+        output: vec!["<b>bold</b> \u{1b}[31mred\u{1b}[0m".to_owned()],
+        ..Faults::default()
+    });
+    let console = Console::open_over(runtime).await;
+    let id = console.sandbox("a").await;
+    let page = console.get(&format!("/console/sandboxes/{id}/logs")).await;
+    assert!(
+        page.body.contains("&lt;b&gt;bold&lt;/b&gt;"),
+        "{}",
+        page.body
+    );
+    let red = r#"<span class="ansi-1">red"#;
+    assert!(page.body.contains(red), "{}", page.body);
+    let path = format!("/console/sandboxes/{id}/logs/download");
+    let file = console.get(&path).await;
+    assert_eq!(file.status(), StatusCode::OK);
+    assert!(file.header("content-disposition").starts_with("attachment"));
+    assert!(file.header("content-type").starts_with("text/plain"));
+    assert!(file.body.contains("<b>bold</b>"), "{}", file.body);
+    let none = console.get("/console/sandboxes/none/logs/download").await;
+    assert_eq!(none.status(), StatusCode::NOT_FOUND);
+    let metrics = console
+        .get(&format!("/console/sandboxes/{id}/metrics?table=on"))
+        .await;
+    assert!(metrics.body.contains("Since start"), "{}", metrics.body);
 }
 
 /// An answer that another site began shows by its length what it repeats of the address.

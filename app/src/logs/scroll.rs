@@ -1,0 +1,128 @@
+//! Where a log is scrolled to, and whether it follows its end.
+
+use leptos::{html::Div, prelude::*};
+
+use super::buffer::Window;
+
+/// Height of a row in pixels, as style/logs.css has it.
+pub(super) const ROW: usize = 20;
+/// Rows beyond the screen that are rendered, so that scrolling shows no gaps.
+const MARGIN: usize = 20;
+/// Distance from the end in pixels that still counts as the end.
+const NEAR: i32 = 30;
+/// Rows that the server renders.
+const RENDERED: usize = 1_000;
+
+/// The scrolled element. Copies are the same.
+#[derive(Clone, Copy)]
+pub(super) struct Scroll {
+    pub(super) element: NodeRef<Div>,
+    /// An element of 100 characters, which shows how wide one is.
+    pub(super) probe: NodeRef<Div>,
+    /// Whether the end is kept in sight.
+    pub(super) follows: RwSignal<bool>,
+    /// First row on the screen.
+    top: RwSignal<usize>,
+    /// Rows on the screen.
+    height: RwSignal<usize>,
+    /// Characters that fit into a row.
+    pub(super) columns: RwSignal<usize>,
+    /// Where it was scrolled to last, in pixels.
+    last: StoredValue<i32>,
+}
+
+impl Scroll {
+    pub(super) fn new() -> Self {
+        Self {
+            element: NodeRef::new(),
+            probe: NodeRef::new(),
+            follows: RwSignal::new(true),
+            top: RwSignal::new(0),
+            height: RwSignal::new(RENDERED),
+            columns: RwSignal::new(usize::MAX),
+            last: StoredValue::new(0),
+        }
+    }
+
+    /// The first row to render, and how many. Tracks where it is scrolled to.
+    pub(super) fn rows(self) -> (usize, usize) {
+        let first = self.top.get().saturating_sub(MARGIN);
+        (first, self.height.get() + 2 * MARGIN)
+    }
+
+    /// Reads the size of the element.
+    pub(super) fn measure(self) {
+        let (Some(element), Some(probe)) =
+            (self.element.get_untracked(), self.probe.get_untracked())
+        else {
+            return;
+        };
+        let height = pixels(element.client_height()).div_ceil(ROW) + 1;
+        let hundred = pixels(probe.offset_width()).max(1);
+        let columns =
+            (pixels(element.client_width()).saturating_sub(PADDING) * 100 / hundred).max(1);
+        if self.height.get_untracked() != height {
+            self.height.set(height);
+        }
+        if self.columns.get_untracked() != columns {
+            self.columns.set(columns);
+        }
+    }
+
+    /// Notes where it was scrolled to. It stops following only when it was scrolled up: content that
+    /// grows below, too, is a distance from the end.
+    pub(super) fn moved(self) {
+        let Some(element) = self.element.get_untracked() else {
+            return;
+        };
+        let at = element.scroll_top();
+        let is_near = element.scroll_height() - at - element.client_height() <= NEAR;
+        let went_up = at < self.last.get_value();
+        self.last.set_value(at);
+        let top = pixels(at) / ROW;
+        if self.top.get_untracked() != top {
+            self.top.set(top);
+        }
+        let follows = is_near || (self.follows.get_untracked() && !went_up);
+        if self.follows.get_untracked() != follows {
+            self.follows.set(follows);
+        }
+    }
+
+    /// Scrolls to the end once the new rows are in the page.
+    pub(super) fn to_end(self) {
+        request_animation_frame(move || {
+            if let Some(element) = self.element.get_untracked() {
+                element.set_scroll_top(element.scroll_height());
+                self.moved();
+            }
+        });
+    }
+
+    /// Keeps the same lines on the screen after rows above them were dropped.
+    pub(super) fn drop_above(self, rows: usize) {
+        if let Some(element) = self.element.get_untracked() {
+            let gone = i32::try_from(rows * ROW).unwrap_or(i32::MAX);
+            let at = (element.scroll_top() - gone).max(0);
+            self.last.set_value(at);
+            element.set_scroll_top(at);
+        }
+    }
+}
+
+/// Horizontal padding of a line, as style/logs.css has it.
+const PADDING: usize = 24;
+
+fn pixels(length: i32) -> usize {
+    usize::try_from(length).unwrap_or_default()
+}
+
+/// Height of all rows.
+pub(super) fn space(window: &Window) -> String {
+    format!("{}px", window.rows * ROW)
+}
+
+/// Distance of the first rendered line from the top.
+pub(super) fn offset(window: &Window) -> String {
+    format!("translateY({}px)", window.above * ROW)
+}

@@ -1,0 +1,96 @@
+// A server that is away for a while: pages say so, and go on by themselves when it is back.
+
+import type { Page } from "@playwright/test";
+import { expect, hydrated, logIn, row, test } from "./console";
+
+const AWAY = "The server cannot be reached. Retrying …";
+
+/** Lets a page lose the server and find it again. Pages that are rendered whole are not affected. */
+async function outages(page: Page): Promise<{ begin(): Promise<void>; end(): void }> {
+  let away = false;
+  const open = new Set<{ close(): Promise<void> }>();
+  await page.routeWebSocket(/\/console\/live$/, (socket) => {
+    if (away) {
+      void socket.close();
+      return;
+    }
+    socket.connectToServer();
+    open.add(socket);
+  });
+  await page.route("**/console/fn/**", (route) => (away ? route.abort("connectionrefused") : route.fallback()));
+  return {
+    async begin() {
+      away = true;
+      await Promise.all([...open].map((socket) => socket.close()));
+      open.clear();
+    },
+    end() {
+      away = false;
+    },
+  };
+}
+
+test("pages opened while the server is away heal when it is back", async ({ page, sandbox, faults }) => {
+  test.slow();
+  const server = await outages(page);
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  await page.evaluate(() => Object.assign(window, { mark: "not reloaded" }));
+  const tabs = page.getByRole("navigation", { name: "Parts of this sandbox" });
+  const rail = page.getByRole("navigation", { name: "Main" });
+  const steps = [
+    {
+      open: () => tabs.getByRole("link", { name: "Logs" }).click(),
+      healed: page.getByRole("region", { name: "Output" }),
+    },
+    {
+      open: () => tabs.getByRole("link", { name: "Metrics" }).click(),
+      healed: page.getByRole("heading", { name: "Memory" }),
+    },
+    {
+      open: () => rail.getByRole("link", { name: "Sandboxes" }).click(),
+      healed: row(page, sandbox),
+    },
+    {
+      open: () => row(page, sandbox).getByRole("link").first().click(),
+      healed: page.getByRole("region", { name: "Endpoints" }),
+      first: true,
+    },
+  ];
+  for (const { open, healed, first } of steps) {
+    if (first) {
+      await expect(row(page, sandbox)).toBeVisible();
+    }
+    await server.begin();
+    const state = page.locator(".link-state");
+    await expect(state).toHaveText(/Offline · last update .* ago · Retry/);
+    await open();
+    await expect(page.getByRole("alert").filter({ hasText: AWAY }).first()).toBeVisible();
+    await expect(page.locator("body")).not.toContainText("TypeError");
+    server.end();
+    await state.click();
+    await hydrated(page);
+    await expect(healed.first()).toBeVisible();
+    await expect(page.getByText(AWAY)).toHaveCount(0);
+  }
+  expect(await page.evaluate(() => (window as unknown as { mark: string }).mark)).toBe("not reloaded");
+  // The browser logs each refused request, which this test expects.
+  await page.close();
+  faults.length = 0;
+});
+
+test("a call that fails once is repeated on a click", async ({ page, sandbox, faults }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  let failures = 0;
+  await page.route("**/console/fn/sandboxes/log*", async (route) => {
+    failures += 1;
+    if (failures === 1) await route.abort("connectionreset");
+    else await route.fallback();
+  });
+  await page.getByRole("link", { name: "Logs" }).click();
+  await page.getByRole("link", { name: "Retry", exact: true }).click();
+  await expect(page.getByRole("region", { name: "Output" })).toBeVisible();
+  await page.close();
+  faults.length = 0;
+});

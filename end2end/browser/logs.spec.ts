@@ -1,0 +1,126 @@
+// The logs tab: following, filtering, hostile output, and much of it.
+
+import type { Page } from "@playwright/test";
+import { expect, hydrated, logIn, test } from "./console";
+
+const TICKS = ["bash", "-c", "i=0; while :; do i=$((i+1)); echo tick $i; echo oops $i >&2; sleep 0.1; done"];
+
+const output = (page: Page) => page.getByRole("region", { name: "Output" });
+const lines = (page: Page) => output(page).locator(".log-line");
+
+async function open(page: Page, id: string, query = ""): Promise<void> {
+  await logIn(page, `/console/sandboxes/${id}/logs`);
+  if (query) await page.goto(`/console/sandboxes/${id}/logs${query}`);
+  await hydrated(page);
+}
+
+/** Distance of the view from the end of the log, in pixels. */
+const distance = (page: Page) =>
+  output(page).evaluate((it) => it.scrollHeight - it.scrollTop - it.clientHeight);
+
+test("a log follows its end until it is scrolled up, and again after the pill", async ({ page, api }) => {
+  const { id } = await api.create(TICKS);
+  await open(page, id);
+  await expect(lines(page).last()).toContainText(/tick|oops/);
+  await expect(output(page).locator("[data-stream=error]").last()).toContainText("oops");
+  // More lines than the view has room for.
+  await expect.poll(() => output(page).evaluate((it) => it.scrollHeight - it.clientHeight)).toBeGreaterThan(200);
+  await expect.poll(() => distance(page)).toBeLessThan(40);
+  await output(page).hover();
+  await page.mouse.wheel(0, -150);
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  await expect(pill).toBeVisible();
+  const at = await output(page).evaluate((it) => it.scrollTop);
+  await expect(pill).toHaveText(/[1-9]\d* new/);
+  expect(await output(page).evaluate((it) => it.scrollTop)).toBe(at);
+  await pill.click();
+  await expect(pill).toBeHidden();
+  await expect.poll(() => distance(page)).toBeLessThan(40);
+});
+
+test("the filter is a regular expression and stands in the URL", async ({ page, api }) => {
+  const { id } = await api.create(TICKS);
+  await open(page, id);
+  await expect(lines(page).filter({ hasText: "tick 12" }).first()).toBeVisible();
+  await page.keyboard.press("/");
+  await page.keyboard.type("tick [0-9]*2$");
+  await expect(page).toHaveURL(/q=tick/);
+  await expect(lines(page).filter({ hasText: "oops" })).toHaveCount(0);
+  await expect(lines(page).filter({ hasText: "tick 12" }).first()).toBeVisible();
+  await expect(page.locator(".logs > .num")).toContainText(/\d+ of \d+ lines/);
+  await page.reload();
+  await hydrated(page);
+  await expect(lines(page).filter({ hasText: "oops" })).toHaveCount(0);
+  await page.getByRole("searchbox").fill("(");
+  await expect(page.locator("#log-problem")).toContainText("This is no regular expression: unterminated group.");
+  await expect(page.getByRole("searchbox")).toHaveAttribute("aria-invalid", "true");
+  await page.getByRole("searchbox").fill("");
+  await expect(page.locator("#log-problem")).toBeEmpty();
+  await expect(lines(page).filter({ hasText: "oops" }).first()).toBeVisible();
+  await page.getByLabel("Times").uncheck();
+  await expect(page).toHaveURL(/times=off/);
+  await expect(page.locator(".log-time").first()).toBeHidden();
+});
+
+test("hostile output is text", async ({ page, api }) => {
+  const hostile = [
+    "printf '<img src=x onerror=alert(1)><script>alert(2)</script>\\n'",
+    "printf '\\033[31mred\\033[0m \\033]0;title\\007\\033[2J\\033[5;5Hafter\\n'",
+    "printf '\\342\\200\\256reversed\\n'",
+    "printf 'one\\rtwo\\n'",
+    `head -c 100000 /dev/zero | tr '\\\\0' x; echo`,
+    "exec tail -f /dev/null",
+  ].join("; ");
+  const { id } = await api.create(["bash", "-c", hostile]);
+  let dialogs = 0;
+  page.on("dialog", (dialog) => {
+    dialogs += 1;
+    void dialog.dismiss();
+  });
+  await open(page, id, "?wrap=on");
+  await expect(output(page)).toContainText("<img src=x onerror=alert(1)><script>alert(2)</script>");
+  await expect(output(page).locator(".ansi-1")).toHaveText("red");
+  await expect(output(page)).toContainText("after");
+  await expect(output(page)).not.toContainText("title");
+  await expect(output(page)).toContainText("\ufffdreversed");
+  await expect(lines(page).filter({ hasText: "two" })).not.toContainText("one");
+  expect(await output(page).locator("img, script").count()).toBe(0);
+  expect(dialogs).toBe(0);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  expect(wide).toBeLessThanOrEqual(0);
+});
+
+test("10,000 lines a second are followed in bounded memory", async ({ page, api }) => {
+  test.slow();
+  const flood = "n=0; while :; do for i in {1..500}; do n=$((n+1)); echo line $n of very many; done; sleep 0.04; done";
+  const { id } = await api.create(["bash", "-c", flood]);
+  await open(page, id);
+  const number = async () => Number(/line (\d+)/.exec(await lines(page).last().innerText())?.[1]);
+  const status = page.locator(".logs > .num");
+  await expect(status).toContainText("older ones dropped", { timeout: 120_000 });
+  expect(await lines(page).count()).toBeLessThan(300);
+  const held = Number(/^(\d+) lines/.exec(await status.innerText())?.[1]);
+  expect(held).toBeLessThanOrEqual(100_000);
+  const before = await number();
+  await expect.poll(number).toBeGreaterThan(before);
+  expect(await distance(page)).toBeLessThan(1_000);
+  // The page still answers.
+  await page.getByRole("link", { name: "Overview" }).click();
+  await expect(page.getByRole("region", { name: "Identity" })).toBeVisible();
+});
+
+test.describe("without script", () => {
+  test.use({ javaScriptEnabled: false });
+
+  test("the last lines are readable and the log can be downloaded", async ({ page, api }) => {
+    const { id } = await api.create(["bash", "-c", "echo hello from the entry point; exec tail -f /dev/null"]);
+    await logIn(page, `/console/sandboxes/${id}/logs`);
+    await expect(async () => {
+      await page.reload();
+      await expect(output(page)).toContainText("hello from the entry point", { timeout: 500 });
+    }).toPass();
+    const download = page.waitForEvent("download");
+    await page.getByRole("link", { name: "Download" }).click();
+    expect((await download).suggestedFilename()).toMatch(/\.log$/);
+  });
+});

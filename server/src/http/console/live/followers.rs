@@ -1,0 +1,156 @@
+//! What tabs follow together: one follower for each topic, started by the first tab and ended with the
+//! last.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::extract::ws::Utf8Bytes;
+use osb_app::{browser, live::Topic};
+use osb_service::Supervisor;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    logs, metrics,
+    published::{Published, Source},
+};
+use crate::sandbox::Service;
+
+/// Most topics followed at once. Each holds a few hundred KiB, and a connection to the engine.
+const FOLLOWERS: usize = 256;
+
+/// The followers of all tabs.
+pub(super) struct Followers {
+    service: Service,
+    tasks: Supervisor,
+    open: Mutex<HashMap<Topic, Open>>,
+    /// Number of the next run: unlike the numbers of an earlier process.
+    next_run: AtomicU64,
+}
+
+struct Open {
+    follower: Arc<dyn Source>,
+    tabs: usize,
+    stop: CancellationToken,
+}
+
+/// A tab's part in a follower, until it is dropped.
+pub(super) struct Subscription {
+    followers: Arc<Followers>,
+    topic: Topic,
+    source: Arc<dyn Source>,
+    /// Messages after the last snapshot.
+    pub(super) messages: broadcast::Receiver<Utf8Bytes>,
+}
+
+impl Subscription {
+    /// The whole content, after the tab fell behind.
+    pub(super) fn start_over(&mut self) -> Utf8Bytes {
+        let (snapshot, messages) = self.source.subscribe();
+        self.messages = messages;
+        snapshot
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.followers.leave(&self.topic);
+    }
+}
+
+impl Followers {
+    pub(super) fn new(service: Service, tasks: Supervisor) -> Arc<Self> {
+        let first = u64::try_from(browser::now_ms()).unwrap_or_default();
+        Arc::new(Self {
+            service,
+            tasks,
+            open: Mutex::default(),
+            next_run: AtomicU64::new(first),
+        })
+    }
+
+    /// Joins the follower of a topic, which it starts if it is the first; with the first message. `None`
+    /// for a topic without a follower, or when there are too many. The caller has checked that the tab
+    /// may see the sandbox.
+    pub(super) fn join(self: &Arc<Self>, topic: &Topic) -> Option<(Utf8Bytes, Subscription)> {
+        let mut open = self.open();
+        let is_full = open.len() >= FOLLOWERS;
+        let follower = match open.get_mut(topic) {
+            Some(follower) => follower,
+            None if is_full => return None,
+            None => {
+                let follower = self.start(topic)?;
+                open.entry(topic.clone()).or_insert(follower)
+            }
+        };
+        follower.tabs += 1;
+        let source = Arc::clone(&follower.follower);
+        drop(open);
+        let (snapshot, messages) = source.subscribe();
+        let subscription = Subscription {
+            followers: Arc::clone(self),
+            topic: topic.clone(),
+            source,
+            messages,
+        };
+        Some((snapshot, subscription))
+    }
+
+    fn start(&self, topic: &Topic) -> Option<Open> {
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let follower: Arc<dyn Source> = match topic {
+            Topic::Logs(id) => {
+                let run = self.next_run.fetch_add(1, Ordering::Relaxed);
+                let log = Arc::new(Published::new(topic.clone(), logs::Log::new(run)));
+                let follow = logs::follow(self.service.clone(), id.clone(), Arc::clone(&log));
+                self.tasks.spawn_abortable("console-log", async move {
+                    stopped.run_until_cancelled(follow).await;
+                });
+                log
+            }
+            Topic::Metrics(id) => {
+                let samples = Arc::new(Published::new(topic.clone(), metrics::Recent::default()));
+                let follow =
+                    metrics::follow(self.service.clone(), id.clone(), Arc::clone(&samples));
+                self.tasks.spawn_abortable("console-metrics", async move {
+                    stopped.run_until_cancelled(follow).await;
+                });
+                samples
+            }
+            Topic::Sandboxes | Topic::Sandbox(_) => return None,
+        };
+        Some(Open {
+            follower,
+            tabs: 0,
+            stop,
+        })
+    }
+
+    fn leave(&self, topic: &Topic) {
+        let mut open = self.open();
+        let Some(follower) = open.get_mut(topic) else {
+            return;
+        };
+        follower.tabs -= 1;
+        if follower.tabs == 0 {
+            follower.stop.cancel();
+            open.remove(topic);
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Topic, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Topics that are followed.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.open().len()
+    }
+}
