@@ -280,6 +280,7 @@ pub(crate) async fn restore(store: &Path, source: &Path) -> Result<Written, Tool
     }
     let (partial, _) = Partial::beside(store)?;
     copy_database(source, &partial.path).await?;
+    forget_unanswered(&partial.path).await?;
     require_sound(&partial.path).await?;
     let replaced = set_aside(store, is_new).await?;
     // The next server waits for the lock that is held here.
@@ -301,6 +302,15 @@ async fn copy_database(from: &Path, to: &Path) -> Result<(), ToolError> {
         op: "copy the saved store",
         source,
     })?;
+    close(connection).await
+}
+
+/// Deletes the marks of creates that were under way during the backup. Most were answered after it,
+/// and a server would remove their sandboxes as if a crash had left them.
+async fn forget_unanswered(copy: &Path) -> Result<(), ToolError> {
+    let mut connection = open(copy).await?;
+    let statement = "DELETE FROM unanswered_creates";
+    run(&mut connection, "forget unanswered creates", statement).await?;
     close(connection).await
 }
 

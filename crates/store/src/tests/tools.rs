@@ -354,6 +354,13 @@ async fn a_backup_of_a_store_in_use_is_put_back() {
     let store = stage.open().await;
     let instance = store.instance_id().await.unwrap();
     set_expiry(&*store, "before").await;
+    let under_way = UnansweredCreate {
+        id: "under way".into(),
+        image: "debian:12".into(),
+        created_at: WireTime::from_unix_us(1).unwrap(),
+        tenant: None,
+    };
+    store.set_unanswered(&under_way).await.unwrap();
     let written = tools::backup(&stage.location, &saved).await.unwrap();
     assert_eq!(
         (mode(&saved), written.bytes),
@@ -373,6 +380,8 @@ async fn a_backup_of_a_store_in_use_is_put_back() {
     assert_eq!(mode(stage.file()), 0o600);
     let store = stage.open().await;
     assert_eq!(store.instance_id().await.unwrap(), instance);
+    // It was answered after the backup, for all that is known.
+    assert_eq!(store.all_unanswered().await.unwrap(), []);
     let changes = store.all_changes().await.unwrap();
     assert!(
         changes.contains_key(&"before".into()) && changes.len() == 1,
