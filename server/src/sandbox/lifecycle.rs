@@ -17,7 +17,7 @@ use tracing::{Instrument, info, warn};
 use super::{
     Error, Facts, Record, Registry, Service, explain,
     readiness::{self, QUICK, SLOW, Wait},
-    registry::Locks,
+    registry::{Ended, Locks},
 };
 use crate::trace;
 
@@ -268,30 +268,6 @@ impl Service {
         let source = record.as_ref().map(|record| &record.facts.origin.source);
         let source = source.map(tracing::field::display);
         warn!(sandbox = %id, source, error = %ErrorChain(error), "create failed");
-        if let Err(lost) = self.require_hold("remove a failed create") {
-            warn!(sandbox = %id, error = %ErrorChain(&lost), "a failed create is not removed yet");
-            let _ = self.change(id, |facts| {
-                facts.changes.deleted_at.get_or_insert_with(now);
-                facts.removal_error = Some(lost.to_string());
-                Ok(())
-            });
-            return;
-        }
-        if let Err(failure) = self.inner.runtime.remove(id).await {
-            warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
-            let at = now();
-            self.keep_deletion(id, locks, at).await;
-            // The entry stays in the registry while the life lock is held.
-            let _ = self.change(id, |facts| {
-                facts.changes.deleted_at.get_or_insert(at);
-                facts.removal_error = Some(explain(failure.to_string(), Cause::of(&failure)));
-                Ok(())
-            });
-            return;
-        }
-        let Some(record) = record else {
-            return;
-        };
         let (outcome, reason) = match error {
             Error::Runtime(osb_runtime::RuntimeError::ImagePull { .. }) => {
                 (Outcome::CreateFailed, "IMAGE_PULL_FAILED")
@@ -306,11 +282,39 @@ impl Service {
             },
             _ => (Outcome::CreateFailed, "START_FAILED"),
         };
-        self.end(
-            history(&record.facts, outcome, reason, error.explained()),
-            locks,
-        )
-        .await;
+        let ended = Ended {
+            outcome,
+            reason,
+            message: error.explained(),
+        };
+        if let Err(lost) = self.require_hold("remove a failed create") {
+            warn!(sandbox = %id, error = %ErrorChain(&lost), "a failed create is not removed yet");
+            let _ = locks.failed.set(ended);
+            let _ = self.change(id, |facts| {
+                facts.changes.deleted_at.get_or_insert_with(now);
+                facts.removal_error = Some(lost.to_string());
+                Ok(())
+            });
+            return;
+        }
+        if let Err(failure) = self.inner.runtime.remove(id).await {
+            warn!(sandbox = %id, error = %ErrorChain(&failure), "a failed create could not be removed");
+            let _ = locks.failed.set(ended);
+            let at = now();
+            self.keep_deletion(id, locks, at).await;
+            // The entry stays in the registry while the life lock is held.
+            let _ = self.change(id, |facts| {
+                facts.changes.deleted_at.get_or_insert(at);
+                facts.removal_error = Some(explain(failure.to_string(), Cause::of(&failure)));
+                Ok(())
+            });
+            return;
+        }
+        let Some(record) = record else {
+            return;
+        };
+        let entry = history(&record.facts, ended.outcome, ended.reason, ended.message);
+        self.end(entry, locks).await;
     }
 
     /// Writes the history of a sandbox that is gone and forgets it. Renewals, patches and delete intents
@@ -445,14 +449,21 @@ impl Service {
             }
             return Err(error.into());
         }
-        let (reason, message) = match outcome {
-            Outcome::Abandoned => ABANDONED,
-            Outcome::Expired => ("EXPIRED", "It expired."),
-            _ => ("DELETED", "It was deleted by request."),
-        };
-        let entry = history(&record.facts, outcome, reason, message.to_owned());
+        let ended = locks.failed.get().cloned().unwrap_or_else(|| {
+            let (reason, message) = match outcome {
+                Outcome::Abandoned => ABANDONED,
+                Outcome::Expired => ("EXPIRED", "It expired."),
+                _ => ("DELETED", "It was deleted by request."),
+            };
+            Ended {
+                outcome,
+                reason,
+                message: message.to_owned(),
+            }
+        });
+        let entry = history(&record.facts, ended.outcome, ended.reason, ended.message);
         self.end(entry, locks).await;
-        info!(sandbox = %id, reason, "sandbox removed");
+        info!(sandbox = %id, reason = ended.reason, "sandbox removed");
         Ok(())
     }
 

@@ -83,6 +83,14 @@ struct Entry {
     locks: Arc<Locks>,
 }
 
+/// How a sandbox ended, for its history.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) outcome: Outcome,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
 /// Locks of one sandbox. Both are held across awaits, by the task that does the work.
 #[derive(Debug, Default)]
 pub struct Locks {
@@ -97,6 +105,8 @@ pub struct Locks {
     pub abandoned: CancellationToken,
     /// Why it is being removed; the first reason counts.
     pub leaving: OnceLock<Outcome>,
+    /// Why its create failed, if what was made of it could not be removed at once.
+    pub(super) failed: OnceLock<Ended>,
     /// Whether the store knows that the sandbox is to be removed.
     pub deletion_kept: AtomicBool,
     /// When accesses last renewed it.

@@ -1,6 +1,7 @@
 //! Creates that the runtime fails: what remains of them.
 
 use osb_runtime::sim::{Faults, SimRuntime};
+use osb_store::Outcome;
 use osb_testkit::{TestServer, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -96,5 +97,9 @@ async fn a_failed_create_whose_removal_fails_is_listed_until_it_is_gone() {
     // A full list from the runtime makes the server look for left-overs.
     sim.come_back().await;
     wait_until("the retried removal", || listed(&server), Vec::is_empty).await;
+    let id = left[0]["id"].as_str().unwrap().into();
+    let entry = server.service.history(&id).await.unwrap().unwrap();
+    assert_eq!(entry.outcome, Outcome::CreateFailed, "{entry:?}");
+    assert_eq!(entry.reason, "IMAGE_PULL_FAILED", "{entry:?}");
     server.stop().await;
 }
