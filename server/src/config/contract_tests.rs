@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{Config, parse};
+use super::{Config, load::parse};
 
 fn read(text: &str) -> Result<Config, String> {
     let env = |name: &str| (name == "HOME").then(|| "/home/a".to_owned());

@@ -12,9 +12,8 @@ use osb_service::config::ConfigError;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    SecureRuntimeSection,
+    SecureRuntimeSection, mask,
     seccomp::{self, SeccompError},
-    show,
 };
 
 /// Where execd lies in every sandbox.
@@ -64,7 +63,7 @@ pub struct DockerSection {
     /// IPv4 address to publish on.
     pub publish_host: String,
     /// Environment of every sandbox.
-    #[serde(serialize_with = "show::mask_values")]
+    #[serde(serialize_with = "mask::mask_values")]
     pub sandbox_env: BTreeMap<String, String>,
     /// Binds of every sandbox.
     pub sandbox_binds: Vec<String>,

@@ -6,7 +6,7 @@ use osb_service::config::ConfigError;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::show;
+use super::mask;
 
 /// Schemes of addresses of Redis.
 const SCHEMES: [&str; 4] = ["redis://", "rediss://", "redis+unix://", "unix://"];
@@ -30,7 +30,7 @@ pub struct RenewRedisSection {
     /// Whether to read it.
     pub enabled: bool,
     /// Address of Redis, which may contain a password.
-    #[serde(serialize_with = "show::mask_key")]
+    #[serde(serialize_with = "mask::mask_key")]
     pub dsn: Option<SecretString>,
     /// Key of the list.
     pub queue_key: String,

@@ -12,7 +12,7 @@ use osb_store::{Location, PostgresOptions};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::show;
+use super::mask;
 
 /// `[server]` (contract: lifecycle §14.1).
 #[derive(Debug, Deserialize, Serialize)]
@@ -23,7 +23,7 @@ pub struct ServerSection {
     /// Port to listen on.
     pub port: u16,
     /// The API key; empty means none.
-    #[serde(serialize_with = "show::mask_key")]
+    #[serde(serialize_with = "mask::mask_key")]
     pub api_key: Option<SecretString>,
     /// Public host of endpoints, possibly with port and path.
     pub eip: Option<String>,
@@ -277,7 +277,7 @@ pub struct OtelSection {
     /// Whether anything is sent.
     pub enabled: bool,
     /// Address for metrics, used unchanged.
-    #[serde(serialize_with = "show::mask_address")]
+    #[serde(serialize_with = "mask::mask_address")]
     pub endpoint: Option<String>,
     /// Name of this server among others.
     pub service_name: String,
@@ -286,7 +286,7 @@ pub struct OtelSection {
     /// Whether traces are sent, too.
     pub traces: bool,
     /// Address for traces, used unchanged.
-    #[serde(serialize_with = "show::mask_address")]
+    #[serde(serialize_with = "mask::mask_address")]
     pub traces_endpoint: Option<String>,
 }
 
@@ -383,7 +383,7 @@ pub struct StoreSection {
 #[serde(default)]
 pub struct PostgresqlSection {
     /// Connection string, as a URL.
-    #[serde(serialize_with = "show::mask")]
+    #[serde(serialize_with = "mask::mask")]
     pub dsn: SecretString,
     /// Connections that are kept open without work.
     pub min_pool_size: u32,

@@ -36,7 +36,7 @@ pub struct TenantsSection {
     /// Where keys of tenants come from.
     pub provider: TenantProvider,
     /// Address of the HTTP service.
-    #[serde(serialize_with = "super::show::mask_address")]
+    #[serde(serialize_with = "super::mask::mask_address")]
     pub endpoint: Option<String>,
     /// Seconds for which an expired answer serves while the service fails.
     pub max_stale_seconds: f64,
@@ -45,7 +45,7 @@ pub struct TenantsSection {
     /// Further header of each request to the service.
     pub auth_header: Option<String>,
     /// Its value.
-    #[serde(serialize_with = "super::show::mask_key")]
+    #[serde(serialize_with = "super::mask::mask_key")]
     pub auth_token: Option<SecretString>,
     /// The file of tenants, which only the environment names.
     #[serde(skip)]

@@ -12,7 +12,7 @@ use reqwest::Certificate;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::show;
+use super::mask;
 use crate::webhooks::{ConfiguredWebhook, OpenNetworks, Options, Schedule, SigningKey, rules};
 
 /// Most pauses between attempts.
@@ -35,7 +35,7 @@ pub struct WebhookEntry {
     #[serde(serialize_with = "show_origin")]
     pub url: String,
     /// What signs messages.
-    #[serde(default, serialize_with = "show::mask_key")]
+    #[serde(default, serialize_with = "mask::mask_key")]
     pub secret: Option<SecretString>,
     /// File that contains the secret.
     #[serde(default)]
