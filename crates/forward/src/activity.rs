@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::{Instant, sleep_until},
 };
 
@@ -68,7 +68,24 @@ impl Activity {
 pub(crate) struct Watched<T> {
     pub(crate) stream: T,
     pub(crate) activity: Activity,
+    /// What was read from it.
     pub(crate) frames: Option<Frames>,
+    /// What was written to it.
+    pub(crate) written: Option<Frames>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Watched<T> {
+    /// Closes a WebSocket that is cut, if its frames allow it, and waits until the other end closes.
+    pub(crate) async fn part(&mut self) -> io::Result<()> {
+        let Some(close) = self.written.as_mut().and_then(Frames::cut) else {
+            return Ok(());
+        };
+        self.stream.write_all(&close).await?;
+        self.stream.shutdown().await?;
+        // Unread input would reset the connection before the frame arrives.
+        tokio::io::copy(&mut self.stream, &mut tokio::io::sink()).await?;
+        Ok(())
+    }
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
@@ -108,8 +125,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if let Poll::Ready(Ok(1..)) = written {
+        if let Poll::Ready(Ok(passed @ 1..)) = written {
             self.activity.note();
+            if let Some(frames) = &mut self.written {
+                frames.pass(&bytes[..passed]);
+            }
         }
         written
     }

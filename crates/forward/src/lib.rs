@@ -15,7 +15,8 @@
 //! * Bodies of any method are streamed both ways, one frame at a time, at the reader's pace.
 //! * A request is sent twice only if nothing of it was sent, or if it is a GET, HEAD or OPTIONS without
 //!   a body and a connection that an earlier request left breaks before the response.
-//! * A caller can end an exchange at any point, tunnels included ([`Lease::until`]).
+//! * A caller can end an exchange at any point, tunnels included ([`Lease::until`]); a WebSocket gets a
+//!   close frame then.
 //! * Silence does not count while the backend cannot answer ([`CountSilence`]).
 //! * A WebSocket whose other side vanishes gets a close frame.
 //! * When the client disconnects, the backend connection is closed, also before the response head.

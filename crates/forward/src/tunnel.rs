@@ -7,6 +7,7 @@ use http::{HeaderValue, Request, Version};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use osb_service::Supervisor;
+use tokio::time::timeout;
 use tracing::debug;
 
 use crate::{
@@ -20,6 +21,8 @@ use crate::{
 
 /// Buffer for each direction of a tunnel.
 const BUFFER: usize = 16 * 1024;
+/// Longest wait for the close of a WebSocket that is cut.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// An upgrade that a client requested.
 pub(crate) struct Upgrade {
@@ -85,19 +88,26 @@ impl Upgrade {
             };
             let activity = Activity::now();
             let is_websocket = protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
-            let watched = |upgraded, from| Watched {
+            let watched = |upgraded, from, to| Watched {
                 stream: TokioIo::new(upgraded),
                 activity: activity.clone(),
                 frames: is_websocket.then(|| Frames::of(from)),
+                written: is_websocket.then(|| Frames::of(to)),
             };
-            let mut client = watched(client, Side::Client);
-            let mut backend = watched(backend, Side::Backend);
+            let mut client = watched(client, Side::Client, Side::Backend);
+            let mut backend = watched(backend, Side::Backend, Side::Client);
             let copied =
                 tokio::io::copy_bidirectional_with_sizes(&mut client, &mut backend, BUFFER, BUFFER);
             let copied = tokio::select! {
                 copied = copied => copied,
                 () = activity.silence(idle, lease.as_ref()) => return debug!("tunnel was silent for too long"),
-                () = withdrawn(lease.as_ref()) => return debug!("tunnel was cut: its client may no longer use it"),
+                () = withdrawn(lease.as_ref()) => {
+                    debug!("tunnel was cut: its client may no longer use it");
+                    let parting = async { tokio::join!(client.part(), backend.part()) };
+                    // A side that does not close is cut off.
+                    let _ = timeout(PARTING, parting).await;
+                    return;
+                }
             };
             match copied {
                 Ok((sent, received)) => debug!(sent, received, "tunnel ended"),

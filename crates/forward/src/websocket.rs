@@ -1,12 +1,14 @@
 //! Frames of a WebSocket on their way through (RFC 6455 §5.2).
 //!
 //! Frames pass unchanged. Only their ends are followed, so that a side whose other side vanishes without
-//! a close frame gets one (contract: lifecycle §8).
+//! a close frame gets one (contract: lifecycle §8), and so do both sides of a WebSocket that is cut.
 
 /// Close frame of a server: the backend vanished (1011, internal error).
 const BACKEND_VANISHED: [u8; 4] = [0x88, 0x02, 0x03, 0xF3];
 /// Close frame of a client: it went away (1001). Its mask is zero, as nothing in it can be chosen.
 const CLIENT_VANISHED: [u8; 8] = [0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE9];
+/// Reason of the close frame for a client that may no longer use the WebSocket (1008, policy violation).
+const WITHDRAWN: &str = "access was withdrawn";
 /// Longest head of a frame, in bytes: two, a length of eight, and a mask of four.
 const HEAD_MAX: usize = 14;
 const OPCODE: u8 = 0x0F;
@@ -70,15 +72,29 @@ impl Frames {
     /// Returns the close frame that is missing at the end of the stream. `None` if there was one, or
     /// if a frame is incomplete, which nothing can follow.
     pub(crate) fn end(&mut self) -> Option<Vec<u8>> {
-        let is_between_frames = self.head_len == 0 && self.rest == 0;
-        if self.has_close || !is_between_frames {
-            return None;
-        }
-        self.has_close = true;
-        Some(match self.from {
+        self.can_close().then(|| match self.from {
             Side::Backend => BACKEND_VANISHED.to_vec(),
             Side::Client => CLIENT_VANISHED.to_vec(),
         })
+    }
+
+    /// As [`Self::end`], where the client may no longer use the WebSocket.
+    pub(crate) fn cut(&mut self) -> Option<Vec<u8>> {
+        self.can_close().then(|| match self.from {
+            Side::Backend => {
+                let length = 2 + u8::try_from(WITHDRAWN.len()).expect("a reason is short");
+                let head = [0x88, length, 0x03, 0xF0];
+                [&head[..], WITHDRAWN.as_bytes()].concat()
+            }
+            // To the program its client went away, whatever the cause.
+            Side::Client => CLIENT_VANISHED.to_vec(),
+        })
+    }
+
+    /// Whether a close frame can follow; none can follow it.
+    fn can_close(&mut self) -> bool {
+        let is_between_frames = self.head_len == 0 && self.rest == 0;
+        is_between_frames && !std::mem::replace(&mut self.has_close, true)
     }
 }
 

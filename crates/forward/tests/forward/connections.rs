@@ -237,12 +237,18 @@ const SWITCHING: &str =
 /// A client and a backend with a WebSocket between them.
 async fn websocket() -> (Fixture, Wire, Wire) {
     let fixture = fixture().await;
+    let (client, backend) = switched(&fixture).await;
+    (fixture, client, backend)
+}
+
+/// Opens a WebSocket between a client and a backend.
+async fn switched(fixture: &Fixture) -> (Wire, Wire) {
     let mut client = fixture.send(WEBSOCKET).await;
     let mut backend = fixture.accept().await;
     backend.head().await;
     backend.write(SWITCHING).await;
     client.head().await;
-    (fixture, client, backend)
+    (client, backend)
 }
 
 #[tokio::test]
@@ -485,6 +491,63 @@ async fn a_tunnel_ends_when_its_lease_is_withdrawn() {
         (client.rest().await, backend.rest().await),
         (String::new(), String::new())
     );
+}
+
+/// A WebSocket through a proxy whose exchanges end with the token.
+async fn withdrawable_websocket() -> (Fixture, CancellationToken, Wire, Wire) {
+    let (fixture, token) = withdrawable().await;
+    let (client, backend) = switched(&fixture).await;
+    (fixture, token, client, backend)
+}
+
+#[tokio::test]
+async fn a_websocket_whose_lease_is_withdrawn_is_closed_between_frames() {
+    let (_fixture, token, mut client, mut backend) = withdrawable_websocket().await;
+    backend.0.write_all(b"\x81\x02hi").await.unwrap();
+    client.read_to("hi").await;
+    client.0.write_all(b"\x81\x82\0\0\0\0ho").await.unwrap();
+    backend.read_to("ho").await;
+    token.cancel();
+    let closed = client.rest_bytes().await;
+    assert_eq!(closed, b"\x88\x16\x03\xf0access was withdrawn", "1008");
+    let closed = backend.rest_bytes().await;
+    assert_eq!(closed, b"\x88\x82\0\0\0\0\x03\xe9", "1001");
+}
+
+#[tokio::test]
+async fn a_close_frame_arrives_beside_what_the_client_still_sends() {
+    let (_fixture, token, client, backend) = withdrawable_websocket().await;
+    let (mut reading, mut sending) = tokio::io::split(client.0);
+    let flood = async {
+        let frame = [&b"\x82\xfe\x10\0\0\0\0\0"[..], &[0; 4096]].concat();
+        while sending.write_all(&frame).await.is_ok() {}
+    };
+    let read = async {
+        token.cancel();
+        let mut rest = Vec::new();
+        let _ = reading.read_to_end(&mut rest).await;
+        rest
+    };
+    let both = async {
+        tokio::select! {
+            rest = read => rest,
+            () = flood => panic!("the connection was reset before its end was read"),
+        }
+    };
+    let rest = timeout(PATIENCE, both).await.unwrap();
+    assert_eq!(rest, b"\x88\x16\x03\xf0access was withdrawn");
+    drop(backend);
+}
+
+#[tokio::test]
+async fn nothing_follows_half_a_frame_when_the_lease_is_withdrawn() {
+    let (_fixture, token, mut client, mut backend) = withdrawable_websocket().await;
+    backend.0.write_all(b"\x81\x04ha").await.unwrap();
+    client.read_to("ha").await;
+    token.cancel();
+    assert_eq!(client.rest_bytes().await, b"");
+    let closed = backend.rest_bytes().await;
+    assert_eq!(closed, b"\x88\x82\0\0\0\0\x03\xe9");
 }
 
 #[tokio::test]

@@ -144,12 +144,17 @@ impl Wire {
 
     /// Reads until the other side disconnects.
     pub(crate) async fn rest(&mut self) -> String {
+        String::from_utf8_lossy(&self.rest_bytes().await).into_owned()
+    }
+
+    /// The same as bytes.
+    pub(crate) async fn rest_bytes(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset counts as a disconnect.
         let _ = timeout(PATIENCE, self.0.read_to_end(&mut rest))
             .await
             .expect("the other side hangs up");
-        String::from_utf8_lossy(&rest).into_owned()
+        rest
     }
 }
 
