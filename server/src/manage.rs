@@ -16,12 +16,15 @@ use osb_service::ErrorChain;
 use osb_store::{Location, Store};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
-    audit::{self, Action},
+    audit::{self, Action, facts},
     cli::{KeyCommand, UserCommand},
-    identity::accounts::{Accounts, UserEdit, in_seconds},
+    identity::{
+        AccountError,
+        accounts::{Accounts, ChangedUser, UserEdit, in_seconds},
+    },
 };
 
 /// Seconds of a day.
@@ -47,8 +50,8 @@ pub async fn users(
 ) -> anyhow::Result<()> {
     let (store, accounts) = open(location, rules).await?;
     let mut deed = None;
-    let done = change_users(&accounts, command, &mut deed).await;
-    record(&*store, deed.filter(|_| rules.recorded), done.is_ok()).await;
+    let done = change_users(&accounts, command, read_password, &mut deed).await;
+    record(&*store, deed.filter(|_| rules.recorded), &done).await;
     store.close().await;
     done
 }
@@ -65,7 +68,7 @@ pub async fn keys(
     let (store, accounts) = open(location, rules).await?;
     let mut deed = None;
     let done = change_keys(&accounts, command, &mut deed).await;
-    record(&*store, deed.filter(|_| rules.recorded), done.is_ok()).await;
+    record(&*store, deed.filter(|_| rules.recorded), &done).await;
     store.close().await;
     done
 }
@@ -88,8 +91,8 @@ async fn open(
 /// What a command does, for the audit trail; `None` until it is about to change something.
 type Deed = Option<AuditEntry>;
 
-/// An act at the command line, before it is done.
-fn deed(action: Action, name: &str) -> AuditEntry {
+/// An act at the command line, before it is done, with what is known of it.
+fn deed(action: Action, facts: Map<String, Value>) -> AuditEntry {
     let uid = rustix::process::getuid().as_raw().to_string();
     let mut user = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     let user = user.find_map(|name| std::env::var(name).ok());
@@ -101,18 +104,28 @@ fn deed(action: Action, name: &str) -> AuditEntry {
         tenant: None,
     };
     let mut deed = audit::entry(action, actor, AuditOutcome::Failed);
-    deed.changes
-        .insert("name".to_owned(), audit::bounded(name).into());
+    deed.changes = facts;
     deed
 }
 
+/// Notes the object of an act, whose it is, and what else is known of it.
+fn note(deed: &mut AuditEntry, id: &str, tenant: Option<&str>, facts: Map<String, Value>) {
+    id.clone_into(&mut deed.object.id);
+    deed.tenant = tenant.map(audit::bounded);
+    deed.changes.extend(facts);
+}
+
 /// Writes what a command did into the audit trail. It is done by then, so a failure is reported only.
-async fn record(store: &dyn Store, deed: Deed, is_done: bool) {
+async fn record(store: &dyn Store, deed: Deed, done: &anyhow::Result<()>) {
     let Some(mut deed) = deed else {
         return;
     };
-    if is_done {
-        deed.outcome = AuditOutcome::Succeeded;
+    match done {
+        Ok(()) => deed.outcome = AuditOutcome::Succeeded,
+        Err(error) => {
+            let error = error.downcast_ref::<AccountError>();
+            deed.code = error.map(|error| error.code().to_owned());
+        }
     }
     if let Err(error) = store.append_audit(&[deed]).await {
         eprintln!(
@@ -125,6 +138,7 @@ async fn record(store: &dyn Store, deed: Deed, is_done: bool) {
 async fn change_users(
     accounts: &Accounts,
     command: UserCommand,
+    password: fn() -> anyhow::Result<SecretString>,
     done: &mut Deed,
 ) -> anyhow::Result<()> {
     let find = |name: &str| {
@@ -133,44 +147,40 @@ async fn change_users(
     };
     match command {
         UserCommand::Add { name, role, tenant } => {
-            let password = read_password()?.expose_secret().to_owned();
+            let password = password()?.expose_secret().to_owned();
             let new = NewUser {
                 name,
                 password,
                 role,
                 tenant,
             };
-            let doing = done.insert(deed(Action::UserCreate, &new.name));
-            doing.changes.insert("role".to_owned(), json!(new.role));
+            let facts = facts::of_account(&new.name, new.role);
+            let doing = done.insert(deed(Action::UserCreate, facts));
             let user = accounts.add_user(new).await?;
-            doing.object.id.clone_from(&user.id);
-            doing.tenant.clone_from(&user.tenant);
+            note(doing, &user.id, user.tenant.as_deref(), Map::new());
             println!("added {} ({})", user.name, user.role);
         }
         UserCommand::Reset { name } => {
             let id = find(&name)?;
             let edit = UserEdit {
-                password: Some(read_password()?),
+                password: Some(password()?),
                 disabled: Some(false),
                 ..UserEdit::default()
             };
-            let doing = done.insert(deed(Action::UserUpdate, &name));
+            let doing = done.insert(deed(Action::UserUpdate, facts::of_name(&name)));
             doing.object.id.clone_from(&id);
-            let facts = &mut doing.changes;
-            facts.insert("passwordChanged".to_owned(), true.into());
-            facts.insert(
-                "disabled".to_owned(),
-                audit::change(Value::Null, false.into()),
-            );
-            let user = accounts.change_user(&id, edit).await?;
-            doing.tenant.clone_from(&user.tenant);
-            println!("{} has a new password", user.name);
+            let ChangedUser { before, after } = accounts.change_user(&id, edit).await?;
+            let facts = facts::of_user_change(&before, &after, true);
+            note(doing, &id, after.tenant.as_deref(), facts);
+            println!("{} has a new password", after.name);
         }
         UserCommand::Remove { name } => {
             let id = find(&name)?;
-            let doing = done.insert(deed(Action::UserDelete, &name));
+            let doing = done.insert(deed(Action::UserDelete, facts::of_name(&name)));
             doing.object.id.clone_from(&id);
-            accounts.delete_user(&id).await?;
+            let user = accounts.delete_user(&id).await?;
+            let facts = facts::of_account(&user.name, user.role);
+            note(doing, &id, user.tenant.as_deref(), facts);
             println!("removed {name}");
         }
         UserCommand::List { json } => {
@@ -204,13 +214,11 @@ async fn change_keys(
                 tenant,
                 expires_at,
             };
-            let doing = done.insert(deed(Action::KeyCreate, &new.name));
-            doing.changes.insert("role".to_owned(), json!(new.role));
+            let facts = facts::of_account(&new.name, new.role);
+            let doing = done.insert(deed(Action::KeyCreate, facts));
             let issued = accounts.add_key(new).await?;
-            doing.object.id.clone_from(&issued.key.id);
-            doing.tenant.clone_from(&issued.key.tenant);
-            let prefix = issued.key.prefix.as_str().into();
-            doing.changes.insert("prefix".to_owned(), prefix);
+            let key = &issued.key;
+            note(doing, &key.id, key.tenant.as_deref(), facts::of_key(key));
             eprintln!(
                 "key {} ({}); its secret is not shown again:",
                 issued.key.id, issued.key.role
@@ -233,9 +241,13 @@ async fn change_keys(
             let [found] = &named[..] else {
                 bail!("{} keys are named {key}; use the id", named.len());
             };
-            let doing = done.insert(deed(Action::KeyRevoke, &found.name));
-            doing.object.id.clone_from(&found.id);
-            doing.tenant.clone_from(&found.tenant);
+            let doing = done.insert(deed(Action::KeyRevoke, Map::new()));
+            note(
+                doing,
+                &found.id,
+                found.tenant.as_deref(),
+                facts::of_key(found),
+            );
             accounts.revoke_key(&found.id).await?;
             println!("revoked {} ({})", found.name, found.id);
         }
@@ -369,6 +381,7 @@ impl Drop for Hidden {
 mod tests {
     use osb_protocol::identity::Role;
     use osb_store::AuditQuery;
+    use serde_json::json;
 
     use super::*;
 
@@ -388,6 +401,57 @@ mod tests {
             ["a".to_owned(), String::new()],
         ];
         assert_eq!(table(&["A", "B"], rows.into_iter()), "A   B\näö  x\na\n");
+    }
+
+    #[tokio::test]
+    async fn commands_for_users_note_what_the_api_notes() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(folder.path().join("s.db"));
+        let rules = AccountRules {
+            recorded: true,
+            has_tenants: false,
+        };
+        let (store, accounts) = open(&location, rules).await.unwrap();
+        let run = async |command| {
+            let mut deed = None;
+            let password = || Ok("a long password".into());
+            let done = change_users(&accounts, command, password, &mut deed).await;
+            record(&*store, deed, &done).await;
+            let newest = store.audit(&AuditQuery::default(), 1).await.unwrap();
+            newest.into_iter().next().unwrap().1
+        };
+        let add = || UserCommand::Add {
+            name: "zoe".into(),
+            role: Role::Operator,
+            tenant: Some("a".into()),
+        };
+        let added = run(add()).await;
+        let id = accounts.user_id("zoe").unwrap();
+        let object = |entry: &AuditEntry| (entry.object.id.clone(), entry.tenant.clone());
+        let expected = (id.clone(), Some("a".to_owned()));
+        assert_eq!(object(&added), expected);
+        let account = json!({"name": "zoe", "role": "operator"});
+        assert_eq!(Value::from(added.changes), account);
+        let again = run(add()).await;
+        let seen = (again.outcome, again.code.as_deref());
+        assert_eq!(seen, (AuditOutcome::Failed, Some("GENERAL::CONFLICT")));
+        let disable = UserEdit {
+            disabled: Some(true),
+            ..UserEdit::default()
+        };
+        accounts.change_user(&id, disable).await.unwrap();
+        let reset = run(UserCommand::Reset { name: "zoe".into() }).await;
+        assert_eq!(object(&reset), expected);
+        let changes = json!({
+            "name": "zoe",
+            "disabled": {"before": true, "after": false},
+            "passwordChanged": true,
+        });
+        assert_eq!(Value::from(reset.changes), changes);
+        let removed = run(UserCommand::Remove { name: "zoe".into() }).await;
+        assert_eq!(object(&removed), expected);
+        assert_eq!(Value::from(removed.changes), account);
+        store.close().await;
     }
 
     #[tokio::test]
@@ -446,6 +510,11 @@ mod tests {
             ("key.revoke", newest.as_str()),
         ];
         assert_eq!(seen.collect::<Vec<_>>(), expected);
+        for it in &trail {
+            let mut facts: Vec<_> = it.changes.keys().map(String::as_str).collect();
+            facts.sort_unstable();
+            assert_eq!(facts, ["expiresAt", "name", "prefix", "role"], "{it:?}");
+        }
         let actor = &trail[0].actor;
         let uid = rustix::process::getuid().as_raw().to_string();
         assert_eq!((actor.kind, &actor.id), (AuditActorKind::CommandLine, &uid));

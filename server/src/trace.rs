@@ -12,6 +12,8 @@ use osb_service::telemetry::TRACE_TARGET;
 use tracing::{Level, Span, field::Empty, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
+use crate::identity::redact_keys;
+
 /// Makes the span of a request.
 pub(crate) fn request<B>(request: &Request<B>, route: &'static str) -> Span {
     let span = info_span!(
@@ -24,7 +26,7 @@ pub(crate) fn request<B>(request: &Request<B>, route: &'static str) -> Span {
         http.request.method = %request.method(),
         http.route = route,
         http.response.status_code = Empty,
-        url.path = request.uri().path(),
+        url.path = %redact_keys(request.uri().path()),
     );
     if !span.is_disabled() {
         let headers = HeaderExtractor(request.headers());

@@ -16,7 +16,7 @@ use super::{Action, AuditTrail, bounded, entry, now};
 /// Largest sum of the changes of an entry, in bytes.
 const CHANGES_MAX: usize = 2_048;
 /// Code of an act whose client disconnected before the answer.
-const UNANSWERED: &str = "UNANSWERED";
+pub const UNANSWERED: &str = "UNANSWERED";
 
 /// Where a request came from.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +78,15 @@ impl Act {
     /// Notes a value that is changed, or a fact about the act. The value must not be a secret.
     pub fn note(&self, name: &str, value: Value) {
         self.edit(|draft| add(&mut draft.changes, name, value));
+    }
+
+    /// Notes several, see [`Self::note`].
+    pub fn note_all(&self, facts: Map<String, Value>) {
+        self.edit(|draft| {
+            for (name, value) in facts {
+                add(&mut draft.changes, &name, value);
+            }
+        });
     }
 
     /// Notes that the act was done or, with a status and a code, why not. For answers whose own status

@@ -12,17 +12,18 @@
 pub mod act;
 pub mod action;
 mod clock;
+pub mod facts;
 mod repeats;
 pub mod trail;
 
-pub use act::{Act, ActOrigin};
+pub use act::{Act, ActOrigin, UNANSWERED};
 pub use action::Action;
 pub use trail::{AuditBacklog, AuditLimits, AuditTrail};
 
 use osb_protocol::audit::{AuditActor, AuditActorKind, AuditEntry, AuditObject, AuditOutcome};
 use serde_json::{Map, Value};
 
-use crate::identity::Principal;
+use crate::identity::{Principal, redact_keys};
 
 /// Longest text in an entry, in bytes.
 const TEXT_MAX: usize = 256;
@@ -99,11 +100,12 @@ pub fn change(before: Value, after: Value) -> Value {
     Value::Object(change)
 }
 
-/// The text, cut to [`TEXT_MAX`] bytes.
+/// The text without the secrets of API keys, cut to [`TEXT_MAX`] bytes.
 #[must_use]
 pub fn bounded(text: &str) -> String {
+    let text = redact_keys(text);
     if text.len() <= TEXT_MAX {
-        return text.to_owned();
+        return text.into_owned();
     }
     let end = text.floor_char_boundary(TEXT_MAX - '…'.len_utf8());
     format!("{}…", &text[..end])
@@ -122,6 +124,14 @@ mod tests {
         assert_eq!(bounded("short"), "short");
         let cut = bounded(&"ä".repeat(1_000));
         assert!(cut.len() <= TEXT_MAX && cut.ends_with("ä…"), "{cut}");
+    }
+
+    #[test]
+    fn no_text_has_the_secret_of_a_key() {
+        let secret = format!("osb_{}", "0123456789abcdef".repeat(4));
+        assert_eq!(bounded(&secret), "osb_01234567…");
+        let far = format!("{}{secret}", "x".repeat(TEXT_MAX - 20));
+        assert!(!bounded(&far).contains("osb_012345678"));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The log of accesses: a line of JSON for each request, in a file of its own (contract: lifecycle
 //! §14.2).
 //!
-//! A line has the path without its query, which may hold credentials. Lines are written by a task: a
-//! slow disk delays no request, but costs lines once [`WAITING`] of them wait.
+//! A line has the path without its query, which may hold credentials, and without secrets of API keys.
+//! Lines are written by a task: a slow disk delays no request, but costs lines once [`WAITING`] of
+//! them wait.
 
 use std::{
     io::{self, Write},
@@ -22,6 +23,8 @@ use osb_service::{
 use serde::Serialize;
 use tokio::sync::mpsc;
 use tracing::warn;
+
+use crate::identity::redact_keys;
 
 /// Most lines that wait to be written.
 const WAITING: usize = 8_192;
@@ -117,12 +120,13 @@ impl AccessLog {
 
     /// Notes a request that was answered.
     pub(super) fn note(&self, access: &Access<'_>) {
+        let path = redact_keys(access.path);
         let line = Line {
             timestamp: jiff::Timestamp::now().to_string(),
             request_id: access.request_id,
             client: access.client,
             method: access.method,
-            path: &access.path[..access.path.floor_char_boundary(PATH_MAX)],
+            path: &path[..path.floor_char_boundary(PATH_MAX)],
             status: access.status.as_u16(),
             duration_ms: access.took.as_secs_f64() * 1e3,
         };
@@ -154,7 +158,8 @@ mod tests {
         };
         let log = AccessLog::start(options, &tasks).unwrap();
         let long = "/x".repeat(PATH_MAX);
-        for path in ["/v1/sandboxes", "/a\"b\n", &long] {
+        let secret = format!("/v1/api-keys/osb_{}", "01234567".repeat(8));
+        for path in ["/v1/sandboxes", "/a\"b\n", &long, &secret] {
             log.note(&Access {
                 request_id: "r",
                 client: IpAddr::from([10, 0, 0, 1]),
@@ -170,7 +175,7 @@ mod tests {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines.len(), 4, "{text}");
         let first = &lines[0];
         assert_eq!(first["path"], "/v1/sandboxes");
         assert_eq!(
@@ -183,6 +188,7 @@ mod tests {
         );
         assert_eq!(lines[1]["path"], "/a\"b\n");
         assert_eq!(lines[2]["path"].as_str().unwrap().len(), PATH_MAX);
+        assert_eq!(lines[3]["path"], "/v1/api-keys/osb_01234567…");
         let after = log.lines.try_send(Vec::new());
         assert!(after.is_err(), "the task has ended");
     }

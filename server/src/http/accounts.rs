@@ -11,7 +11,7 @@ use osb_protocol::{
         UserList, UserPatch,
     },
 };
-use serde_json::json;
+use serde_json::{Map, Value};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
@@ -24,8 +24,11 @@ use super::{
     fields::Fields,
 };
 use crate::{
-    audit,
-    identity::{AccountError, accounts::UserEdit},
+    audit::facts,
+    identity::{
+        AccountError,
+        accounts::{ChangedUser, UserEdit},
+    },
     sandbox,
 };
 
@@ -93,8 +96,7 @@ async fn add_user(
         tenant: fields.text("tenant"),
     };
     fields.finish()?;
-    noted.note("name", new.name.as_str());
-    noted.note("role", new.role.as_str());
+    noted.note_all(facts::of_account(&new.name, new.role));
     let user = app.keys.accounts().add_user(new).await?;
     noted.set_object(&user.id, user.tenant.as_deref());
     Ok((StatusCode::CREATED, Json(user)))
@@ -128,13 +130,10 @@ async fn change_user(
         disabled: fields.flag("disabled"),
     };
     fields.finish()?;
-    let accounts = app.keys.accounts();
-    let before = accounts.users().into_iter().find(|user| user.id == id);
     let sets_password = edit.password.is_some();
-    let after = accounts.change_user(&id, edit).await?;
-    if let Some(before) = before {
-        note_user_change(&noted, &before, &after, sets_password);
-    }
+    let ChangedUser { before, after } = app.keys.accounts().change_user(&id, edit).await?;
+    let facts = facts::of_user_change(&before, &after, sets_password);
+    note_user(&noted, &after, facts);
     Ok(Json(after))
 }
 
@@ -155,13 +154,8 @@ async fn delete_user(
     InPath(id): InPath<String>,
     noted: Noted,
 ) -> Result<StatusCode, ApiError> {
-    let accounts = app.keys.accounts();
-    if let Some(user) = accounts.users().iter().find(|user| user.id == id) {
-        noted.set_object(&user.id, user.tenant.as_deref());
-        noted.note("name", user.name.as_str());
-        noted.note("role", user.role.as_str());
-    }
-    accounts.delete_user(&id).await?;
+    let user = app.keys.accounts().delete_user(&id).await?;
+    note_user(&noted, &user, facts::of_account(&user.name, user.role));
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -204,6 +198,7 @@ async fn add_key(
         expires_at: fields.time("expiresAt"),
     };
     fields.finish()?;
+    noted.note_all(facts::of_account(&new.name, new.role));
     let issued = app.keys.accounts().add_key(new).await?;
     note_key(&noted, &issued.key);
     Ok((StatusCode::CREATED, Json(issued)))
@@ -226,11 +221,8 @@ async fn revoke_key(
     InPath(id): InPath<String>,
     noted: Noted,
 ) -> Result<StatusCode, ApiError> {
-    let accounts = app.keys.accounts();
-    if let Some(key) = accounts.keys().iter().find(|key| key.id == id) {
-        note_key(&noted, key);
-    }
-    accounts.revoke_key(&id).await?;
+    let key = app.keys.accounts().revoke_key(&id).await?;
+    note_key(&noted, &key);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -265,39 +257,23 @@ async fn list_sessions(State(app): State<AppState>) -> Result<Json<ConsoleSessio
 async fn revoke_session(
     State(app): State<AppState>,
     InPath(id): InPath<String>,
+    noted: Noted,
 ) -> Result<StatusCode, ApiError> {
     let revoked = session::revoke(&*app.store, &app.keys, &id).await;
-    match revoked.map_err(sandbox::Error::from)? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(missing("no such session")),
-    }
+    let revoked = revoked.map_err(sandbox::Error::from)?;
+    let owner = revoked.ok_or_else(|| missing("no such session"))?;
+    noted.note("name", owner);
+    Ok(StatusCode::NO_CONTENT)
 }
 
-fn note_user_change(noted: &Noted, before: &User, after: &User, sets_password: bool) {
-    noted.set_object(&after.id, after.tenant.as_deref());
-    noted.note("name", after.name.as_str());
-    for (name, was, is) in [
-        ("role", json!(before.role), json!(after.role)),
-        ("tenant", json!(before.tenant), json!(after.tenant)),
-        ("disabled", json!(before.disabled), json!(after.disabled)),
-    ] {
-        if was != is {
-            noted.note(name, audit::change(was, is));
-        }
-    }
-    if sets_password {
-        noted.note("passwordChanged", true);
-    }
+fn note_user(noted: &Noted, user: &User, facts: Map<String, Value>) {
+    noted.set_object(&user.id, user.tenant.as_deref());
+    noted.note_all(facts);
 }
 
 fn note_key(noted: &Noted, key: &ApiKey) {
     noted.set_object(&key.id, key.tenant.as_deref());
-    noted.note("name", key.name.as_str());
-    noted.note("prefix", key.prefix.as_str());
-    noted.note("role", key.role.as_str());
-    if let Some(at) = key.expires_at {
-        noted.note("expiresAt", json!(at));
-    }
+    noted.note_all(facts::of_key(key));
 }
 
 fn missing(message: &str) -> ApiError {
@@ -306,16 +282,49 @@ fn missing(message: &str) -> ApiError {
 
 impl From<AccountError> for ApiError {
     fn from(error: AccountError) -> Self {
-        let message = error.to_string();
+        let (code, message) = (error.code(), error.to_string());
         match error {
             AccountError::Invalid(fields) => Self::invalid(fields),
-            AccountError::NameTaken(_) => Self::new(StatusCode::CONFLICT, code::CONFLICT, message),
+            AccountError::NameTaken(_) => Self::new(StatusCode::CONFLICT, code, message),
             AccountError::NoUser | AccountError::NoKey => missing(&message),
             AccountError::Hash(error) => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
-                Self::new(status, code::UNKNOWN_ERROR, "an internal error occurred").because(&error)
+                Self::new(status, code, "an internal error occurred").because(&error)
             }
             AccountError::Store(error) => sandbox::Error::from(error).into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::FieldError;
+    use osb_store::{Problem, StoreError};
+
+    use super::*;
+
+    #[test]
+    fn the_answer_has_the_code_of_the_error() {
+        let wrong = || vec![FieldError::body("value_error", ["name"], "a rule")];
+        let away = || StoreError::Unavailable {
+            op: "read",
+            problem: Problem::TakenOver,
+            source: None,
+        };
+        for make in [
+            || AccountError::NoUser,
+            || AccountError::NoKey,
+            || AccountError::NameTaken("a".to_owned()),
+        ] {
+            let code = make().code();
+            assert_eq!(ApiError::from(make()).code(), code);
+        }
+        let invalid = AccountError::Invalid(wrong()).code();
+        assert_eq!(
+            ApiError::from(AccountError::Invalid(wrong())).code(),
+            invalid
+        );
+        let store = AccountError::Store(away()).code();
+        assert_eq!(ApiError::from(AccountError::Store(away())).code(), store);
     }
 }

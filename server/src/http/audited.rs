@@ -11,9 +11,9 @@ use axum::{
 use http::{Extensions, Method, StatusCode, request::Parts};
 use osb_protocol::audit::{AuditActor, AuditEntry, AuditOutcome};
 use osb_runtime::Codes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{access, client, error, request_id::RequestId};
+use super::{access, client, console::session, error, request_id::RequestId};
 use crate::{
     audit::{self, Act, ActOrigin, Action, AuditTrail},
     identity::Principal,
@@ -35,6 +35,13 @@ impl Noted {
         if let Some(act) = &self.0 {
             act.set_object(id);
             act.set_tenant(tenant);
+        }
+    }
+
+    /// Notes several facts about the act.
+    pub(super) fn note_all(&self, facts: Map<String, Value>) {
+        if let Some(act) = &self.0 {
+            act.note_all(facts);
         }
     }
 
@@ -109,7 +116,7 @@ fn begin(trail: &AuditTrail, request: &mut Request) -> Option<Act> {
     let (action, principal) = (access::action(request)?, principal?);
     let from = origin(request.extensions());
     let act = Act::begin(trail, action, audit::actor(principal), &from);
-    if let Some(id) = object_of(request) {
+    if let Some(id) = object_of(request, action) {
         act.set_object(&id);
     }
     request.extensions_mut().insert(act.clone());
@@ -130,8 +137,8 @@ pub(super) fn deny(
         let path = path.map_or("an unknown path", MatchedPath::as_str);
         let route = format!("{} {path}", request.method());
         entry.changes.insert("route".to_owned(), route.into());
-    } else if let Some(id) = object_of(request) {
-        entry.object.id = id;
+    } else if let Some(id) = object_of(request, action) {
+        entry.object.id = audit::bounded(&id);
     }
     trail.record_denial(entry);
 }
@@ -152,21 +159,25 @@ pub(super) fn denial(
 }
 
 /// The id in the path of a request: what stands for the first parameter of its route.
-fn object_of(request: &Request) -> Option<String> {
+fn object_of(request: &Request, action: Action) -> Option<String> {
     let extensions = request.extensions();
     let template = extensions.get::<MatchedPath>()?.as_str();
     let uri = match extensions.get::<OriginalUri>() {
         Some(OriginalUri(uri)) => uri,
         None => request.uri(),
     };
-    first_parameter(template, uri.path())
+    let id = first_parameter(template, uri.path())?;
+    Some(match action {
+        Action::SessionRevoke => session::shown_id(id),
+        _ => id.to_owned(),
+    })
 }
 
-fn first_parameter(template: &str, path: &str) -> Option<String> {
+fn first_parameter<'a>(template: &str, path: &'a str) -> Option<&'a str> {
     let is_parameter = |segment: &str| segment.starts_with('{');
     let mut pairs = template.split('/').zip(path.split('/'));
     let (_, value) = pairs.find(|(segment, _)| is_parameter(segment))?;
-    Some(audit::bounded(value))
+    Some(value)
 }
 
 #[cfg(test)]
@@ -176,7 +187,7 @@ mod tests {
     #[test]
     fn the_object_is_the_first_parameter_of_the_path() {
         let found = |template, path| first_parameter(template, path);
-        let id = Some("a".to_owned());
+        let id = Some("a");
         assert_eq!(found("/v1/sandboxes/{id}", "/v1/sandboxes/a"), id);
         assert_eq!(
             found("/sandboxes/{id}/metadata", "/sandboxes/a/metadata"),

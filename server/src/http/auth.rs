@@ -110,11 +110,16 @@ pub(super) async fn require(
         Err(denied) => denied,
     };
     let denied = count(throttle, &client::of(request.extensions()), denied);
-    let refusal = refusal(denied);
-    if denied != Denied::Unavailable {
-        let reason = (refusal.status(), refusal.code());
-        audited::deny(trail, &request, audit::unknown(""), reason);
-    }
+    record_denial(trail, &request, denied);
     extract::drain(request.into_body()).await;
-    Err(refusal.into_response())
+    Err(refusal(denied).into_response())
+}
+
+/// Records a request that is refused for its key.
+pub(super) fn record_denial(trail: &AuditTrail, request: &Request, denied: Denied) {
+    if denied != Denied::Unavailable {
+        let refusal = refusal(denied);
+        let reason = (refusal.status(), refusal.code());
+        audited::deny(trail, request, audit::unknown(""), reason);
+    }
 }

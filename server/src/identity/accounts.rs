@@ -13,6 +13,7 @@ use std::{
 
 use osb_protocol::{
     FieldError, WireTime,
+    error::code,
     identity::{ApiKey, IssuedApiKey, NewApiKey, NewUser, User},
 };
 use osb_service::{ErrorChain, Supervisor};
@@ -87,6 +88,20 @@ pub enum AccountError {
     Store(#[from] StoreError),
 }
 
+impl AccountError {
+    /// Code of the error, by which clients and the audit trail know it.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => code::INVALID_PARAMETER,
+            Self::NameTaken(_) => code::CONFLICT,
+            Self::NoUser | Self::NoKey => code::NOT_FOUND,
+            Self::Store(StoreError::Unavailable { .. }) => code::STORE_UNAVAILABLE,
+            Self::Hash(_) | Self::Store(_) => code::UNKNOWN_ERROR,
+        }
+    }
+}
+
 /// Parts of a user that change. `None` keeps a value.
 #[derive(Clone, Debug, Default)]
 pub struct UserEdit {
@@ -98,6 +113,15 @@ pub struct UserEdit {
     pub tenant: Option<Option<String>>,
     /// Whether the user may not sign in.
     pub disabled: Option<bool>,
+}
+
+/// A user around a change.
+#[derive(Clone, Debug)]
+pub struct ChangedUser {
+    /// As it was just before.
+    pub before: User,
+    /// As it is.
+    pub after: User,
 }
 
 impl Accounts {
@@ -343,7 +367,7 @@ impl Accounts {
     ///
     /// # Errors
     /// When there is no such user, a field breaks a rule or the store fails.
-    pub async fn change_user(&self, id: &str, edit: UserEdit) -> Result<User, AccountError> {
+    pub async fn change_user(&self, id: &str, edit: UserEdit) -> Result<ChangedUser, AccountError> {
         let password = match edit.password {
             None => None,
             Some(password) => {
@@ -384,7 +408,10 @@ impl Accounts {
         self.reload().await?;
         let changed = self.index();
         let row = changed.user_row_by_id(id).ok_or(AccountError::NoUser)?;
-        Ok(index::user(row))
+        Ok(ChangedUser {
+            before: index::user(known),
+            after: index::user(row),
+        })
     }
 
     /// Deletes the sessions of a user.
@@ -397,16 +424,20 @@ impl Accounts {
         Ok(())
     }
 
-    /// Deletes a user, whose sessions end.
+    /// Deletes a user, whose sessions end. Returns the user as it was.
     ///
     /// # Errors
     /// When there is no such user or the store fails.
-    pub async fn delete_user(&self, id: &str) -> Result<(), AccountError> {
+    pub async fn delete_user(&self, id: &str) -> Result<User, AccountError> {
         let _one_at_a_time = self.0.edit.lock().await;
+        self.catch_up().await?;
+        let index = self.index();
+        let known = index.user_row_by_id(id).ok_or(AccountError::NoUser)?;
         if !self.0.store.delete_user(id).await? {
             return Err(AccountError::NoUser);
         }
-        Ok(self.reload().await?)
+        self.reload().await?;
+        Ok(index::user(known))
     }
 
     /// Makes a key. Only this answer has its secret.
@@ -448,16 +479,17 @@ impl Accounts {
         })
     }
 
-    /// Revokes a key.
+    /// Revokes a key; returns it.
     ///
     /// # Errors
     /// When there is no such key or the store fails.
-    pub async fn revoke_key(&self, id: &str) -> Result<(), AccountError> {
+    pub async fn revoke_key(&self, id: &str) -> Result<ApiKey, AccountError> {
         let _one_at_a_time = self.0.edit.lock().await;
         if !self.0.store.revoke_key(id, now()).await? {
             return Err(AccountError::NoKey);
         }
-        Ok(self.reload().await?)
+        self.reload().await?;
+        self.index().listed_key(id).ok_or(AccountError::NoKey)
     }
 }
 
@@ -477,159 +509,4 @@ pub fn in_seconds(seconds: i64) -> Option<WireTime> {
 }
 
 #[cfg(test)]
-mod tests {
-    use osb_protocol::identity::Role;
-    use osb_store::Location;
-
-    use super::*;
-
-    const PASSWORD: &str = "a long password";
-
-    async fn accounts() -> (Accounts, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let location = Location::Sqlite(folder.path().join("s.db"));
-        let store = osb_store::open(&location).await.unwrap();
-        (Accounts::open(store).await.unwrap(), folder)
-    }
-
-    fn zoe() -> NewUser {
-        NewUser {
-            name: "Zoe".into(),
-            password: PASSWORD.into(),
-            role: Role::Operator,
-            tenant: Some("a".into()),
-        }
-    }
-
-    fn key(role: Role) -> NewApiKey {
-        NewApiKey {
-            name: "ci".into(),
-            role,
-            tenant: None,
-            expires_at: None,
-        }
-    }
-
-    #[tokio::test]
-    async fn a_user_signs_in_with_the_present_password_only() {
-        let (accounts, _folder) = accounts().await;
-        let user = accounts.add_user(zoe()).await.unwrap();
-        let sign_in = async |name, password: &str| {
-            let found = accounts.sign_in(name, password.into()).await.unwrap();
-            found.map(|entry| entry.password_epoch)
-        };
-        let first = sign_in(" zOE", PASSWORD).await.expect("the password");
-        assert_eq!(sign_in("zoe", "another password").await, None);
-        assert_eq!(sign_in("adam", PASSWORD).await, None);
-        let taken = accounts.add_user(zoe()).await.unwrap_err();
-        assert!(matches!(taken, AccountError::NameTaken(_)), "{taken}");
-        let edit = UserEdit {
-            password: Some("another password".into()),
-            ..UserEdit::default()
-        };
-        accounts.change_user(&user.id, edit).await.unwrap();
-        assert_eq!(sign_in("zoe", PASSWORD).await, None);
-        let second = sign_in("zoe", "another password").await;
-        assert!(second.is_some_and(|epoch| epoch != first));
-        let edit = UserEdit {
-            disabled: Some(true),
-            ..UserEdit::default()
-        };
-        let changed = accounts.change_user(&user.id, edit).await.unwrap();
-        assert!(changed.disabled && changed.tenant.as_deref() == Some("a"));
-        assert_eq!(sign_in("zoe", "another password").await, None);
-        assert!(accounts.user(&user.id).is_none());
-    }
-
-    #[tokio::test]
-    async fn every_broken_rule_is_reported_and_administrators_leave_their_tenant() {
-        let (accounts, _folder) = accounts().await;
-        let bad = NewUser {
-            name: "-".into(),
-            password: "short".into(),
-            role: Role::ServiceAdmin,
-            tenant: Some("a".into()),
-        };
-        let AccountError::Invalid(wrong) = accounts.add_user(bad).await.unwrap_err() else {
-            panic!("no broken rule");
-        };
-        let fields: Vec<_> = wrong.iter().map(FieldError::field).collect();
-        assert_eq!(fields, ["name", "password", "tenant"]);
-        let user = accounts.add_user(zoe()).await.unwrap();
-        let promote = |tenant| UserEdit {
-            role: Some(Role::ServiceAdmin),
-            tenant,
-            ..UserEdit::default()
-        };
-        let refused = accounts.change_user(&user.id, promote(None)).await;
-        assert!(matches!(refused, Err(AccountError::Invalid(_))));
-        let promoted = accounts.change_user(&user.id, promote(Some(None))).await;
-        assert_eq!(promoted.unwrap().tenant, None);
-    }
-
-    #[tokio::test]
-    async fn the_first_key_closes_the_server_and_no_revocation_opens_it() {
-        let (accounts, _folder) = accounts().await;
-        assert!(!accounts.are_used());
-        let issued = accounts.add_key(key(Role::ReadOnly)).await.unwrap();
-        assert!(accounts.are_used());
-        let principal = accounts.key(issued.secret.as_bytes()).unwrap();
-        assert_eq!(
-            (principal.role, &principal.id),
-            (Role::ReadOnly, &issued.key.id)
-        );
-        assert!(accounts.keys()[0].last_used_at.is_some());
-        accounts.revoke_key(&issued.key.id).await.unwrap();
-        assert!(accounts.key(issued.secret.as_bytes()).is_none());
-        assert!(accounts.are_used());
-        let none = accounts.revoke_key("none").await;
-        assert!(matches!(none, Err(AccountError::NoKey)));
-    }
-
-    /// As `opensandbox-server user reset` waits for the password beside a server.
-    #[tokio::test]
-    async fn a_change_keeps_what_another_process_changed_meanwhile() {
-        let folder = tempfile::tempdir().unwrap();
-        let location = Location::Sqlite(folder.path().join("s.db"));
-        let store = osb_store::open(&location).await.unwrap();
-        let server = Accounts::open(store).await.unwrap();
-        let user = server.add_user(zoe()).await.unwrap();
-        let beside = osb_store::open_shared(&location).await.unwrap().unwrap();
-        let beside = Accounts::open(beside).await.unwrap();
-        let demote = UserEdit {
-            role: Some(Role::ReadOnly),
-            tenant: Some(Some("b".into())),
-            ..UserEdit::default()
-        };
-        server.change_user(&user.id, demote).await.unwrap();
-        let reset = UserEdit {
-            password: Some("another password".into()),
-            ..UserEdit::default()
-        };
-        let changed = beside.change_user(&user.id, reset).await.unwrap();
-        assert_eq!(changed.role, Role::ReadOnly);
-        assert_eq!(changed.tenant.as_deref(), Some("b"));
-    }
-
-    #[tokio::test]
-    async fn changes_of_another_process_are_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let location = Location::Sqlite(folder.path().join("s.db"));
-        let store = osb_store::open(&location).await.unwrap();
-        let server = Accounts::open(store).await.unwrap();
-        let beside = osb_store::open_shared(&location).await.unwrap().unwrap();
-        let beside = Accounts::open(beside).await.unwrap();
-        let mut ends = server.session_ends().subscribe();
-        let issued = beside.add_key(key(Role::ServiceAdmin)).await.unwrap();
-        assert!(server.key(issued.secret.as_bytes()).is_none());
-        server.follow().await.unwrap();
-        assert!(server.key(issued.secret.as_bytes()).is_some());
-        assert!(ends.has_changed().unwrap(), "sessions are checked again");
-        ends.mark_unchanged();
-        server.follow().await.unwrap();
-        assert!(!ends.has_changed().unwrap());
-        server.store_uses().await;
-        assert!(!ends.has_changed().unwrap());
-        beside.follow().await.unwrap();
-    }
-}
+mod tests;

@@ -213,11 +213,20 @@ impl Index {
 
     /// All keys as clients see them.
     pub(super) fn list_keys(&self) -> Vec<ApiKey> {
-        let shown = |row: &ApiKeyRow| ApiKey {
+        self.rows.keys.iter().map(|row| self.shown(row)).collect()
+    }
+
+    /// A key as clients see it, by id.
+    pub(super) fn listed_key(&self, id: &str) -> Option<ApiKey> {
+        let row = self.rows.keys.iter().find(|row| row.id == id);
+        row.map(|row| self.shown(row))
+    }
+
+    fn shown(&self, row: &ApiKeyRow) -> ApiKey {
+        ApiKey {
             last_used_at: self.uses.get(&row.id).and_then(|used| used.time()),
             ..key(row)
-        };
-        self.rows.keys.iter().map(shown).collect()
+        }
     }
 
     /// Uses of keys that the store does not have, by key id. They count as stored from now on.

@@ -30,6 +30,7 @@ pub use accounts::{AccountError, Accounts};
 pub use authenticator::Authenticator;
 pub use credential::Credential;
 pub use principal::{Denied, Principal, Scope, Validity};
+pub use secret::redact_keys;
 pub use tenants::Tenants;
 
 use osb_protocol::WireTime;

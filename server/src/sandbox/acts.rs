@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use osb_protocol::{SandboxId, WireTime, audit::AuditOutcome};
 use osb_runtime::{CreateSpec, Expiry};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use super::{Facts, Record, Service};
 use crate::audit::{self, Act, Action, AuditTrail};
@@ -75,15 +76,65 @@ impl Service {
         }
     }
 
+    /// Notes that a create made nothing: its `Idempotency-Key` has this sandbox.
+    pub(super) fn note_replay(&self, id: &SandboxId) {
+        self.note_sandbox(id);
+        if let Some(act) = &self.act {
+            act.note("replayed", json!(true));
+        }
+    }
+
     /// Records what the server does to a sandbox by itself.
     pub(super) fn record_own(&self, action: Action, record: &Record) {
         let origin = &record.facts.origin;
         let mut entry = audit::entry(action, audit::system(), AuditOutcome::Succeeded);
+        entry.id = own_id(action, &origin.id, record.facts.expires_at());
         entry.object.id = audit::bounded(origin.id.as_str());
         entry.tenant = origin.tenant.as_deref().map(audit::bounded);
         if let Some(at) = record.facts.expires_at() {
             entry.changes.insert("expiresAt".to_owned(), json!(at));
         }
         self.inner.trail.record(entry);
+    }
+}
+
+/// Id of the entry for what the server does to a sandbox by itself: the same whenever it is done. A
+/// server that stops before the sandbox is gone does it again after its next start, and the store
+/// keeps the first of entries with one id.
+fn own_id(action: Action, sandbox: &SandboxId, expires_at: Option<WireTime>) -> String {
+    let deadline = expires_at.map_or(0, WireTime::unix_us);
+    let digest = Sha256::new()
+        .chain_update(action.name())
+        .chain_update([0])
+        .chain_update(deadline.to_be_bytes())
+        .chain_update(sandbox.as_str())
+        .finalize();
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(bytes)
+        .into_uuid()
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn entries_of_the_server_have_one_id_for_each_sandbox_action_and_deadline() {
+        let at = |us| WireTime::from_unix_us(us).unwrap();
+        let mut ids = HashSet::new();
+        for action in [Action::SandboxExpire, Action::SandboxAbandon] {
+            for sandbox in ["a", "b"] {
+                for deadline in [None, Some(at(1)), Some(at(2))] {
+                    let id = || own_id(action, &SandboxId::from(sandbox), deadline);
+                    assert_eq!(id(), id());
+                    assert!(uuid::Uuid::parse_str(&id()).is_ok(), "{}", id());
+                    assert!(ids.insert(id()), "{action:?} {sandbox} {deadline:?}");
+                }
+            }
+        }
     }
 }

@@ -101,11 +101,11 @@ impl Service {
         let body_digest: [u8; 32] = Sha256::digest(text).into();
         // A request that breaks a rule uses up no key.
         let spec = self.check(body)?;
-        let mut end = {
+        let (mut end, is_first) = {
             let mut under_way = self.inner.under_way.locked();
             match under_way.get(&key) {
                 Some(first) if first.body != body_digest => return Err(reused()),
-                Some(first) => first.end.clone(),
+                Some(first) => (first.end.clone(), false),
                 None => {
                     let (sender, end) = watch::channel(None);
                     let first = FirstRequest {
@@ -123,13 +123,15 @@ impl Service {
                         drop(turn);
                         sender.send_replace(Some(made.map_err(Arc::new)));
                     });
-                    end
+                    (end, true)
                 }
             }
         };
         match end.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Ok(record))) => {
-                self.note_sandbox(&record.facts.origin.id);
+                if !is_first {
+                    self.note_replay(&record.facts.origin.id);
+                }
                 Ok(Arc::clone(record))
             }
             Ok(Some(Err(error))) => Err(Error::Joined(Arc::clone(error))),
@@ -157,6 +159,7 @@ impl Service {
                 return Err(reused());
             }
             if let Some(record) = self.made_before(&first.sandbox_id).await? {
+                self.note_replay(&first.sandbox_id);
                 return Ok(record);
             }
             store.free_key(&key.0, &first.sandbox_id).await?;

@@ -166,7 +166,10 @@ pub(super) async fn log_in(
             let act = Act::begin(&state.trail, Action::SessionSignIn, actor, &from);
             let opened = open(&state, &session, &client, found).await;
             match &opened {
-                Ok(()) => act.finish(StatusCode::SEE_OTHER.as_u16(), None),
+                Ok(id) => {
+                    act.set_object(id);
+                    act.finish(StatusCode::SEE_OTHER.as_u16(), None);
+                }
                 Err(failure) => act.finish(failure.status().as_u16(), Some(failure.code())),
             }
             opened
@@ -177,7 +180,7 @@ pub(super) async fn log_in(
         }
     };
     match opened {
-        Ok(()) => Redirect::to(own_page(&login.next).unwrap_or("/console/sandboxes")),
+        Ok(_) => Redirect::to(own_page(&login.next).unwrap_or("/console/sandboxes")),
         Err(failure) => failure.redirect(&login.next),
     }
     .into_response()
@@ -259,12 +262,13 @@ fn record_failure(state: &ConsoleState, from: &ActOrigin, user: &str, failure: F
     state.trail.record_denial(refusal);
 }
 
+/// Opens a session; returns its public id.
 async fn open(
     state: &ConsoleState,
     session: &Session,
     client: &Client,
     found: SignedIn,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let begun = session::begin(session, &state.keys, found, client.address).await;
     begun.map_err(|error| {
         tracing::error!(%error, "a console session cannot be kept");

@@ -56,6 +56,8 @@ const ID_ATTEMPTS: usize = 8;
 
 /// Bytes of a session's public id.
 const PUBLIC_ID_BYTES: usize = 16;
+/// Bytes that are shown of a text that is no public id.
+const SHOWN_OF_ID: usize = 4;
 
 /// Longest wait for a page to answer the close of its WebSocket.
 const PARTING: std::time::Duration = std::time::Duration::from_secs(5);
@@ -145,13 +147,14 @@ impl Admitted {
     }
 }
 
-/// Opens a session under a new id, which defeats session fixation.
+/// Opens a session under a new id, which defeats session fixation. It is stored by then; returns its
+/// public id.
 pub(super) async fn begin(
     session: &Session,
     keys: &Authenticator,
     (credential, principal): (Credential, Arc<Principal>),
     address: IpAddr,
-) -> std::result::Result<(), SessionError> {
+) -> std::result::Result<String, SessionError> {
     session.cycle_id().await?;
     let (salt, digest) = keys.salted_digest();
     let login = Login {
@@ -163,7 +166,19 @@ pub(super) async fn begin(
         name: principal.name.clone(),
         address: Some(address),
     };
-    session.insert(LOGIN, login).await
+    session.insert(LOGIN, login).await?;
+    // Only a stored session has an id.
+    if let Err(error) = session.save().await {
+        // An empty one is not stored with the answer, which says that there is none.
+        session.clear().await;
+        return Err(error);
+    }
+    Ok(public_id_of(session))
+}
+
+fn public_id_of(session: &Session) -> String {
+    let id = session.id();
+    id.map_or_else(String::new, |id| public_id(&id.to_string()))
 }
 
 /// All open sessions, newest first.
@@ -199,7 +214,7 @@ pub(in super::super) async fn list(
     Ok(open)
 }
 
-/// Ends a session by its public id; returns whether there was one. Its WebSockets end at once.
+/// Ends a session by its public id; returns whose it was, if there was one. Its WebSockets end at once.
 ///
 /// # Errors
 /// When the store fails.
@@ -207,14 +222,25 @@ pub(in super::super) async fn revoke(
     store: &dyn Store,
     keys: &Authenticator,
     id: &str,
-) -> std::result::Result<bool, StoreError> {
+) -> std::result::Result<Option<String>, StoreError> {
     let mut all = logins(store).await?.into_iter();
-    let Some((row, _)) = all.find(|(row, _)| public_id(&row.id) == id) else {
-        return Ok(false);
+    let Some((row, login)) = all.find(|(row, _)| public_id(&row.id) == id) else {
+        return Ok(None);
     };
     store.session_delete(&row.id).await?;
     keys.accounts().session_ends().send_replace(());
-    Ok(true)
+    Ok(Some(login.name))
+}
+
+/// The id of a session as a client sent it, for the audit trail. What is no public id may be the one in
+/// the cookie, which opens the session, and is cut.
+pub(in super::super) fn shown_id(given: &str) -> String {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
+    let is_public = given.len() == 2 * PUBLIC_ID_BYTES && given.bytes().all(is_hex);
+    if is_public || given.len() <= 2 * SHOWN_OF_ID {
+        return given.to_owned();
+    }
+    format!("{}…", &given[..given.floor_char_boundary(SHOWN_OF_ID)])
 }
 
 /// Name of a session that opens nothing: the session's own id is the cookie.
@@ -251,9 +277,7 @@ pub(super) async fn end(
 ) -> std::result::Result<Option<Ended>, SessionError> {
     let login = session.get_value(LOGIN).await?;
     let ended = login.map(|login| Ended {
-        id: session
-            .id()
-            .map_or_else(String::new, |id| public_id(&id.to_string())),
+        id: public_id_of(session),
         principal: serde_json::from_value(login)
             .ok()
             .and_then(|login: Login| login.principal(keys)),

@@ -134,6 +134,7 @@ pub(super) async fn proxy(
         (Some(denied), _) => {
             let client = client::of(request.extensions());
             let denied = auth::count(&app.throttle, &client, *denied);
+            auth::record_denial(app.unscoped.audit_trail(), &request, denied);
             return Page::answer(page, refusal(denied));
         }
         (None, Err(error)) => return Page::answer(page, error),
@@ -144,8 +145,9 @@ pub(super) async fn proxy(
         None => None,
     };
     let version = request.version();
-    let way_in = WayIn::of(&request, &verdict, (&id, port));
     let record = app.unscoped.registry().get(&id);
+    let trail = app.unscoped.audit_trail();
+    let way_in = WayIn::of(trail, &request, &verdict, (&id, port), record.as_deref());
     let caller = Caller {
         client: client::take(request.extensions_mut()),
         has_key: verdict.is_ok() || has_token(record.as_deref(), request.headers()),
@@ -156,14 +158,19 @@ pub(super) async fn proxy(
         Ok(way) => {
             // The domain's path goes on; the mount's was cut off by the router.
             *request.uri_mut() = uri;
+            let way_in = way_in.forwarding();
             let forwarded = app.forwarder.forward(request, way.to, &way.rules).await;
-            if let Ok(response) = &forwarded {
-                way_in.record(&app, response.status());
+            let forwarded = forwarded.map_err(failed);
+            match &forwarded {
+                Ok(response) => way_in.answered(response.status(), None),
+                Err(error) => way_in.answered(error.status(), Some(error.code())),
             }
-            forwarded.map_err(|error| failed(error).into())
+            forwarded.map_err(Into::into)
         }
         Err(refused) => {
-            way_in.deny(&app, refused.error.status(), refused.error.code());
+            if refused.is_denial {
+                way_in.deny(refused.error.status(), refused.error.code());
+            }
             Err(refused)
         }
     };
@@ -212,6 +219,8 @@ struct Refused {
     /// Close code and reason for a WebSocket.
     close: u16,
     reason: String,
+    /// Whether a key or a token is missing or wrong, rather than something else.
+    is_denial: bool,
 }
 
 impl From<ApiError> for Box<Refused> {
@@ -220,6 +229,7 @@ impl From<ApiError> for Box<Refused> {
             close: close_code::ERROR,
             reason: error.message().to_owned(),
             error,
+            is_denial: false,
         })
     }
 }
@@ -318,6 +328,7 @@ fn without_key(denied: Denied) -> Box<Refused> {
         error: refusal(denied),
         close,
         reason: reason.to_owned(),
+        is_denial: denied != Denied::Unavailable,
     })
 }
 
@@ -352,6 +363,7 @@ fn no_secure_access() -> Refused {
         error: ApiError::new(status, code::SECURE_ACCESS, message),
         close: close_code::POLICY,
         reason: NO_SECURE_ACCESS.to_owned(),
+        is_denial: true,
     }
 }
 

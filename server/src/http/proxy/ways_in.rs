@@ -9,96 +9,113 @@ use http::{
 };
 use osb_protocol::{
     SandboxId,
-    audit::{AuditActor, AuditOutcome},
+    audit::{AuditActor, AuditEntry, AuditOutcome},
 };
 use osb_runtime::EXECD_PORT;
 
-use super::super::{AppState, audited::denial, auth::Verdict, client, request_id::RequestId};
+use super::super::{audited::denial, auth::Verdict, client, request_id::RequestId};
 use crate::{
-    audit::{self, ActOrigin, Action},
+    audit::{self, ActOrigin, Action, AuditTrail},
     identity::Principal,
+    sandbox::Record,
 };
 
 /// A request that may be recorded. Costs little to make: almost none is.
-pub(super) struct WayIn {
-    /// `None` for a request that only reads.
-    action: Option<Action>,
-    /// The status with which a tunnel is opened.
-    opens_with: StatusCode,
+pub(super) struct WayIn<'a> {
+    trail: &'a AuditTrail,
+    /// The status that opens a tunnel, for a request that asks for one. With any other it is a request
+    /// like those that do not.
+    opens_with: Option<StatusCode>,
+    /// Whether it uses execd, other than by reading or through a tunnel.
+    enters: bool,
     principal: Option<Arc<Principal>>,
     address: IpAddr,
     request_id: Option<RequestId>,
     id: SandboxId,
     port: u16,
+    /// Whose the sandbox is.
+    tenant: Option<Arc<str>>,
 }
 
-impl WayIn {
+impl<'a> WayIn<'a> {
     /// Looks at a request before it is forwarded.
     pub(super) fn of<B>(
+        trail: &'a AuditTrail,
         request: &Request<B>,
         verdict: &Verdict,
         (id, port): (&SandboxId, u16),
+        record: Option<&Record>,
     ) -> Self {
         let headers = request.headers();
-        let reads = [Method::GET, Method::HEAD, Method::OPTIONS];
+        let no_use = [Method::GET, Method::HEAD, Method::OPTIONS, Method::CONNECT];
         let upgrades = headers.contains_key(UPGRADE) && headers.contains_key(CONNECTION);
         let connects = *request.method() == Method::CONNECT;
-        let action = if upgrades || connects {
-            Some(Action::TunnelOpen)
-        } else if port == EXECD_PORT && !reads.contains(request.method()) {
-            Some(Action::SandboxEnter)
-        } else {
-            None
-        };
         let extensions = request.extensions();
         Self {
-            action,
+            trail,
             opens_with: match connects {
-                true => StatusCode::OK,
-                false => StatusCode::SWITCHING_PROTOCOLS,
+                true => Some(StatusCode::OK),
+                false => upgrades.then_some(StatusCode::SWITCHING_PROTOCOLS),
             },
+            enters: port == EXECD_PORT && !no_use.contains(request.method()),
             principal: verdict.as_ref().ok().cloned(),
             address: client::of(extensions).address,
             request_id: extensions.get().cloned(),
             id: id.clone(),
             port,
+            tenant: record.and_then(|record| record.facts.origin.tenant.clone()),
         }
     }
 
-    /// Records a request that was forwarded, if it is a way in.
-    pub(super) fn record(self, app: &AppState, status: StatusCode) {
-        let Some(action) = self.action else {
-            return;
+    /// The request while it is forwarded.
+    pub(super) fn forwarding(self) -> Forwarding<'a> {
+        Forwarding(Some(self))
+    }
+
+    /// Records a request that is refused because it lacks a key or a token.
+    pub(super) fn deny(self, status: StatusCode, code: &str) {
+        let action = match (self.enters, self.opens_with) {
+            (true, _) => Action::SandboxEnter,
+            (false, Some(_)) => Action::TunnelOpen,
+            (false, None) => Action::AccessDenied,
         };
-        if action == Action::TunnelOpen && status != self.opens_with {
-            return;
+        let mut entry = denial(action, self.actor(), &self.origin(), status, code);
+        if action == Action::AccessDenied {
+            Action::SandboxEnter
+                .object()
+                .clone_into(&mut entry.object.kind);
         }
-        let outcome = AuditOutcome::of_status(status.as_u16());
+        self.write_object(&mut entry);
+        self.trail.record_denial(entry);
+    }
+
+    /// Records what became of a request that was forwarded, if it is a way in.
+    fn record(&self, status: Option<StatusCode>, code: Option<&str>) {
+        let opens = status.is_some() && status == self.opens_with;
+        let action = match (opens, self.enters) {
+            (true, _) => Action::TunnelOpen,
+            (false, true) => Action::SandboxEnter,
+            (false, false) => return,
+        };
+        let outcome = status.map_or(AuditOutcome::Failed, |status| {
+            AuditOutcome::of_status(status.as_u16())
+        });
         let mut entry = audit::entry(action, self.actor(), outcome);
-        entry.status = Some(status.as_u16());
+        entry.status = status.map(|status| status.as_u16());
+        entry.code = code.map(str::to_owned);
         self.origin().write(&mut entry);
-        let record = app.unscoped.find(&self.id);
-        let tenant = record.and_then(|record| record.facts.origin.tenant.clone());
-        entry.tenant = tenant.as_deref().map(audit::bounded);
-        entry.object.id = audit::bounded(self.id.as_str());
-        entry.changes.insert("port".to_owned(), self.port.into());
-        let trail = app.unscoped.audit_trail();
+        self.write_object(&mut entry);
         match action {
             // Without a key it costs a client nothing to open one after another.
-            Action::TunnelOpen if self.principal.is_some() => trail.record(entry),
-            _ => trail.record_use(entry),
+            Action::TunnelOpen if self.principal.is_some() => self.trail.record(entry),
+            _ => self.trail.record_use(entry),
         }
     }
 
-    /// Records a request that was refused, if it lacked a key or a token.
-    pub(super) fn deny(self, app: &AppState, status: StatusCode, code: &str) {
-        if status == StatusCode::UNAUTHORIZED {
-            let denied = Action::AccessDenied;
-            let mut entry = denial(denied, self.actor(), &self.origin(), status, code);
-            let route = format!("/sandboxes/{}/proxy/{}", self.id, self.port);
-            entry.changes.insert("route".to_owned(), route.into());
-            app.unscoped.audit_trail().record_denial(entry);
-        }
+    fn write_object(&self, entry: &mut AuditEntry) {
+        entry.tenant = self.tenant.as_deref().map(audit::bounded);
+        entry.object.id = audit::bounded(self.id.as_str());
+        entry.changes.insert("port".to_owned(), self.port.into());
     }
 
     fn actor(&self) -> AuditActor {
@@ -110,6 +127,27 @@ impl WayIn {
         ActOrigin {
             address: Some(self.address),
             request_id: self.request_id.as_ref().map(RequestId::text),
+        }
+    }
+}
+
+/// A request that is forwarded. It is recorded with its answer or, when it is dropped before, as
+/// unanswered: execd may do what it asks for all the same.
+pub(super) struct Forwarding<'a>(Option<WayIn<'a>>);
+
+impl Forwarding<'_> {
+    /// Ends with the status of the answer, and with the code if the answer is this server's own.
+    pub(super) fn answered(mut self, status: StatusCode, code: Option<&str>) {
+        if let Some(way_in) = self.0.take() {
+            way_in.record(Some(status), code);
+        }
+    }
+}
+
+impl Drop for Forwarding<'_> {
+    fn drop(&mut self) {
+        if let Some(way_in) = self.0.take() {
+            way_in.record(None, Some(audit::UNANSWERED));
         }
     }
 }

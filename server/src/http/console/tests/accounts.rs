@@ -220,9 +220,9 @@ async fn a_session_is_revoked_by_its_public_id() {
         let keys = &console.state.keys;
         session::revoke(&*console.store, keys, id).await.unwrap()
     };
-    assert!(!revoke("none").await);
-    assert!(revoke(&listed[0].id).await);
-    assert!(!revoke(&listed[0].id).await);
+    assert_eq!(revoke("none").await, None);
+    assert_eq!(revoke(&listed[0].id).await, Some(listed[0].name.clone()));
+    assert_eq!(revoke(&listed[0].id).await, None);
     assert!(!console.is_signed_in().await);
     assert_eq!(closed(socket).await, Some(osb_app::live::CLOSE_SIGNED_OUT));
 }

@@ -178,6 +178,7 @@ async fn sessions_leave_their_beginning_their_end_and_failed_attempts_without_se
         ("session.sign_out", "zoe")
     );
     assert!(!over[0].object.id.is_empty());
+    assert_eq!(over[0].object.id, begun[0].object.id);
     assert!(
         !console.cookie.contains(&over[0].object.id),
         "the id opens nothing"
