@@ -37,11 +37,16 @@ pub trait ConsoleBackend: Send + Sync {
     /// [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].
     async fn create(&self, body: serde_json::Value) -> Result<SandboxId, ConsoleError>;
 
-    /// Sets when a sandbox is removed.
+    /// Sets when a sandbox is removed. Only with `may_shorten` may that be earlier than before.
     ///
     /// # Errors
-    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
-    async fn renew(&self, id: &SandboxId, expires_at: WireTime) -> Result<WireTime, ConsoleError>;
+    /// [`ConsoleError::NotFound`], [`ConsoleError::Shortens`] and [`ConsoleError::Refused`].
+    async fn renew(
+        &self,
+        id: &SandboxId,
+        expires_at: WireTime,
+        may_shorten: bool,
+    ) -> Result<WireTime, ConsoleError>;
 
     /// Removes a sandbox; returns once the intent is durable.
     ///

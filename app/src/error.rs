@@ -4,7 +4,7 @@ use leptos::{
     prelude::{FromServerFnError, ServerFnErrorErr},
     server_fn::codec::JsonEncoding,
 };
-use osb_protocol::FieldError;
+use osb_protocol::{FieldError, WireTime};
 use serde::{Deserialize, Serialize};
 
 /// An error that a page can show. It travels as JSON from server functions to the browser.
@@ -22,6 +22,12 @@ pub enum ConsoleError {
     Invalid {
         /// Each broken rule with its place.
         problems: Vec<FieldError>,
+    },
+    /// The renewal would end the sandbox earlier than it ends now; nothing was changed.
+    #[error("It lives until {until} already; this would shorten its life, so nothing was changed.")]
+    Shortens {
+        /// When it expires.
+        until: WireTime,
     },
     /// The domain refused.
     #[error("{message}")]

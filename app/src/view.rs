@@ -213,6 +213,13 @@ pub fn is_alive(state: &SandboxState) -> bool {
     !matches!(state, Failed | Stopping | Terminated)
 }
 
+/// Whether a renewal to `at` leaves a life at least as long as it is. A sandbox without an expiry has
+/// the longest life.
+#[must_use]
+pub fn extends(expires_at: Option<WireTime>, at: WireTime) -> bool {
+    expires_at.is_some_and(|known| known <= at)
+}
+
 /// The moment that many seconds from now.
 ///
 /// # Errors
@@ -223,4 +230,18 @@ pub fn in_seconds(seconds: i64) -> Result<WireTime, crate::error::ConsoleError> 
         .ok_or_else(|| crate::error::ConsoleError::Refused {
             message: "the expiry has to be before the year 10000".to_owned(),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_that_ends_a_life_earlier_does_not_extend_it() {
+        let at = |ms| WireTime::from_unix_ms(ms).unwrap();
+        assert!(extends(Some(at(1_000)), at(1_001)));
+        assert!(extends(Some(at(1_000)), at(1_000)));
+        assert!(!extends(Some(at(1_000)), at(999)));
+        assert!(!extends(None, at(1_000)));
+    }
 }

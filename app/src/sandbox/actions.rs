@@ -15,13 +15,13 @@ use crate::{
 /// Offered times for a renewal, in seconds.
 const CHOICES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
 
-/// A button that renews with one click, for a list.
+/// A button that extends a life with one click, for a list. It never shortens one.
 #[component]
 pub fn RenewButton(
     /// The sandbox.
     id: SandboxId,
-    /// Whether the sandbox can be renewed.
-    alive: Memo<bool>,
+    /// Whether a renewal for this time would extend its life.
+    extends: Memo<bool>,
     /// Time until the new expiry, in seconds.
     seconds: i64,
 ) -> impl IntoView {
@@ -29,14 +29,19 @@ pub fn RenewButton(
         return ().into_any();
     }
     let (action, submit, busy) = renewal(id.clone());
-    let label = format!("Renew {} for {}", id.short(), duration(seconds));
+    let to = duration(seconds);
+    let for_label = format!("Extend {} to {to}", id.short());
+    let label = move || match extends.get() {
+        true => for_label.clone(),
+        false => format!("{for_label}: it does not expire earlier"),
+    };
     view! {
         <form method="post" action=action on:submit=submit>
             <input type="hidden" name="seconds" value=seconds />
             <button
                 type="submit"
                 class="icon-button"
-                disabled=move || busy.get() || !alive.get()
+                disabled=move || busy.get() || !extends.get()
                 aria-label=label.clone()
                 title=label
             >
@@ -66,6 +71,10 @@ pub(super) fn RenewForm(
                 <span class="visually-hidden">"Renew for"</span>
                 <select name="seconds">{choices.collect_view()}</select>
             </label>
+            <label class="check">
+                <input type="checkbox" name="shorten" value="true" />
+                "May shorten its life"
+            </label>
             <button type="submit" class="button" disabled=move || busy.get()>
                 <Icon name="timer-reset" />
                 "Renew"
@@ -86,9 +95,10 @@ fn renewal(id: SandboxId) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSign
             return;
         };
         let id = id.clone();
+        let shorten = is_checked(&event, "shorten");
         busy.set(true);
         spawn_local(async move {
-            match api::renew(id.clone(), seconds).await {
+            match api::renew(id.clone(), seconds, shorten).await {
                 Ok(_) => toasts.good(format!("{} renewed for {}", id.short(), duration(seconds))),
                 Err(error) => toasts.bad(error.to_string()),
             }
@@ -107,6 +117,16 @@ fn field(event: &ev::SubmitEvent, name: &str) -> Option<String> {
         Ok(select) => Some(select.value()),
         Err(other) => Some(other.dyn_into::<web_sys::HtmlInputElement>().ok()?.value()),
     }
+}
+
+/// Whether a box of the submitted form is ticked.
+fn is_checked(event: &ev::SubmitEvent, name: &str) -> bool {
+    use wasm_bindgen::JsCast;
+    let form = event
+        .target()
+        .and_then(|it| it.dyn_into::<web_sys::Element>().ok());
+    let ticked = form.map(|form| form.query_selector(&format!("[name={name}]:checked")));
+    matches!(ticked, Some(Ok(Some(_))))
 }
 
 /// A pause, or a resume.

@@ -15,11 +15,16 @@ pub async fn detail(id: SandboxId) -> Result<SandboxDetail, ConsoleError> {
     crate::backend::backend()?.sandbox(&id).await
 }
 
-/// Sets the expiry of a sandbox to that many seconds from now.
+/// Sets the expiry of a sandbox to that many seconds from now; to an earlier one only with `shorten`.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/renew")]
-pub async fn renew(id: SandboxId, seconds: i64) -> Result<WireTime, ConsoleError> {
+pub async fn renew(
+    id: SandboxId,
+    seconds: i64,
+    #[server(default)] shorten: bool,
+) -> Result<WireTime, ConsoleError> {
     let expires_at = crate::view::in_seconds(seconds)?;
-    crate::backend::backend()?.renew(&id, expires_at).await
+    let backend = crate::backend::backend()?;
+    backend.renew(&id, expires_at, shorten).await
 }
 
 /// Deletes a sandbox.

@@ -1,21 +1,29 @@
 //! One line of the list.
 
 use leptos::prelude::*;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, WireTime};
 
 use crate::{
     sandbox::{DeleteForm, PauseForm, RenewButton},
     tab::Tab,
-    ui::{Age, Countdown, Icon, Labels, StateBadge},
-    view::{SandboxRow, is_alive},
+    ui::{Age, Clock, Countdown, Icon, Labels, StateBadge},
+    view::{SandboxRow, extends, is_alive},
 };
+
+/// Time to which one click extends a life, in seconds.
+const QUICK_SECONDS: i64 = 1_800;
 
 /// One sandbox.
 #[component]
 pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView {
     let row = RwSignal::from(row);
     let state = Signal::derive(move || row.read().sandbox.status.state.clone());
-    let alive = Memo::new(move |_| is_alive(&row.read().sandbox.status.state));
+    let Clock(now) = Clock::current();
+    let extendable = Memo::new(move |_| {
+        let sandbox = &row.read().sandbox;
+        let at = WireTime::from_unix_ms(now.get() + 1_000 * QUICK_SECONDS);
+        is_alive(&sandbox.status.state) && at.is_some_and(|at| extends(sandbox.expires_at, at))
+    });
     view! {
         <tr>
             <th scope="row">
@@ -48,7 +56,7 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
                 >
                     <Icon name="terminal" />
                 </a>
-                <RenewButton id=id.clone() alive seconds=1_800 />
+                <RenewButton id=id.clone() extends=extendable seconds=QUICK_SECONDS />
                 <PauseForm id=id.clone() state compact=true />
                 <DeleteForm id compact=true />
             </td>

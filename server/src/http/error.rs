@@ -192,7 +192,7 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::Entrypoint(_) => (S::BAD_REQUEST, code::INVALID_ENTRYPOINT),
         Error::Unsupported { feature, .. } => unsupported(*feature),
         Error::ExpiryPassed => (S::BAD_REQUEST, code::INVALID_EXPIRATION),
-        Error::NoExpiry(_) => (S::CONFLICT, code::INVALID_EXPIRATION),
+        Error::NoExpiry(_) | Error::Shortens { .. } => (S::CONFLICT, code::INVALID_EXPIRATION),
         Error::Port => (S::BAD_REQUEST, code::INVALID_PORT),
         // The one endpoint error that SDKs poll, on every runtime (contract: clients rule 20).
         Error::NoAddressYet(_) => (S::NOT_FOUND, code::ADDRESS_NOT_AVAILABLE),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use osb_protocol::{
-    Feature, FieldError, SandboxId, error::Loc, labels::LabelError, resources::ResourceError,
+    Feature, FieldError, SandboxId, WireTime, error::Loc, labels::LabelError,
+    resources::ResourceError,
 };
 use osb_runtime::{Cause, RuntimeError};
 use osb_store::StoreError;
@@ -95,6 +96,14 @@ pub enum Error {
     /// The sandbox has no expiry that could move.
     #[error("sandbox {0} has no expiration to renew: it stays until it is deleted")]
     NoExpiry(SandboxId),
+    /// The new expiry is earlier than the sandbox's, and was only to be later.
+    #[error("expiresAt: sandbox {id} lives until {until} already")]
+    Shortens {
+        /// Which sandbox.
+        id: SandboxId,
+        /// When it expires.
+        until: WireTime,
+    },
     /// Port out of range.
     #[error("port: must be between 1 and 65535")]
     Port,
@@ -213,6 +222,7 @@ impl Error {
             | Self::Paused(_)
             | Self::ExpiryPassed
             | Self::NoExpiry(_)
+            | Self::Shortens { .. }
             | Self::Port
             | Self::Unreachable { .. } => false,
         }

@@ -263,6 +263,19 @@ impl Service {
     /// # Errors
     /// When the time has passed, the sandbox has no expiry or is being removed.
     pub async fn renew(&self, id: &SandboxId, at: WireTime) -> Result<WireTime, Error> {
+        self.renew_if(id, at, |_| true).await
+    }
+
+    /// Moves the expiry like [`Self::renew`], if `allows` is true of the present one.
+    ///
+    /// # Errors
+    /// Those of [`Self::renew`], and [`Error::Shortens`] when `allows` is false.
+    pub async fn renew_if(
+        &self,
+        id: &SandboxId,
+        at: WireTime,
+        allows: impl Fn(WireTime) -> bool + Send + 'static,
+    ) -> Result<WireTime, Error> {
         let locks = self.locks(id)?;
         if at <= super::lifecycle::now() {
             return Err(Error::ExpiryPassed);
@@ -270,7 +283,12 @@ impl Service {
         let (service, id) = (self.clone(), id.clone());
         self.owned("renew", async move {
             let _one_at_a_time = locks.edit.lock().await;
-            service.move_expiry(&id, at).await
+            let known = service.known(&id)?.sandbox.expires_at;
+            match known.filter(|known| !allows(*known)) {
+                Some(until) => Err(Error::Shortens { id, until }),
+                // One without an expiry cannot be renewed.
+                None => service.move_expiry(&id, at).await,
+            }
         })
         .await
     }

@@ -8,7 +8,7 @@ use osb_app::{
     backend::ConsoleBackend,
     error::ConsoleError,
     live::{LogLine, LogStream},
-    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState},
+    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState, extends},
 };
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
@@ -158,8 +158,14 @@ impl ConsoleBackend for Domain {
         self.done(self.service.accept(body))
     }
 
-    async fn renew(&self, id: &SandboxId, expires_at: WireTime) -> Result<WireTime, ConsoleError> {
-        self.done(self.service.renew(id, expires_at).await)
+    async fn renew(
+        &self,
+        id: &SandboxId,
+        expires_at: WireTime,
+        may_shorten: bool,
+    ) -> Result<WireTime, ConsoleError> {
+        let allows = move |known| may_shorten || extends(Some(known), expires_at);
+        self.done(self.service.renew_if(id, expires_at, allows).await)
     }
 
     async fn delete(&self, id: &SandboxId) -> Result<(), ConsoleError> {
@@ -292,6 +298,7 @@ fn refused(error: Error) -> ConsoleError {
     let problems = error.fields();
     match error {
         Error::NotFound(_) => ConsoleError::NotFound,
+        Error::Shortens { until, .. } => ConsoleError::Shortens { until },
         _ if !problems.is_empty() => ConsoleError::Invalid { problems },
         other => ConsoleError::Refused {
             // The causes hold the runtime's own words, which explain the refusal.

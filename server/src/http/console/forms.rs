@@ -93,16 +93,19 @@ async fn create(
 #[derive(Deserialize)]
 struct Renewal {
     seconds: i64,
+    /// Whether the sandbox may expire earlier than before.
+    #[serde(default)]
+    shorten: bool,
 }
 
 async fn renew(
     Backend(backend): Backend,
     session: Session,
     Path(id): Path<SandboxId>,
-    Form(Renewal { seconds }): Form<Renewal>,
+    Form(Renewal { seconds, shorten }): Form<Renewal>,
 ) -> Redirect {
     let renewed = match in_seconds(seconds) {
-        Ok(at) => backend.renew(&id, at).await,
+        Ok(at) => backend.renew(&id, at, shorten).await,
         Err(error) => Err(error),
     };
     let notice = match renewed {

@@ -117,7 +117,7 @@ pub(super) async fn function_status(request: Request, next: Next) -> Response {
         Ok(ConsoleError::SignedOut) => StatusCode::UNAUTHORIZED,
         Ok(ConsoleError::NotFound) => StatusCode::NOT_FOUND,
         Ok(ConsoleError::Invalid { .. }) => StatusCode::UNPROCESSABLE_ENTITY,
-        Ok(ConsoleError::Refused { .. }) => StatusCode::CONFLICT,
+        Ok(ConsoleError::Refused { .. } | ConsoleError::Shortens { .. }) => StatusCode::CONFLICT,
         // On this side it is only said of arguments.
         Ok(ConsoleError::Unreadable { .. }) => StatusCode::BAD_REQUEST,
         Ok(ConsoleError::Unreachable) | Err(_) => parts.status,

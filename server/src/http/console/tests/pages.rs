@@ -158,6 +158,24 @@ async fn forms_act_and_leave_their_news_on_the_next_page() {
             > before
     );
 
+    let renewed = console.service.registry().snapshot().0[0]
+        .sandbox
+        .expires_at;
+    console.post(&format!("{page}/renew"), "seconds=1800").await;
+    let kept = console.service.registry().snapshot().0[0]
+        .sandbox
+        .expires_at;
+    assert_eq!(kept, renewed, "a renewal extends");
+    let news = console.get(&page).await.body;
+    assert!(news.contains("would shorten its life"), "{news}");
+    console
+        .post(&format!("{page}/renew"), "seconds=1800&shorten=true")
+        .await;
+    let shortened = console.service.registry().snapshot().0[0]
+        .sandbox
+        .expires_at;
+    assert!(shortened < renewed, "one that may shorten does");
+
     let deleted = console.post(&format!("{page}/delete"), "").await;
     assert_eq!(deleted.location(), "/console/sandboxes");
     let list = console.get("/console/sandboxes").await;
@@ -218,6 +236,17 @@ async fn server_functions_answer_hydrated_pages() {
     let port = call("port", format!("id={id}&port=8000")).await;
     assert_eq!(port.status(), StatusCode::OK, "{}", port.body);
     assert!(port.body.contains("nowhere"), "{}", port.body);
+    let long = call("renew", format!("id={id}&seconds=7200")).await;
+    assert_eq!(long.status(), StatusCode::OK, "{}", long.body);
+    let short = call("renew", format!("id={id}&seconds=1800")).await;
+    assert_eq!(short.status(), StatusCode::CONFLICT, "{}", short.body);
+    assert!(
+        short.body.contains(r#""error":"shortens""#),
+        "{}",
+        short.body
+    );
+    let shorter = call("renew", format!("id={id}&seconds=1800&shorten=true")).await;
+    assert_eq!(shorter.status(), StatusCode::OK, "{}", shorter.body);
     let gone = call("get", "id=nope".to_owned()).await;
     assert_eq!(gone.body, r#"{"error":"not_found"}"#);
     assert_eq!(gone.status(), StatusCode::NOT_FOUND);
