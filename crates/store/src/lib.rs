@@ -9,6 +9,7 @@
 
 mod account;
 mod audit;
+mod ended_spec;
 mod inspection;
 mod model;
 mod postgres;
@@ -25,8 +26,8 @@ pub use account::{AccountRows, ApiKeyRow, PasswordHash, UserChange, UserRow};
 pub use audit::{AuditPlace, AuditQuery};
 pub use inspection::Inspection;
 pub use model::{
-    Changes, CreateKey, ForeignImport, HistoryEntry, ImportedFiles, MetricStretch, Outcome,
-    ReportedCommand, SessionRow, StageTime, UnansweredCreate,
+    Changes, CreateKey, EndedSpec, ForeignImport, HistoryEntry, ImportedFiles, MetricStretch,
+    Outcome, ReportedCommand, SessionRow, StageTime, UnansweredCreate,
 };
 pub use postgres::InvalidDsn;
 pub use webhook::{
@@ -300,12 +301,17 @@ pub trait SandboxHistory: Send + Sync + 'static {
     /// One ended sandbox.
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError>;
 
-    /// The sandboxes that ended last, newest first; with `tenant`, only those of that tenant.
+    /// The sandboxes that ended last, newest first, without the first `skip`; with `tenant`, only those
+    /// of that tenant.
     async fn recent_history(
         &self,
         tenant: Option<&str>,
+        skip: u32,
         limit: u32,
     ) -> Result<Vec<HistoryEntry>, StoreError>;
+
+    /// Number of the sandboxes that ended, up to `most`; with `tenant`, only those of that tenant.
+    async fn count_history(&self, tenant: Option<&str>, most: u32) -> Result<u32, StoreError>;
 
     /// Deletes entries of sandboxes that ended before `before`, 100,000 at most; returns their number.
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError>;

@@ -87,6 +87,19 @@ pub struct StageTime {
     pub at: WireTime,
 }
 
+/// What an ended sandbox had been created with, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndedSpec {
+    /// Its metadata at the end.
+    pub metadata: BTreeMap<String, String>,
+    /// Its entry point.
+    pub entrypoint: Vec<String>,
+    /// Resource limits as requested.
+    pub resources: BTreeMap<String, String>,
+    /// When it would have expired, or did; `None` for one without an expiry.
+    pub expires_at: Option<WireTime>,
+}
+
 /// A sandbox that is gone, or a create that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
@@ -108,6 +121,8 @@ pub struct HistoryEntry {
     pub stages: Vec<StageTime>,
     /// The tenant whose sandbox it was.
     pub tenant: Option<String>,
+    /// What it had been created with.
+    pub spec: EndedSpec,
 }
 
 /// A console session as bytes.

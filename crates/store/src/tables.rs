@@ -93,6 +93,10 @@ pub(crate) const TABLES: [Table; 18] = [
             column("message", Value::Text),
             column("stages", Value::Readable(are_stages)),
             optional("tenant", Value::Text),
+            optional("metadata", Value::Readable(is_metadata)),
+            optional("entrypoint", Value::Readable(are_names)),
+            optional("resources", Value::Readable(is_metadata)),
+            optional("expires_at", Value::Moment),
         ],
     },
     Table {

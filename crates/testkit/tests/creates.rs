@@ -146,7 +146,7 @@ async fn a_client_that_closed_before_the_request_was_read_leaves_no_sandbox() {
     let (server, sim) = TestServer::sim().await.unwrap();
     for _ in 0..8 {
         drop(asked(&server, None).await);
-        let seen = async || server.service.recent_history(1).await.unwrap();
+        let seen = async || server.service.recent_history(0, 1).await.unwrap();
         let newest = wait_until("its end", seen, |seen| !seen.is_empty()).await;
         assert_eq!(newest[0].outcome, Outcome::Abandoned);
         wait_until("the removal", async || sim.sandboxes(), Vec::is_empty).await;

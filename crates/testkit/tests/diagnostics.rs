@@ -276,7 +276,7 @@ async fn a_failed_create_is_explained_after_it_is_gone() {
     let body: Value = response.json().await.unwrap();
     let message = body["message"].as_str().unwrap();
     assert!(message.contains("Check name and tag"), "{message}");
-    let id = server.service.recent_history(1).await.unwrap()[0]
+    let id = server.service.recent_history(0, 1).await.unwrap()[0]
         .id
         .clone();
     sim.set_faults(Faults::default());

@@ -179,7 +179,7 @@ async fn a_paused_sandbox_expires() {
     let soon = now().plus_seconds(1).unwrap().to_string();
     assert_eq!(renew(&server, &id, &soon).await.0, 200);
     gone(&server, &sim, &id).await;
-    let history = server.service.recent_history(1).await.unwrap();
+    let history = server.service.recent_history(0, 1).await.unwrap();
     assert_eq!(history[0].reason, "EXPIRED");
     server.stop().await;
 }

@@ -201,7 +201,7 @@ async fn sqlite_a_full_disk_can_be_emptied_by_deleting() {
     assert!(sim.sandboxes().is_empty());
     let list = ask(&server, Method::GET, "/v1/sandboxes", None).await;
     assert_eq!((list.status, &list.body["items"]), (200, &json!([])));
-    let history = server.service.recent_history(10).await.unwrap();
+    let history = server.service.recent_history(0, 10).await.unwrap();
     assert_eq!(history.len(), 5, "what cannot be written yet is known");
 
     std::fs::remove_file(ballast).unwrap();
@@ -210,7 +210,7 @@ async fn sqlite_a_full_disk_can_be_emptied_by_deleting() {
     drop(server);
     let location = Location::Sqlite(disk.0.join("store.db"));
     let store = osb_store::open(&location).await.unwrap();
-    let written = store.recent_history(None, 10).await.unwrap();
+    let written = store.recent_history(None, 0, 10).await.unwrap();
     assert_eq!(written.len(), 5, "it was written once there was space");
     store.close().await;
 }

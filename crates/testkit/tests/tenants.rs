@@ -267,7 +267,7 @@ async fn records_of_a_sandbox_are_its_tenants_also_after_its_end() {
     });
     assert!(!create().await.0.is_success());
     sim.set_faults(Faults::default());
-    let failed = server.service.recent_history(1).await.unwrap();
+    let failed = server.service.recent_history(0, 1).await.unwrap();
     let failed = failed[0].id.clone();
     assert_ne!(failed, alive);
     is_hidden(&failed).await;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Observed, Phase, Role, RuntimeEvent, Status};
 use osb_service::{ErrorChain, Supervisor};
-use osb_store::{Changes, HistoryEntry, Outcome, UnansweredCreate};
+use osb_store::{Changes, EndedSpec, HistoryEntry, Outcome, UnansweredCreate};
 use tracing::{error, info, warn};
 
 use super::{
@@ -180,6 +180,7 @@ impl Service {
                 message: "It was gone when the server started.".to_owned(),
                 stages: Vec::new(),
                 tenant: known.tenant,
+                spec: EndedSpec::default(),
             };
             self.keep_history(entry).await;
         }
@@ -202,6 +203,7 @@ impl Service {
                 message: "The server ended before the sandbox was made.".to_owned(),
                 stages: Vec::new(),
                 tenant: create.tenant,
+                spec: EndedSpec::default(),
             };
             self.keep_history(entry).await;
         }

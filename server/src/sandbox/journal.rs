@@ -5,7 +5,7 @@
 //! behind the others, and is dropped when it was refused too often.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -105,15 +105,22 @@ impl Journal {
     }
 
     /// Those within a scope that wait, newest first.
-    fn newest(&self, scope: &Scope, most: usize) -> Vec<HistoryEntry> {
+    fn newest(&self, scope: &Scope) -> Vec<HistoryEntry> {
         let waiting = self.locked();
         let all = waiting.iter().rev().map(|waiting| &waiting.entry);
         let own = all.filter(|entry| scope.contains(entry.tenant.as_deref()));
-        own.take(most).cloned().collect()
+        own.cloned().collect()
+    }
+
+    /// How many of those within a scope wait.
+    fn count(&self, scope: &Scope) -> usize {
+        let waiting = self.locked();
+        let own = |waiting: &&Waiting| scope.contains(waiting.entry.tenant.as_deref());
+        waiting.iter().filter(own).count()
     }
 }
 
-/// Logs all of an entry that no history will have.
+/// Logs an entry that no history will have, except what the sandbox had been created with.
 fn report_lost(entry: &HistoryEntry, why: impl std::fmt::Display) {
     error!(
         sandbox = %entry.id,
@@ -234,21 +241,36 @@ impl Service {
         Ok(())
     }
 
-    /// The sandboxes within the scope that ended last, newest first.
+    /// The sandboxes within the scope that ended last, newest first, without the first `skip`.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn recent_history(&self, limit: u32) -> Result<Vec<HistoryEntry>, Error> {
-        let most = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut recent = self.inner.journal.newest(&self.scope, most);
-        let stored = self.inner.store.recent_history(self.scope.tenant(), limit);
-        for entry in stored.await? {
-            if recent.iter().all(|known| known.id != entry.id) {
-                recent.push(entry);
-            }
+    pub async fn recent_history(&self, skip: u32, limit: u32) -> Result<Vec<HistoryEntry>, Error> {
+        // Those that wait for the store come first: they ended since it stopped working.
+        let waiting = self.inner.journal.newest(&self.scope);
+        let ids: HashSet<_> = waiting.iter().map(|entry| entry.id.clone()).collect();
+        let waiting_count = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        let from_waiting = waiting.into_iter().skip(skip as usize);
+        let mut recent: Vec<_> = from_waiting.take(limit as usize).collect();
+        let skip = skip.saturating_sub(waiting_count);
+        let room = limit.saturating_sub(u32::try_from(recent.len()).unwrap_or(limit));
+        if room > 0 {
+            let stored = &self.inner.store;
+            let stored = stored.recent_history(self.scope.tenant(), skip, room);
+            let stored = stored.await?.into_iter();
+            recent.extend(stored.filter(|entry| !ids.contains(&entry.id)));
         }
-        recent.sort_by_key(|entry| std::cmp::Reverse(entry.ended_at));
-        recent.truncate(most);
         Ok(recent)
+    }
+
+    /// Number of the sandboxes within the scope that ended, up to `most`.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn count_history(&self, most: u32) -> Result<u32, Error> {
+        let stored = self.inner.store.count_history(self.scope.tenant(), most);
+        let stored = stored.await?;
+        let waiting = u32::try_from(self.inner.journal.count(&self.scope)).unwrap_or(most);
+        Ok(stored.saturating_add(waiting).min(most))
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use osb_protocol::{SandboxId, WireTime};
 use osb_runtime::{Cause, CreateSpec, Progress, Stage};
 use osb_service::ErrorChain;
-use osb_store::{HistoryEntry, Outcome, StageTime, StoreError, UnansweredCreate};
+use osb_store::{EndedSpec, HistoryEntry, Outcome, StageTime, StoreError, UnansweredCreate};
 use tokio::{sync::SemaphorePermit, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, warn};
@@ -18,6 +18,7 @@ use super::{
     Error, Facts, Record, Registry, Service, explain,
     readiness::{self, QUICK, SLOW, Wait},
     registry::{Ended, Locks},
+    state::end_of_entry_point,
 };
 use crate::trace;
 
@@ -455,10 +456,15 @@ impl Service {
                 Outcome::Expired => ("EXPIRED", "It expired."),
                 _ => ("DELETED", "It was deleted by request."),
             };
+            // Once the container is gone, nothing else tells why it had ended.
+            let message = match end_of_entry_point(&record.facts) {
+                Some(end) => format!("{message} Before that: {end}"),
+                None => message.to_owned(),
+            };
             Ended {
                 outcome,
                 reason,
-                message: message.to_owned(),
+                message,
             }
         });
         let entry = history(&record.facts, ended.outcome, ended.reason, ended.message);
@@ -502,6 +508,12 @@ pub(super) fn history(
         message,
         stages: stages.collect(),
         tenant: facts.origin.tenant.as_deref().map(str::to_owned),
+        spec: EndedSpec {
+            metadata: facts.metadata().clone(),
+            entrypoint: facts.origin.entrypoint.clone(),
+            resources: facts.origin.resources.clone(),
+            expires_at: facts.expires_at(),
+        },
     }
 }
 

@@ -115,6 +115,15 @@ fn lost(role: Role) -> (SandboxState, &'static str, String) {
     (SandboxState::Failed, reason, message)
 }
 
+/// What is known about the end of the entry point, if it ended, also of a sandbox that is being
+/// deleted.
+pub(super) fn end_of_entry_point(facts: &Facts) -> Option<String> {
+    match facts.phase? {
+        (Phase::Exited(code), _) => Some(ended(facts, code)),
+        _ => None,
+    }
+}
+
 /// What is known about the end of an entry point.
 fn ended(facts: &Facts, code: i64) -> String {
     let cause = Cause::of_exit(code, facts.out_of_memory);

@@ -217,6 +217,7 @@ pub(super) fn gone(known: &AnnouncedRow) -> SandboxEvent {
 mod tests {
     use osb_protocol::WireTime;
     use osb_runtime::{Expiry, Phase, Vocabulary};
+    use osb_store::EndedSpec;
 
     use super::*;
     use crate::sandbox::{
@@ -321,6 +322,7 @@ mod tests {
             message: "It expired.".into(),
             stages: Vec::new(),
             tenant: None,
+            spec: EndedSpec::default(),
         };
         let known = as_announced(&record(&Story::new().facts));
         let known = AnnouncedRow {

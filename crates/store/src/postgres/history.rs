@@ -8,7 +8,7 @@ use super::{
     PostgresStore,
     values::{Moment, text},
 };
-use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
+use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError, ended_spec};
 
 pub(super) type Row = (
     String,
@@ -20,7 +20,24 @@ pub(super) type Row = (
     String,
     String,
     Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<Moment>,
 );
+
+/// A query of the rows that these conditions select, in this order.
+macro_rules! history {
+    ($conditions:literal) => {
+        concat!(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text, tenant,
+               metadata, entrypoint, resources, expires_at
+             FROM sandbox_history ",
+            $conditions
+        )
+    };
+}
+pub(super) use history;
 
 const EPOCH: &str = "0 is a valid time";
 
@@ -33,11 +50,14 @@ impl SandboxHistory for PostgresStore {
             .iter()
             .map(|stage| (stage.stage.as_str(), stage.at.unix_us()))
             .collect();
+        let [metadata, entrypoint, resources] = ended_spec::encode(&entry.spec)?;
         let mut write = self.begin(OP).await?;
         let insert = sqlx::query(
             "INSERT INTO sandbox_history
-               (id, image, created_at, ended_at, outcome, reason, message, stages, tenant)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
+               (id, image, created_at, ended_at, outcome, reason, message, stages, tenant,
+                metadata, entrypoint, resources, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             ON CONFLICT (id) DO NOTHING",
         )
         .bind(text(entry.id.as_str()))
         .bind(text(&entry.image))
@@ -47,7 +67,11 @@ impl SandboxHistory for PostgresStore {
         .bind(text(&entry.reason))
         .bind(text(&entry.message))
         .bind(Json(stages))
-        .bind(entry.tenant.as_deref().map(text));
+        .bind(entry.tenant.as_deref().map(text))
+        .bind(metadata)
+        .bind(entrypoint)
+        .bind(resources)
+        .bind(entry.spec.expires_at.map(Moment));
         let inserted = self.run(OP, insert.execute(write.connection())).await?;
         if inserted.rows_affected() > 0 {
             let unannounced = sqlx::query(
@@ -71,12 +95,7 @@ impl SandboxHistory for PostgresStore {
     }
 
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
-        let query = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text,
-               tenant
-             FROM sandbox_history WHERE id = $1",
-        )
-        .bind(text(id.as_str()));
+        let query = sqlx::query_as(history!("WHERE id = $1")).bind(text(id.as_str()));
         let row: Option<Row> = self.read_one("read the history", query).await?;
         row.map(entry).transpose()
     }
@@ -84,24 +103,39 @@ impl SandboxHistory for PostgresStore {
     async fn recent_history(
         &self,
         tenant: Option<&str>,
+        skip: u32,
         limit: u32,
     ) -> Result<Vec<HistoryEntry>, StoreError> {
-        let all = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text,
-               tenant
-             FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
-        );
-        let own = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages::text,
-               tenant
-             FROM sandbox_history WHERE tenant = $2 ORDER BY ended_at DESC LIMIT $1",
-        );
         let query = match tenant {
-            None => all.bind(i64::from(limit)),
-            Some(tenant) => own.bind(i64::from(limit)).bind(text(tenant)),
+            None => sqlx::query_as(history!("ORDER BY ended_at DESC, id LIMIT $1 OFFSET $2"))
+                .bind(i64::from(limit))
+                .bind(i64::from(skip)),
+            Some(tenant) => sqlx::query_as(history!(
+                "WHERE tenant = $3 ORDER BY ended_at DESC, id LIMIT $1 OFFSET $2"
+            ))
+            .bind(i64::from(limit))
+            .bind(i64::from(skip))
+            .bind(text(tenant)),
         };
         let rows: Vec<Row> = self.read_all("read the history", query).await?;
         rows.into_iter().map(entry).collect()
+    }
+
+    async fn count_history(&self, tenant: Option<&str>, most: u32) -> Result<u32, StoreError> {
+        let query = match tenant {
+            None => sqlx::query_as(
+                "SELECT COUNT(*) FROM (SELECT 1 FROM sandbox_history LIMIT $1) AS counted",
+            )
+            .bind(i64::from(most)),
+            Some(tenant) => sqlx::query_as(
+                "SELECT COUNT(*) FROM (
+                   SELECT 1 FROM sandbox_history WHERE tenant = $2 LIMIT $1) AS counted",
+            )
+            .bind(i64::from(most))
+            .bind(text(tenant)),
+        };
+        let count: Option<(i64,)> = self.read_one("count the history", query).await?;
+        Ok(count.map_or(0, |(count,)| u32::try_from(count).unwrap_or(most)))
     }
 
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
@@ -117,8 +151,21 @@ impl SandboxHistory for PostgresStore {
 }
 
 pub(super) fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
-    let (id, image, Moment(created_at), Moment(ended_at), outcome, reason, message, stages, tenant) =
-        row;
+    let (
+        id,
+        image,
+        Moment(created_at),
+        Moment(ended_at),
+        outcome,
+        reason,
+        message,
+        stages,
+        tenant,
+        metadata,
+        entrypoint,
+        resources,
+        expires_at,
+    ) = row;
     let stages: Vec<(String, i64)> =
         serde_json::from_str(&stages).map_err(|source| StoreError::Damaged {
             what: "stage times",
@@ -145,5 +192,9 @@ pub(super) fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
             })
             .collect(),
         tenant,
+        spec: ended_spec::decode(
+            [metadata, entrypoint, resources],
+            expires_at.map(|Moment(at)| at),
+        )?,
     })
 }

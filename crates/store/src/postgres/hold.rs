@@ -343,6 +343,11 @@ pub(super) fn schema() -> Migrator {
             "webhook pages",
             include_str!("../../migrations/postgres/0010_webhook_pages.sql"),
         ),
+        (
+            11,
+            "history",
+            include_str!("../../migrations/postgres/0011_history.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use osb_protocol::{SandboxId, WireTime};
 
 use super::SqliteStore;
-use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError};
+use crate::{HistoryEntry, Outcome, SandboxHistory, StageTime, StoreError, ended_spec};
 
 pub(super) type Row = (
     String,
@@ -16,7 +16,24 @@ pub(super) type Row = (
     String,
     String,
     Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<i64>,
 );
+
+/// A query of the rows that these conditions select, in this order.
+macro_rules! history {
+    ($conditions:literal) => {
+        concat!(
+            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant,
+               metadata, entrypoint, resources, expires_at
+             FROM sandbox_history ",
+            $conditions
+        )
+    };
+}
+pub(super) use history;
 
 const EPOCH: &str = "0 is a valid time";
 
@@ -33,11 +50,14 @@ impl SandboxHistory for SqliteStore {
             what: "stage times",
             source,
         })?;
+        let [metadata, entrypoint, resources] = ended_spec::encode(&entry.spec)?;
         let mut write = self.begin(OP).await?;
         let inserted = sqlx::query(
             "INSERT INTO sandbox_history
-               (id, image, created_at, ended_at, outcome, reason, message, stages, tenant)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
+               (id, image, created_at, ended_at, outcome, reason, message, stages, tenant,
+                metadata, entrypoint, resources, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             ON CONFLICT (id) DO NOTHING",
         )
         .bind(entry.id.as_str())
         .bind(&entry.image)
@@ -48,6 +68,10 @@ impl SandboxHistory for SqliteStore {
         .bind(&entry.message)
         .bind(stages)
         .bind(&entry.tenant)
+        .bind(metadata)
+        .bind(entrypoint)
+        .bind(resources)
+        .bind(entry.spec.expires_at.map(WireTime::unix_us))
         .execute(write.connection())
         .await
         .map_err(self.failed(OP))?;
@@ -77,11 +101,7 @@ impl SandboxHistory for SqliteStore {
     }
 
     async fn history(&self, id: &SandboxId) -> Result<Option<HistoryEntry>, StoreError> {
-        let query = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
-             FROM sandbox_history WHERE id = $1",
-        )
-        .bind(id.as_str());
+        let query = sqlx::query_as(history!("WHERE id = $1")).bind(id.as_str());
         let row: Option<Row> = self.read_one("read the history", query).await?;
         row.map(entry).transpose()
     }
@@ -89,22 +109,39 @@ impl SandboxHistory for SqliteStore {
     async fn recent_history(
         &self,
         tenant: Option<&str>,
+        skip: u32,
         limit: u32,
     ) -> Result<Vec<HistoryEntry>, StoreError> {
-        let all = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
-             FROM sandbox_history ORDER BY ended_at DESC LIMIT $1",
-        );
-        let own = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
-             FROM sandbox_history WHERE tenant = $2 ORDER BY ended_at DESC LIMIT $1",
-        );
         let query = match tenant {
-            None => all.bind(limit),
-            Some(tenant) => own.bind(limit).bind(tenant),
+            None => sqlx::query_as(history!("ORDER BY ended_at DESC, id LIMIT $1 OFFSET $2"))
+                .bind(limit)
+                .bind(skip),
+            Some(tenant) => sqlx::query_as(history!(
+                "WHERE tenant = $3 ORDER BY ended_at DESC, id LIMIT $1 OFFSET $2"
+            ))
+            .bind(limit)
+            .bind(skip)
+            .bind(tenant),
         };
         let rows: Vec<Row> = self.read_all("read the history", query).await?;
         rows.into_iter().map(entry).collect()
+    }
+
+    async fn count_history(&self, tenant: Option<&str>, most: u32) -> Result<u32, StoreError> {
+        let query = match tenant {
+            None => sqlx::query_as(
+                "SELECT COUNT(*) FROM (SELECT 1 FROM sandbox_history LIMIT $1) AS counted",
+            )
+            .bind(most),
+            Some(tenant) => sqlx::query_as(
+                "SELECT COUNT(*) FROM (
+                   SELECT 1 FROM sandbox_history WHERE tenant = $2 LIMIT $1) AS counted",
+            )
+            .bind(most)
+            .bind(tenant),
+        };
+        let count: Option<(i64,)> = self.read_one("count the history", query).await?;
+        Ok(count.map_or(0, |(count,)| u32::try_from(count).unwrap_or(most)))
     }
 
     async fn prune_history(&self, before: WireTime) -> Result<u64, StoreError> {
@@ -120,7 +157,21 @@ impl SandboxHistory for SqliteStore {
 }
 
 pub(super) fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
-    let (id, image, created_at, ended_at, outcome, reason, message, stages, tenant) = row;
+    let (
+        id,
+        image,
+        created_at,
+        ended_at,
+        outcome,
+        reason,
+        message,
+        stages,
+        tenant,
+        metadata,
+        entrypoint,
+        resources,
+        expires_at,
+    ) = row;
     let stages: Vec<(String, i64)> =
         serde_json::from_str(&stages).map_err(|source| StoreError::Damaged {
             what: "stage times",
@@ -147,5 +198,9 @@ pub(super) fn entry(row: Row) -> Result<HistoryEntry, StoreError> {
             })
             .collect(),
         tenant,
+        spec: ended_spec::decode(
+            [metadata, entrypoint, resources],
+            expires_at.and_then(WireTime::from_unix_us),
+        )?,
     })
 }

@@ -378,6 +378,11 @@ fn schema() -> Migrator {
             "webhook pages",
             include_str!("../../migrations/sqlite/0011_webhook_pages.sql"),
         ),
+        (
+            12,
+            "history",
+            include_str!("../../migrations/sqlite/0012_history.sql"),
+        ),
     ];
     let steps = steps.map(|(version, name, sql)| {
         let sql = sql.into_sql_str();
@@ -524,7 +529,7 @@ mod tests {
             assert_eq!(problem_of(refused), Problem::Locked);
         }
         assert_eq!(problem_of(store.check().await), Problem::Locked);
-        assert_eq!(store.recent_history(None, 1).await.unwrap(), []);
+        assert_eq!(store.recent_history(None, 0, 1).await.unwrap(), []);
         other.close().await.unwrap();
         write(&store, "0").await.unwrap();
         store.check().await.unwrap();

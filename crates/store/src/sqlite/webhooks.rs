@@ -250,11 +250,9 @@ impl Announcements for SqliteStore {
     }
 
     async fn unannounced_ends(&self, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        let query = sqlx::query_as(
-            "SELECT id, image, created_at, ended_at, outcome, reason, message, stages, tenant
-             FROM sandbox_history WHERE id IN (SELECT id FROM webhook_ends)
-             ORDER BY ended_at, id LIMIT $1",
-        )
+        let query = sqlx::query_as(history::history!(
+            "WHERE id IN (SELECT id FROM webhook_ends) ORDER BY ended_at, id LIMIT $1"
+        ))
         .bind(limit);
         let rows: Vec<history::Row> = self.read_all("read unannounced ends", query).await?;
         rows.into_iter().map(history::entry).collect()

@@ -3,7 +3,7 @@
 use osb_protocol::WireTime;
 
 use super::Stage;
-use crate::{COMMAND_BYTES_MAX, HistoryEntry, Outcome, ReportedCommand};
+use crate::{COMMAND_BYTES_MAX, EndedSpec, HistoryEntry, Outcome, ReportedCommand};
 
 fn command(started_at: i64, number: i64) -> ReportedCommand {
     ReportedCommand {
@@ -135,5 +135,6 @@ pub(super) fn ended(id: &str, second: i64) -> HistoryEntry {
         message: String::new(),
         stages: Vec::new(),
         tenant: None,
+        spec: EndedSpec::default(),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use osb_protocol::WireTime;
 
 use super::Stage;
-use crate::{CreateKey, HistoryEntry, Outcome, UnansweredCreate};
+use crate::{CreateKey, EndedSpec, HistoryEntry, Outcome, UnansweredCreate};
 
 fn at(us: i64) -> WireTime {
     WireTime::from_unix_us(us).unwrap()
@@ -33,6 +33,7 @@ pub(super) async fn a_create_is_unanswered_until_it_is_answered_or_over(stage: S
         message: String::new(),
         stages: Vec::new(),
         tenant: None,
+        spec: EndedSpec::default(),
     };
     store.finish(&over).await.unwrap();
     let read = store.history(&over.id).await.unwrap().unwrap();

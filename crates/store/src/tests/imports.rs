@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use osb_protocol::{SandboxId, WireTime};
 
 use super::Stage;
-use crate::{Changes, ForeignImport, HistoryEntry, ImportedFiles, Outcome};
+use crate::{Changes, EndedSpec, ForeignImport, HistoryEntry, ImportedFiles, Outcome};
 
 pub(super) async fn an_import_is_kept_with_its_files_until_the_sandbox_is_gone(stage: Stage) {
     let store = stage.open().await;
@@ -50,6 +50,7 @@ pub(super) async fn an_import_is_kept_with_its_files_until_the_sandbox_is_gone(s
         message: String::new(),
         stages: Vec::new(),
         tenant: None,
+        spec: EndedSpec::default(),
     };
     store.finish(&entry).await.unwrap();
     assert!(store.imported_files().await.unwrap().is_empty());

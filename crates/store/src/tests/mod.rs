@@ -173,6 +173,8 @@ on_every_database! {
     history::finishing_moves_a_sandbox_from_changes_to_history_once,
     history::a_busy_tenant_does_not_hide_the_history_of_another,
     history::any_text_can_be_stored_and_looked_up,
+    history::pages_of_the_history_meet_every_entry_once,
+    history::an_entry_of_an_earlier_release_is_read,
     imports::an_import_is_kept_with_its_files_until_the_sandbox_is_gone,
     metrics::a_stretch_replaces_the_one_in_its_place,
     metrics::metrics_are_kept_from_the_end_of_their_sandbox,

@@ -99,7 +99,7 @@ async fn a_lock_of_another_program_is_not_waited_for_long() {
     }
     assert_eq!(problem_of(store.check().await), Problem::Locked);
     assert_eq!(
-        store.recent_history(None, 1).await.unwrap(),
+        store.recent_history(None, 0, 1).await.unwrap(),
         [],
         "reads go on"
     );
@@ -431,7 +431,7 @@ async fn old_rows_are_deleted_although_each_takes_long() {
     let before = WireTime::from_unix_us(2_400_000_000).unwrap();
     let pruned = timeout(PATIENCE, store.prune_history(before)).await;
     assert_eq!(pruned.expect("an end").unwrap(), 2399);
-    assert_eq!(store.recent_history(None, 5).await.unwrap().len(), 1);
+    assert_eq!(store.recent_history(None, 0, 5).await.unwrap().len(), 1);
     store.close().await;
 }
 

@@ -7,9 +7,9 @@ use sqlx::{AssertSqlSafe, ConnectOptions, sqlite::SqliteConnectOptions};
 
 use super::{Stage, run};
 use crate::{
-    AnnouncedRow, Announcement, ApiKeyRow, CreateKey, DeliveryStatus, HistoryEntry, Location,
-    MetricStretch, Outcome, PasswordHash, ReportedCommand, SessionRow, Store, UnansweredCreate,
-    UserRow, WebhookRow,
+    AnnouncedRow, Announcement, ApiKeyRow, CreateKey, DeliveryStatus, EndedSpec, HistoryEntry,
+    Location, MetricStretch, Outcome, PasswordHash, ReportedCommand, SessionRow, Store,
+    UnansweredCreate, UserRow, WebhookRow,
     tables::{Column, TABLES, Value},
     tools::{self, ToolError},
 };
@@ -58,6 +58,10 @@ async fn fill(stage: &Stage, store: &dyn Store) {
         message: String::new(),
         stages: Vec::new(),
         tenant: Some("team-a".into()),
+        spec: EndedSpec {
+            expires_at: Some(at),
+            ..EndedSpec::default()
+        },
     };
     let webhook = WebhookRow {
         disabled: Some("410".into()),

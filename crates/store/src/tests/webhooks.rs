@@ -4,8 +4,8 @@ use osb_protocol::{SandboxId, WireTime};
 
 use super::Stage;
 use crate::{
-    AnnouncedRow, Announcement, AttemptResult, DeliveryBacklog, DeliveryStatus, HistoryEntry,
-    NewDelivery, Outcome, Store, WebhookRow, WebhookSecret,
+    AnnouncedRow, Announcement, AttemptResult, DeliveryBacklog, DeliveryStatus, EndedSpec,
+    HistoryEntry, NewDelivery, Outcome, Store, WebhookRow, WebhookSecret,
 };
 
 fn at(us: i64) -> WireTime {
@@ -59,6 +59,7 @@ fn ended(id: &str) -> HistoryEntry {
         message: "It expired.".into(),
         stages: Vec::new(),
         tenant: None,
+        spec: EndedSpec::default(),
     }
 }
 

@@ -5,10 +5,10 @@ use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
 
 use super::{Stage, webhooks};
 use crate::{
-    Announcement, Announcements, ApiKeyRow, CreateKey, Deliveries, DeliveryStatus, HistoryEntry,
-    Location, MetricStretch, NewDelivery, Outcome, PasswordHash, Problem, ReportedCommand,
-    SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store, StoreError,
-    UnansweredCreate, UserChange, UserRow,
+    Announcement, Announcements, ApiKeyRow, CreateKey, Deliveries, DeliveryStatus, EndedSpec,
+    HistoryEntry, Location, MetricStretch, NewDelivery, Outcome, PasswordHash, Problem,
+    ReportedCommand, SandboxCommands, SandboxHistory, SandboxMetrics, SessionRow, Store,
+    StoreError, UnansweredCreate, UserChange, UserRow,
 };
 
 /// Larger than the free pages of a new store.
@@ -29,6 +29,7 @@ fn entry(message: String) -> HistoryEntry {
         message,
         stages: Vec::new(),
         tenant: None,
+        spec: EndedSpec::default(),
     }
 }
 
@@ -251,7 +252,7 @@ async fn what_does_not_fit_on_a_full_disk_leaves_nothing_of_itself() {
     assert_eq!(store.announced().await.unwrap(), announcement.announced);
     let kept = store.deliveries("w", None, None, 9).await.unwrap();
     assert_eq!(kept.len(), 2, "each once");
-    assert_eq!(store.recent_history(None, 9).await.unwrap(), []);
+    assert_eq!(store.recent_history(None, 0, 9).await.unwrap(), []);
     assert_eq!(store.metrics(&id).await.unwrap(), []);
     assert_eq!(store.commands(&id, 9).await.unwrap(), []);
 }

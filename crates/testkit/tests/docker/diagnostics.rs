@@ -185,7 +185,7 @@ async fn a_create_that_the_engine_refuses_has_a_reason_and_a_fix() {
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("Check the registry's name"), "{message}");
 
-    let failed = server.service.recent_history(1).await.unwrap();
+    let failed = server.service.recent_history(0, 1).await.unwrap();
     let id = failed[0].id.as_str();
     let (status, _, events) = text(&server, id, "events").await;
     assert_eq!(status, 200, "{events}");

@@ -17,7 +17,7 @@ async fn listed(server: &TestServer) -> Vec<Value> {
 async fn is_history(server: &TestServer, sim: &SimRuntime, reason: &str) {
     assert_eq!(listed(server).await, [] as [Value; 0], "{reason}");
     assert!(sim.sandboxes().is_empty(), "{reason}");
-    let recent = server.service.recent_history(1).await.unwrap();
+    let recent = server.service.recent_history(0, 1).await.unwrap();
     let [entry] = recent.as_slice() else {
         panic!("{reason}: no history")
     };

@@ -129,7 +129,7 @@ async fn a_create_that_fails_leaves_nothing_but_history() {
         let (_, list) = answer(server.request(Method::GET, "/v1/sandboxes")).await;
         assert_eq!(list["items"], json!([]));
     }
-    let history = server.service.recent_history(10).await.unwrap();
+    let history = server.service.recent_history(0, 10).await.unwrap();
     assert_eq!(history.len(), 2);
     assert!(
         history

@@ -92,7 +92,7 @@ fn steps(
 #[cfg(test)]
 mod tests {
     use osb_runtime::Vocabulary;
-    use osb_store::StageTime;
+    use osb_store::{EndedSpec, StageTime};
 
     use super::*;
     use crate::sandbox::state::tests::{at, facts};
@@ -203,6 +203,7 @@ mod tests {
                 })
                 .collect(),
             tenant: None,
+            spec: EndedSpec::default(),
         };
         let failed = entry(Outcome::CreateFailed, &["accepted"]);
         assert_eq!(
