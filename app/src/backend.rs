@@ -10,7 +10,7 @@ use osb_protocol::{FieldError, SandboxId, WireTime, lifecycle::MetricsHistory};
 use crate::{
     error::ConsoleError,
     live::LogLine,
-    view::{PortAddress, SandboxDetail, SandboxRow},
+    view::{BulkAct, BulkResult, PortAddress, SandboxDetail, SandboxRow},
 };
 
 /// What pages, server functions and live topics ask the domain for.
@@ -81,6 +81,22 @@ pub trait ConsoleBackend: Send + Sync {
         id: &SandboxId,
         step_seconds: u32,
     ) -> Result<MetricsHistory, ConsoleError>;
+
+    /// Does the same to several sandboxes, a few at a time; one that fails does not stop the others.
+    /// The results are in the order of the ids.
+    async fn bulk(&self, act: BulkAct, ids: Vec<SandboxId>) -> Vec<BulkResult>;
+
+    /// The sandboxes that ended, newest first, without the first `skip`.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Refused`] when they cannot be read.
+    async fn ended(&self, skip: usize, limit: usize) -> Result<Vec<SandboxRow>, ConsoleError>;
+
+    /// Number of the sandboxes that ended, up to `most`.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Refused`] when they cannot be counted.
+    async fn ended_count(&self, most: usize) -> Result<usize, ConsoleError>;
 
     /// Where a port of a sandbox is reached.
     ///

@@ -119,34 +119,102 @@ pub fn exists(selector: &str) -> bool {
     )
 }
 
-/// Moves the focus to the next (`1`) or previous (`-1`) of these elements; to the first when
-/// none of them, nor anything inside their row, has it.
+/// Name in the tab's memory: the row that had the focus last.
+const LAST_ROW: &str = "osb.row";
+
+/// Moves the focus to the next (`1`) or previous (`-1`) of these elements, which are links in rows:
+/// from the row that has the focus, or had it before another page was opened; else to the first.
+/// The value of `data-row-link` names a row.
 pub fn focus_step(selector: &str, step: i32) {
-    let document = leptos::prelude::document();
-    let Ok(all) = document.query_selector_all(selector) else {
-        return;
+    let links = elements(selector);
+    let last = links.len().saturating_sub(1);
+    let next = match row_place(&links) {
+        Some(here) if step < 0 => here.saturating_sub(1),
+        Some(here) => (here + 1).min(last),
+        None => 0,
     };
-    let count = i32::try_from(all.length()).unwrap_or(i32::MAX);
-    let at = |index: i32| element(all.get(u32::try_from(index).ok()?)?);
-    let row = document
-        .active_element()
-        .and_then(|it| it.closest("tr").ok()?);
-    let here = row.and_then(|row| {
-        (0..count).find(|index| at(*index).is_some_and(|it| row.contains(Some(&it))))
-    });
-    let next = here.map_or(0, |here| (here + step).clamp(0, count - 1));
-    if let Some(target) = at(next) {
+    if let Some(target) = links.get(next) {
+        Memory::Tab.set(LAST_ROW, target.get_attribute("data-row-link").as_deref());
         let _ = target.focus();
+    }
+}
+
+/// Gives the focus back to the row that had it before another page was opened, if nothing else has
+/// it.
+pub fn return_to_row(selector: &str) {
+    let document = leptos::prelude::document();
+    let active = document.active_element();
+    let is_free =
+        active.is_none_or(|it| matches!(it.id().as_str(), "" | "main") && !is_control(&it));
+    let links = elements(selector);
+    if let (true, Some(place)) = (is_free, remembered_place(&links)) {
+        let _ = links[place].focus();
+    }
+}
+
+fn is_control(element: &web_sys::Element) -> bool {
+    matches!(
+        element.closest("a, button, input, select, textarea, summary"),
+        Ok(Some(_))
+    )
+}
+
+/// Remembers the row of a link that is about to be opened.
+pub fn remember_row(id: &str) {
+    Memory::Tab.set(LAST_ROW, Some(id));
+}
+
+fn elements(selector: &str) -> Vec<web_sys::HtmlElement> {
+    let Ok(all) = leptos::prelude::document().query_selector_all(selector) else {
+        return Vec::new();
+    };
+    (0..all.length())
+        .filter_map(|index| element(all.get(index)?))
+        .collect()
+}
+
+/// The place of the row that has the focus, or had it.
+fn row_place(links: &[web_sys::HtmlElement]) -> Option<usize> {
+    match focused_row() {
+        Some(row) => links.iter().position(|link| row.contains(Some(link))),
+        None => remembered_place(links),
+    }
+}
+
+fn remembered_place(links: &[web_sys::HtmlElement]) -> Option<usize> {
+    let last = Memory::Tab.get(LAST_ROW)?;
+    let is_last = |link: &web_sys::HtmlElement| {
+        link.get_attribute("data-row-link").as_deref() == Some(last.as_str())
+    };
+    links.iter().position(is_last)
+}
+
+fn focused_row() -> Option<web_sys::Element> {
+    let active = leptos::prelude::document().active_element()?;
+    active.closest("tr").ok()?
+}
+
+/// Clicks an element of the focused row; on a page without rows, the first of the page. Nothing
+/// while no row has the focus, because the action would be done to any of them.
+pub fn click_in_focus(selector: &str) {
+    let found = match focused_row() {
+        Some(row) => row.query_selector(selector),
+        None if exists("[data-row-link]") => return,
+        None => leptos::prelude::document().query_selector(selector),
+    };
+    if let Some(target) = found.ok().flatten().and_then(|it| element(it.into())) {
+        target.click();
+        // What opens over the page takes the focus.
+        if target.matches("summary").unwrap_or_default() {
+            let _ = target.focus();
+        }
     }
 }
 
 /// Clicks a link: the one in the focused row, else the first of the page.
 pub fn click_near_focus(selector: &str) {
     let document = leptos::prelude::document();
-    let row = document
-        .active_element()
-        .and_then(|it| it.closest("tr").ok()?);
-    let found = match row {
+    let found = match focused_row() {
         Some(row) => row.query_selector(selector),
         None => document.query_selector(selector),
     };

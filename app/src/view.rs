@@ -1,6 +1,6 @@
 //! Data between server and browser, built on the wire types where they fit.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use leptos::prelude::use_context;
 use osb_protocol::{
@@ -58,6 +58,68 @@ pub struct SandboxRow {
     /// The stage it is in while it is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
+    /// How it ended, if it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+/// The end of a sandbox that is gone. Reason and message are those of its status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// What ended it.
+    pub outcome: Outcome,
+    /// When.
+    pub at: WireTime,
+}
+
+/// What ended a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A client deleted it.
+    Deleted,
+    /// Its time was over.
+    Expired,
+    /// The create failed.
+    Failed,
+    /// The client of the create disconnected, so no client knew it.
+    Abandoned,
+    /// Another program removed its container.
+    Vanished,
+}
+
+impl Outcome {
+    /// The outcome in a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Deleted => "Deleted",
+            Self::Expired => "Expired",
+            Self::Failed => "Failed",
+            Self::Abandoned => "Abandoned",
+            Self::Vanished => "Vanished",
+        }
+    }
+
+    /// The outcome as a sentence about a sandbox.
+    #[must_use]
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Deleted => "This sandbox was deleted.",
+            Self::Expired => "This sandbox expired.",
+            Self::Failed => "This sandbox could not be created.",
+            Self::Abandoned => "This sandbox was removed because its client had disconnected.",
+            Self::Vanished => "The container of this sandbox was removed by another program.",
+        }
+    }
+}
+
+/// The title of a sandbox: its label `name`, else its short id.
+#[must_use]
+pub fn title(sandbox: &Sandbox) -> &str {
+    let name = sandbox.metadata.get("name").map(|name| name.trim());
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| sandbox.id.short())
 }
 
 impl SandboxRow {
@@ -84,11 +146,113 @@ pub struct SandboxList {
     pub rows: Vec<SandboxRow>,
     /// Rows on all pages that match the filter.
     pub matching: usize,
-    /// Sandboxes altogether.
+    /// Sandboxes altogether; of the ended ones, those that were looked at.
     pub total: usize,
+    /// The page that is shown, from 1: the last one if the requested page does not exist.
+    #[serde(default)]
+    pub page: usize,
+    /// Sandboxes by state, whatever the filter.
+    #[serde(default)]
+    pub counts: StateCounts,
+    /// Whether the rows are sandboxes that ended.
+    #[serde(default)]
+    pub of_ended: bool,
     /// Why the rows may be out of date.
     #[serde(default)]
     pub warning: Option<String>,
+}
+
+/// How many sandboxes there are in the states that the list can be limited to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StateCounts {
+    /// Those that are not gone.
+    pub all: usize,
+    /// Those that run.
+    pub running: usize,
+    /// Those that are being created.
+    pub pending: usize,
+    /// Those that are paused.
+    pub paused: usize,
+    /// Those that failed.
+    pub failed: usize,
+    /// Those that are gone, up to [`ENDED_MAX`]; `None` when they cannot be counted.
+    pub ended: Option<usize>,
+}
+
+/// Most ended sandboxes that are counted and searched.
+pub const ENDED_MAX: usize = 10_000;
+
+impl StateCounts {
+    /// Counts one that is not gone.
+    pub fn add(&mut self, state: &SandboxState) {
+        self.all += 1;
+        match state {
+            SandboxState::Running => self.running += 1,
+            SandboxState::Pending => self.pending += 1,
+            SandboxState::Paused => self.paused += 1,
+            SandboxState::Failed => self.failed += 1,
+            _ => {}
+        }
+    }
+}
+
+/// What is done to several sandboxes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BulkAct {
+    /// Extends their lives to this moment. Longer ones stay.
+    Extend(WireTime),
+    /// Freezes them.
+    Pause,
+    /// Thaws them.
+    Resume,
+    /// Removes them.
+    Delete,
+}
+
+/// What a bulk action did, in one line. `done` is what it did to a sandbox, such as `paused`.
+#[must_use]
+pub fn bulk_summary<'a>(ends: impl Iterator<Item = &'a BulkEnd>, done: &str) -> String {
+    let (mut all, mut skipped, mut failed) = (0, 0, 0);
+    for end in ends {
+        all += 1;
+        match end {
+            BulkEnd::Done => {}
+            BulkEnd::Skipped(_) => skipped += 1,
+            BulkEnd::Failed(_) => failed += 1,
+        }
+    }
+    let mut text = format!("{} of {all} {done}", all - skipped - failed);
+    for (count, word) in [(skipped, "skipped"), (failed, "failed")] {
+        if count > 0 {
+            text.push_str(&format!(" · {count} {word}"));
+        }
+    }
+    text
+}
+
+/// Most sandboxes of one bulk action.
+pub const BULK_MAX: usize = 5_000;
+
+/// What a bulk action did to one sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkResult {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// How it went.
+    pub end: BulkEnd,
+}
+
+/// How a bulk action went for one sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BulkEnd {
+    /// It was done.
+    Done,
+    /// Nothing had to be done, for this reason.
+    Skipped(String),
+    /// It was not done, for this reason.
+    Failed(String),
 }
 
 /// Everything the page of one sandbox shows.
@@ -103,6 +267,9 @@ pub struct SandboxDetail {
     /// Last lines of its output, when it failed.
     #[serde(default)]
     pub log_tail: Vec<String>,
+    /// How it ended, if it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
 }
 
 /// One step of starting a sandbox, or what failed after the last one.
@@ -167,6 +334,19 @@ pub enum Creation {
     Invalid(Vec<FieldError>),
     /// Nothing, for this reason.
     Refused(String),
+}
+
+/// Sets the HTTP status of the page that is being rendered. The server provides it as context.
+#[derive(Clone)]
+pub struct PageStatus(pub Arc<dyn Fn(u16) + Send + Sync>);
+
+impl PageStatus {
+    /// Sets it on the server; nothing in the browser.
+    pub(crate) fn set(status: u16) {
+        if let Some(Self(set)) = use_context() {
+            set(status);
+        }
+    }
 }
 
 /// What happened to the last form that was sent without script; shown once.
@@ -235,6 +415,16 @@ pub fn in_seconds(seconds: i64) -> Result<WireTime, crate::error::ConsoleError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_label_name_is_the_title_unless_it_is_empty() {
+        let mut sandbox = crate::ui::sample::row("0b6c1f2e-aaaa", "Running").sandbox;
+        assert_eq!(title(&sandbox), "0b6c1f2e");
+        for (name, shown) in [(" ", "0b6c1f2e"), ("search", "search")] {
+            sandbox.metadata.insert("name".to_owned(), name.to_owned());
+            assert_eq!(title(&sandbox), shown);
+        }
+    }
 
     #[test]
     fn a_renewal_that_ends_a_life_earlier_does_not_extend_it() {

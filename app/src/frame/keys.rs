@@ -4,20 +4,29 @@ use leptos::{ev, html::Dialog, prelude::*};
 use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
-use crate::{browser, tab::Tab, ui::Icon};
+use crate::{
+    browser::{self, Memory},
+    sandboxes::FOCUS_FILTER,
+    tab::Tab,
+    ui::Icon,
+};
 
 /// Keys of the whole console and what they do; tabs add theirs.
-const KEYS: [(&str, &str); 6] = [
+const KEYS: [(&str, &str); 10] = [
     ("/", "Filter the list"),
     ("c", "Create a sandbox"),
     ("j", "Next sandbox"),
     ("k", "Previous sandbox"),
     ("Enter", "Open it"),
+    ("x", "Select it"),
+    ("r", "Extend its life"),
+    ("p", "Pause or resume it"),
+    ("Del", "Delete it, after a confirmation"),
     ("?", "This help"),
 ];
 
 /// Selects the elements that `j` and `k` step through.
-pub const ROW_LINK: &str = "[data-row-link]";
+pub(crate) const ROW_LINK: &str = "[data-row-link]";
 
 /// Acts on keys of the whole page, in the browser.
 pub(super) fn listen(help_open: RwSignal<bool>) {
@@ -30,10 +39,17 @@ pub(super) fn listen(help_open: RwSignal<bool>) {
             }
             match event.key().as_str() {
                 "/" if browser::exists("#filter") => browser::focus("filter"),
-                "/" => navigate("/console/sandboxes", Default::default()),
+                "/" => {
+                    Memory::Tab.set(FOCUS_FILTER, Some("on"));
+                    navigate("/console/sandboxes", Default::default());
+                }
                 "c" => navigate("/console/create", Default::default()),
                 "j" => browser::focus_step(ROW_LINK, 1),
                 "k" => browser::focus_step(ROW_LINK, -1),
+                "x" => browser::click_in_focus("[name=id]"),
+                "r" => browser::click_in_focus("[data-act=renew] button"),
+                "p" => browser::click_in_focus("[data-act=pause] button"),
+                "Delete" => browser::click_in_focus("[data-act=delete] summary"),
                 "?" => help_open.set(true),
                 key => match Tab::of_key(key) {
                     Some(tab) => browser::click_near_focus(&tab_link(tab)),
@@ -58,7 +74,7 @@ fn is_typing(event: &ev::KeyboardEvent) -> bool {
         .and_then(|it| it.dyn_into::<web_sys::Element>().ok());
     target.is_some_and(|it| {
         matches!(
-            it.closest("input, textarea, select, dialog, .terminal"),
+            it.closest("input:not([type=checkbox]), textarea, select, dialog, .terminal"),
             Ok(Some(_))
         )
     })

@@ -13,6 +13,7 @@ use leptos::{ev, prelude::*};
 use leptos_meta::Title;
 use leptos_router::components::Outlet;
 
+pub(crate) use keys::ROW_LINK;
 pub use toast::Toasts;
 
 use crate::{

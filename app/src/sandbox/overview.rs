@@ -12,7 +12,7 @@ use crate::{
     metrics::UsageSummary,
     tab::Current,
     ui::{Age, CodeBlock, CopyButton, Countdown, Labels, When},
-    view::{SandboxDetail, ServerInfo, is_alive},
+    view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive},
 };
 
 /// The overview tab.
@@ -69,11 +69,13 @@ pub fn OverviewTab() -> impl IntoView {
             <summary><h2>"As API calls"</h2></summary>
             <CodeBlock code=calls(&id, features) what="the calls" />
         </details>
-        <section class="card danger-zone" aria-labelledby="delete-title">
-            <h2 id="delete-title">"Delete"</h2>
-            <p>"Stops every process and removes the sandbox with its files."</p>
-            <DeleteForm id />
-        </section>
+        <Show when=move || current.read().ended.is_none()>
+            <section class="card danger-zone" aria-labelledby="delete-title">
+                <h2 id="delete-title">"Delete"</h2>
+                <p>"Stops every process and removes the sandbox with its files."</p>
+                <DeleteForm id=id.clone() />
+            </section>
+        </Show>
     }
     .into_any()
 }
@@ -112,6 +114,9 @@ fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
 
 /// A suggested fix for the present state.
 fn advice(detail: &SandboxDetail) -> Option<&'static str> {
+    if detail.ended.is_some() {
+        return None;
+    }
     let status = &detail.sandbox.status;
     let reason = status.reason.as_deref().unwrap_or_default();
     match status.state {
@@ -173,17 +178,32 @@ fn Identity(current: RwSignal<SandboxDetail>) -> impl IntoView {
 fn Lifetime(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let created = Signal::derive(move || current.read().sandbox.created_at);
     let expires = Signal::derive(move || current.read().sandbox.expires_at);
+    let ended = Memo::new(move |_| current.read().ended);
     view! {
         <dl class="facts">
             <dt>"Created"</dt>
             <dd><When at=created /> " (" <Age at=created /> " ago)"</dd>
-            <dt>"Expires"</dt>
-            <dd>{move || match expires.get() {
-                Some(at) => view! { <When at /> }.into_any(),
-                None => "never: it stays until it is deleted".into_any(),
-            }}</dd>
-            <dt>"Left"</dt>
-            <dd><Countdown until=expires /></dd>
+            {move || match ended.get() {
+                Some(Ended { outcome, at }) => {
+                    view! {
+                        <dt>{if outcome == Outcome::Expired { "Expired" } else { "Ended" }}</dt>
+                        <dd><When at /> " (" <Age at /> " ago)"</dd>
+                    }
+                    .into_any()
+                }
+                None => {
+                    view! {
+                        <dt>"Expires"</dt>
+                        <dd>{move || match expires.get() {
+                            Some(at) => view! { <When at /> }.into_any(),
+                            None => "never: it stays until it is deleted".into_any(),
+                        }}</dd>
+                        <dt>"Left"</dt>
+                        <dd><Countdown until=expires /></dd>
+                    }
+                    .into_any()
+                }
+            }}
         </dl>
     }
     .into_any()

@@ -11,7 +11,7 @@ use crate::{
     live::Live,
     tab::Current,
     ui::{CopyButton, Countdown, Icon, LoadError, StateBadge},
-    view::{SandboxDetail, StageState},
+    view::{PageStatus, SandboxDetail, StageState},
 };
 
 /// Reloads the page every 2 s. Browsers with script follow the sandbox without it.
@@ -40,15 +40,18 @@ pub fn SandboxPage() -> impl IntoView {
 fn Loaded(detail: SandboxDetail) -> impl IntoView {
     let id = detail.sandbox.id.clone();
     let is_pending = detail.sandbox.status.state == SandboxState::Pending;
+    let gone = RwSignal::new(detail.ended.is_some());
     let current = RwSignal::new(detail);
-    let gone = RwSignal::new(false);
     provide_context(Current(current));
     let live = use_context::<Live>();
     let watched = id.clone();
     Effect::new(move |_| {
         if let Some(live) = live {
             live.watch_sandbox(watched.clone(), move |detail| match detail {
-                Some(detail) => current.set(detail),
+                Some(detail) => {
+                    gone.set(detail.ended.is_some());
+                    current.set(detail);
+                }
                 None => gone.set(true),
             });
         }
@@ -66,15 +69,21 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
                 state=Signal::derive(move || sandbox().status.state)
                 stage=Signal::derive(move || current_stage(&current.read()))
             />
-            <span class="head-fact">
-                <Icon name="clock" />
-                <Countdown until=Signal::derive(move || sandbox().expires_at) />
-            </span>
+            <Show when=move || !gone.get()>
+                <span class="head-fact">
+                    <Icon name="clock" />
+                    <Countdown until=Signal::derive(move || sandbox().expires_at) />
+                </span>
+            </Show>
         </div>
         <Show when=move || gone.get()>
             <p class="banner" data-tone="quiet" role="status">
                 <Icon name="info" />
-                "This sandbox was deleted. Its last known state is shown below."
+                {move || {
+                    let ended = current.read().ended;
+                    ended.map_or("This sandbox is gone.", |ended| ended.outcome.sentence())
+                }}
+                " Its last known state is shown below."
             </p>
         </Show>
         <TabBar id />
@@ -97,6 +106,9 @@ fn Missing(error: ConsoleError, #[prop(into)] again: Callback<()>) -> impl IntoV
         ConsoleError::SignedOut => "Signed out",
         _ => "Unavailable",
     };
+    if error == ConsoleError::NotFound {
+        PageStatus::set(404);
+    }
     view! {
         <Title text="Sandbox" />
         <section class="empty">

@@ -1,11 +1,22 @@
-//! The live list of sandboxes.
+//! The live list of sandboxes, and of those that are gone.
 
 mod api;
+mod bulk;
+mod ended;
+mod filter;
+mod filter_box;
+#[cfg(feature = "ssr")]
+mod listing;
 mod page;
 mod query;
 mod row;
+mod selection;
 mod store;
+mod table;
 
+pub(crate) use filter_box::FOCUS_FILTER;
+#[cfg(feature = "ssr")]
+pub use listing::run as run_bulk;
 pub use page::SandboxesPage;
 pub use query::{ListQuery, PAGE_ROWS};
 pub use store::Rows;

@@ -1,53 +1,76 @@
-//! The list: filter, table, pages.
+//! The page of the list: filter, tabs of states, table.
 
-use leptos::{ev, prelude::*};
+use std::time::Duration;
+
+use leptos::prelude::*;
 use leptos_meta::Title;
-use leptos_router::hooks::{use_navigate, use_query_map};
-use osb_protocol::lifecycle::SandboxState;
+use leptos_router::hooks::use_query_map;
 
-use super::{ListQuery, PAGE_ROWS, Rows, api, row::Row};
+use super::{
+    ListQuery, Rows, api, ended::EndedTable, filter::Filter, filter_box::FilterBox, query::ENDED,
+    table::LiveTable,
+};
 use crate::{
-    live::Live,
+    live::{Live, RowChange},
     ui::{Icon, LoadError},
-    view::{SandboxList, offers_changes},
+    view::{ENDED_MAX, SandboxList, StateCounts, offers_changes},
 };
 
-/// States offered by the filter: those that last.
-const STATES: [SandboxState; 6] = [
-    SandboxState::Running,
-    SandboxState::Pending,
-    SandboxState::Paused,
-    SandboxState::Stopping,
-    SandboxState::Failed,
-    SandboxState::Terminated,
-];
+/// For how long changes are gathered before they are shown, so that a storm of them does not keep
+/// the browser from drawing.
+const GATHERED: Duration = Duration::from_millis(16);
+/// Shortest time between two reads of the sandboxes that are gone.
+const REREAD: Duration = Duration::from_secs(2);
+
+/// What the parts of the page share.
+#[derive(Clone, Copy)]
+pub(super) struct ListPage {
+    /// The URL's query.
+    pub(super) query: Memo<ListQuery>,
+    /// Its filter.
+    pub(super) filter: Memo<Filter>,
+    /// The sandboxes that are not gone.
+    pub(super) rows: Rows,
+}
 
 /// The live list of sandboxes.
 #[component]
 pub fn SandboxesPage() -> impl IntoView {
     let params = use_query_map();
     let query = Memo::new(move |_| ListQuery::from_url(|name| params.read().get(name)));
-    let first = Resource::new_blocking(|| (), move |()| api::list(query.get_untracked()));
+    let filter = Memo::new(move |_| Filter::parse(&query.read().q));
+    let rows = Rows::new();
+    let page = ListPage {
+        query,
+        filter,
+        rows,
+    };
+    follow(rows);
+    // The server is asked again only for what the browser does not have.
+    let of_ended = Memo::new(move |_| {
+        let query = query.get();
+        query.is_of_ended().then_some(query)
+    });
+    let rereads = reread_ended(rows, of_ended);
+    let list = Resource::new_blocking(
+        move || (of_ended.get(), rereads.get()),
+        move |(of_ended, _)| api::list(of_ended.unwrap_or_else(|| query.get_untracked())),
+    );
     view! {
         <Title text="Sandboxes" />
         <div class="page-head">
             <h1>"Sandboxes"</h1>
-            {offers_changes()
-                .then(|| {
-                    view! {
-                        <a class="button primary" href="/console/create">
-                            <Icon name="plus" />
-                            "Create"
-                        </a>
-                    }
-                })}
+            {head_action()}
         </div>
-        <Filter query />
+        <FilterBox page />
         <Transition fallback=Skeleton>
             {move || Suspend::new(async move {
-                match first.await {
-                    Ok(list) => view! { <Table list query /> }.into_any(),
-                    Err(error) => view! { <LoadError error again=move |()| first.refetch() /> }.into_any(),
+                match list.await {
+                    Ok(list) => {
+                        rows.render(&list);
+                        view! { <Loaded list page /> }.into_any()
+                    }
+                    Err(error) => view! { <LoadError error again=move |()| list.refetch() /> }.into_any(),
                 }
             })}
         </Transition>
@@ -55,94 +78,78 @@ pub fn SandboxesPage() -> impl IntoView {
     .into_any()
 }
 
-/// Text and state. A plain GET form: without script, Enter or the button applies it.
-#[component]
-fn Filter(query: Memo<ListQuery>) -> impl IntoView {
-    let navigate = use_navigate();
-    let go = move |wanted: ListQuery| {
-        let options = leptos_router::NavigateOptions {
-            replace: true,
-            scroll: false,
-            ..Default::default()
-        };
-        navigate(&wanted.url(), options);
-    };
-    let go_q = go.clone();
-    let on_text = move |event: ev::Event| {
-        let q = event_target_value(&event);
-        go_q(ListQuery {
-            q,
-            page: 1,
-            ..query.get_untracked()
-        });
-    };
-    let on_state = move |event: ev::Event| {
-        let state = event_target_value(&event);
-        go(ListQuery {
-            state,
-            page: 1,
-            ..query.get_untracked()
-        });
-    };
-    let options = STATES.into_iter().map(|state| {
-        let name = state.to_string();
-        let chosen = query.with_untracked(|query| query.state == name);
-        view! { <option value=name.clone() selected=chosen>{name.clone()}</option> }
-    });
-    let text = query.with_untracked(|query| query.q.clone());
-    view! {
-        <form method="get" action="/console/sandboxes" role="search" class="filter"
-            on:submit=|event| event.prevent_default()>
-            <label class="search">
-                <Icon name="search" />
-                <span class="visually-hidden">"Filter by id, image, state or label"</span>
-                <input
-                    id="filter"
-                    type="search"
-                    name="q"
-                    value=text
-                    placeholder="Filter by id, image, state, label=value"
-                    autocomplete="off"
-                    spellcheck="false"
-                    on:input=on_text
-                />
-                <kbd class="needs-script" aria-hidden="true">"/"</kbd>
-            </label>
-            <label class="select">
-                <span class="visually-hidden">"State"</span>
-                <select name="state" on:change=on_state>
-                    <option value="">"Any state"</option>
-                    {options.collect_view()}
-                </select>
-            </label>
-            <button type="submit" class="button needs-no-script">"Apply"</button>
-        </form>
+fn head_action() -> AnyView {
+    match offers_changes() {
+        true => view! {
+            <a class="button primary" href="/console/create">
+                <Icon name="plus" />
+                "Create"
+            </a>
+        }
+        .into_any(),
+        false => view! {
+            <p class="fine">"Your role may look at sandboxes, and not change them."</p>
+        }
+        .into_any(),
     }
-    .into_any()
+}
+
+/// Keeps the rows up to date.
+fn follow(rows: Rows) {
+    let live = use_context::<Live>();
+    let gathered = StoredValue::new(Vec::<RowChange>::new());
+    let show = move || {
+        if let Some(changes) = gathered.try_update_value(std::mem::take) {
+            rows.apply(changes);
+        }
+    };
+    Effect::new(move |_| {
+        let Some(live) = live else {
+            return;
+        };
+        live.watch_list(
+            move |list| {
+                gathered.set_value(Vec::new());
+                rows.replace(list);
+            },
+            move |change| {
+                let count = gathered.try_update_value(|gathered| {
+                    gathered.push(change);
+                    gathered.len()
+                });
+                if count == Some(1) {
+                    set_timeout(show, GATHERED);
+                }
+            },
+        );
+    });
+}
+
+/// Counts the times when the sandboxes that are gone are to be read again, because another one is.
+fn reread_ended(rows: Rows, of_ended: Memo<Option<ListQuery>>) -> RwSignal<u32> {
+    let rereads = RwSignal::new(0);
+    let is_planned = StoredValue::new(false);
+    Effect::new(move |before: Option<u64>| {
+        let removals = rows.removals();
+        let is_shown = of_ended.with_untracked(Option::is_some);
+        if before.is_some_and(|before| before != removals) && is_shown && !is_planned.get_value() {
+            is_planned.set_value(true);
+            set_timeout(
+                move || {
+                    is_planned.try_update_value(|is_planned| *is_planned = false);
+                    rereads.try_update(|rereads| *rereads += 1);
+                },
+                REREAD,
+            );
+        }
+        removals
+    });
+    rereads
 }
 
 #[component]
-fn Table(list: SandboxList, query: Memo<ListQuery>) -> impl IntoView {
-    let warning = list.warning.clone();
-    let rows = Rows::new(list);
-    let live = use_context::<Live>();
-    Effect::new(move |_| {
-        if let Some(live) = live {
-            live.watch_list(
-                move |list| rows.replace(list),
-                move |change| rows.apply(change),
-            );
-        }
-    });
-    let shown = Memo::new(move |_| rows.select(&query.read()));
-    let count = move || {
-        let shown = shown.read();
-        match (shown.matching, shown.total) {
-            (all, total) if all == total => format!("{total} in total"),
-            (some, total) => format!("{some} of {total}"),
-        }
-    };
-    let warning = warning.map(|why| {
+fn Loaded(list: SandboxList, page: ListPage) -> impl IntoView {
+    let warning = list.warning.clone().map(|why| {
         view! {
             <p class="banner" data-tone="bad" role="status">
                 <Icon name="triangle-alert" />
@@ -150,81 +157,52 @@ fn Table(list: SandboxList, query: Memo<ListQuery>) -> impl IntoView {
             </p>
         }
     });
-    view! {
-        {warning}
-        <Show when=move || shown.read().matching != 0 fallback=move || view! { <Empty query total=Signal::derive(move || shown.read().total) /> }>
-            <table class="list">
-                <caption class="visually-hidden">"Sandboxes, newest first"</caption>
-                <thead>
-                    <tr>
-                        <th scope="col">"Sandbox"</th>
-                        <th scope="col">"State"</th>
-                        <th scope="col">"Image"</th>
-                        <th scope="col">"Expires in"</th>
-                        <th scope="col" class="optional">"Age"</th>
-                        <th scope="col" class="optional">"Labels"</th>
-                        <th scope="col"><span class="visually-hidden">"Actions"</span></th>
-                    </tr>
-                </thead>
-                <tbody>
-                    <For
-                        each=move || shown.read().rows.clone()
-                        key=|(id, _)| id.clone()
-                        let((id, row))
-                    >
-                        <Row id row />
-                    </For>
-                </tbody>
-            </table>
-            <nav class="pager" aria-label="Pages">
-                <p class="fine num" aria-live="polite">{count}</p>
-                <PageLinks query matching=Signal::derive(move || shown.read().matching) />
-            </nav>
-        </Show>
-    }
-    .into_any()
-}
-
-#[component]
-fn PageLinks(query: Memo<ListQuery>, matching: Signal<usize>) -> impl IntoView {
-    let link = move |step: isize, label: &'static str| {
-        move || {
-            let here = query.get();
-            let last = matching.get().div_ceil(PAGE_ROWS);
-            let page = here.page.saturating_add_signed(step);
-            let to = ListQuery { page, ..here };
-            ((1..=last).contains(&page))
-                .then(|| view! { <a class="button" href=to.url()>{label}</a> })
-        }
+    let table = match list.of_ended {
+        true => view! { <EndedTable list page /> }.into_any(),
+        false => view! { <LiveTable page /> }.into_any(),
     };
     view! {
-        {link(-1, "Newer")}
-        {link(1, "Older")}
+        {warning}
+        <StateTabs page />
+        {table}
     }
     .into_any()
 }
 
-/// The empty list: there are no sandboxes, or none match the filter.
+/// Links to the list limited to each state, with the number of sandboxes in it.
 #[component]
-fn Empty(query: Memo<ListQuery>, total: Signal<usize>) -> impl IntoView {
-    let filtered = move || query.read().filters() && total.get() > 0;
+fn StateTabs(page: ListPage) -> impl IntoView {
+    let counts = Memo::new(move |_| page.rows.counts());
+    let link =
+        |label: &'static str, state: &'static str, count: fn(&StateCounts) -> Option<usize>| {
+            let query = page.query;
+            let number = move || {
+                let count = counts.with(count)?;
+                Some(match count < ENDED_MAX {
+                    true => count.to_string(),
+                    false => [&count.to_string(), "+"].concat(),
+                })
+            };
+            view! {
+                <a
+                    href=move || query.read().with_state(state).url()
+                    aria-current=move || (query.read().state == state).then_some("true")
+                >
+                    {label}
+                    " "
+                    <span class="count num">{number}</span>
+                </a>
+            }
+        };
     view! {
-        <section class="empty">
-            <Icon name="box" />
-            <h2>{move || if filtered() { "No matches" } else { "No sandboxes yet" }}</h2>
-            <p>
-                {move || match filtered() {
-                    true => "No sandbox has all these words in its id, image, state or labels.",
-                    false => {
-                        "A sandbox is a container with a daemon that runs commands, moves files and opens terminals. The first one takes seconds."
-                    }
-                }}
-            </p>
-            {move || match filtered() {
-                true => view! { <a class="button" href="/console/sandboxes">"Clear the filter"</a> },
-                false => view! { <a class="button" href="/console/create">"Create a sandbox"</a> },
-            }}
-        </section>
+        <nav class="tabs state-tabs" aria-label="States">
+            {link("All", "", |counts| Some(counts.all))}
+            {link("Running", "Running", |counts| Some(counts.running))}
+            {link("Pending", "Pending", |counts| Some(counts.pending))}
+            {link("Paused", "Paused", |counts| Some(counts.paused))}
+            {link("Failed", "Failed", |counts| Some(counts.failed))}
+            {link("Ended", ENDED, |counts| counts.ended)}
+        </nav>
     }
     .into_any()
 }

@@ -1,24 +1,157 @@
-//! Filter and page of the list, as in the URL. The server applies
-//! it to the first page it renders, the browser to the rows it keeps up to date.
+//! Filter, order and page of the list, as in the URL. The server applies them to the first page that
+//! it renders and to ended sandboxes, the browser to the rows that it keeps up to date.
+
+use std::cmp::Ordering;
 
 use osb_protocol::lifecycle::SandboxState;
 use serde::{Deserialize, Serialize};
 
-use crate::view::{SandboxList, SandboxRow};
+use super::filter::Filter;
+use crate::view::{SandboxList, SandboxRow, title};
 
 /// Most rows of one page: each costs the browser layout.
 pub const PAGE_ROWS: usize = 100;
 
-/// Filter and page of the list.
+/// Value of [`ListQuery::state`] for sandboxes that are gone.
+pub const ENDED: &str = "Ended";
+
+/// Filter, order and page of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListQuery {
-    /// Words that all have to occur in id, image, state or labels; case does not matter.
+    /// The filter, see [`Filter`].
     pub q: String,
-    /// Only this state; empty means all.
+    /// Only this state; empty means all, [`ENDED`] those that are gone.
     pub state: String,
+    /// The order, see [`Sort`].
+    pub sort: String,
     /// Page from 1.
     pub page: usize,
+}
+
+/// A column that the list can be ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The title.
+    Name,
+    /// The state.
+    State,
+    /// The image.
+    Image,
+    /// The time until the expiry.
+    Expires,
+    /// The age.
+    Age,
+}
+
+impl Column {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Name,
+        Self::State,
+        Self::Image,
+        Self::Expires,
+        Self::Age,
+    ];
+
+    /// Its name in the URL.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::State => "state",
+            Self::Image => "image",
+            Self::Expires => "expires",
+            Self::Age => "age",
+        }
+    }
+}
+
+/// The order of the list. In the URL the name of the column, with `-` in front for the reverse;
+/// nothing for the youngest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    /// The column.
+    pub by: Column,
+    /// Whether the largest value comes first.
+    pub is_descending: bool,
+}
+
+impl Sort {
+    /// The youngest first.
+    pub const DEFAULT: Self = Self {
+        by: Column::Age,
+        is_descending: false,
+    };
+
+    fn of_text(text: &str) -> Self {
+        let (name, is_descending) = match text.strip_prefix('-') {
+            Some(name) => (name, true),
+            None => (text, false),
+        };
+        let by = Column::ALL.into_iter().find(|column| column.name() == name);
+        by.map_or(Self::DEFAULT, |by| Self { by, is_descending })
+    }
+
+    fn text(self) -> String {
+        match (self, self.is_descending) {
+            (Self::DEFAULT, _) => String::new(),
+            (_, false) => self.by.name().to_owned(),
+            (_, true) => ["-", self.by.name()].concat(),
+        }
+    }
+
+    /// Puts rows in this order. They come with the youngest first, which is the order of equal ones.
+    pub fn apply<T>(self, rows: &mut [T], row: impl Fn(&T) -> SortKey) {
+        match (self.by, self.is_descending) {
+            (Column::Age, false) => {}
+            (Column::Age, true) => rows.reverse(),
+            (_, false) => rows.sort_by_cached_key(|it| row(it)),
+            (_, true) => rows.sort_by_cached_key(|it| std::cmp::Reverse(row(it))),
+        }
+    }
+
+    /// What a row is ordered by.
+    #[must_use]
+    pub fn key(self, row: &SandboxRow) -> SortKey {
+        let sandbox = &row.sandbox;
+        match self.by {
+            Column::Name => SortKey::Text(title(sandbox).to_lowercase()),
+            Column::State => SortKey::Text(row.state_word().to_owned()),
+            Column::Image => SortKey::Text(row.origin().to_owned()),
+            Column::Expires => {
+                SortKey::Number(sandbox.expires_at.map_or(i64::MAX, |at| at.unix_ms()))
+            }
+            Column::Age => SortKey::Number(-sandbox.created_at.unix_ms()),
+        }
+    }
+}
+
+/// What rows are ordered by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SortKey {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(i64),
+}
+
+impl Ord for SortKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Text(one), Self::Text(other)) => one.cmp(other),
+            (Self::Number(one), Self::Number(other)) => one.cmp(other),
+            // Keys of one order have one kind.
+            (Self::Text(_), Self::Number(_)) => Ordering::Less,
+            (Self::Number(_), Self::Text(_)) => Ordering::Greater,
+        }
+    }
+}
+
+impl PartialOrd for SortKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl ListQuery {
@@ -28,6 +161,7 @@ impl ListQuery {
         Self {
             q: get("q").unwrap_or_default(),
             state: get("state").unwrap_or_default(),
+            sort: get("sort").unwrap_or_default(),
             page: get("page").and_then(|page| page.parse().ok()).unwrap_or(1),
         }
     }
@@ -36,16 +170,72 @@ impl ListQuery {
     #[must_use]
     pub fn url(&self) -> String {
         let mut url = leptos_router::params::ParamsMap::new();
-        if !self.q.is_empty() {
-            url.insert("q", self.q.clone());
-        }
-        if !self.state.is_empty() {
-            url.insert("state", self.state.clone());
+        for (name, value) in [("q", &self.q), ("state", &self.state), ("sort", &self.sort)] {
+            if !value.is_empty() {
+                url.insert(name, value.clone());
+            }
         }
         if self.page > 1 {
             url.insert("page", self.page.to_string());
         }
-        format!("/console/sandboxes{}", url.to_query_string())
+        // Spaces and the like are escaped by the router.
+        ["/console/sandboxes", &url.to_query_string()].concat()
+    }
+
+    /// The same with another filter, from the first page on.
+    #[must_use]
+    pub fn with_filter(&self, q: String) -> Self {
+        Self {
+            q,
+            page: 1,
+            ..self.clone()
+        }
+    }
+
+    /// The same limited to another state, from the first page on.
+    #[must_use]
+    pub fn with_state(&self, state: &str) -> Self {
+        Self {
+            state: state.to_owned(),
+            page: 1,
+            ..self.clone()
+        }
+    }
+
+    /// The same in the order that a click on a column's title asks for, from the first page on.
+    #[must_use]
+    pub fn sorted_by(&self, by: Column) -> Self {
+        let now = self.order();
+        let wanted = Sort {
+            by,
+            is_descending: now.by == by && !now.is_descending,
+        };
+        Self {
+            sort: wanted.text(),
+            page: 1,
+            ..self.clone()
+        }
+    }
+
+    /// The same on another page.
+    #[must_use]
+    pub fn on_page(&self, page: usize) -> Self {
+        Self {
+            page,
+            ..self.clone()
+        }
+    }
+
+    /// The order.
+    #[must_use]
+    pub fn order(&self) -> Sort {
+        Sort::of_text(&self.sort)
+    }
+
+    /// Whether it asks for sandboxes that are gone.
+    #[must_use]
+    pub fn is_of_ended(&self) -> bool {
+        self.state == ENDED
     }
 
     /// Whether anything is filtered out.
@@ -54,93 +244,104 @@ impl ListQuery {
         !self.q.trim().is_empty() || !self.state.is_empty()
     }
 
-    /// Whether a row is shown (on some page).
+    /// Whether a row is shown (on some page), with the filter of this query.
     #[must_use]
-    pub fn matches(&self, row: &SandboxRow) -> bool {
+    pub fn matches(&self, filter: &Filter, row: &SandboxRow, now_ms: i64) -> bool {
         let state = &row.sandbox.status.state;
-        if !self.state.is_empty() && SandboxState::from(self.state.as_str()) != *state {
-            return false;
-        }
-        self.q.split_whitespace().all(|word| {
-            let labels = row.sandbox.metadata.iter();
-            contains(row.id().as_str(), word)
-                || contains(row.origin(), word)
-                || contains(state.as_str(), word)
-                || labels
-                    .into_iter()
-                    .any(|(key, value)| contains_label(key, value, word))
-        })
+        let is_in_state = self.state.is_empty()
+            || self.is_of_ended()
+            || SandboxState::from(self.state.as_str()) == *state;
+        is_in_state && filter.matches(row, now_ms)
     }
 
-    /// The page of rows that this query asks for.
+    /// The page of rows that this query asks for. `rows` has the youngest first.
     #[must_use]
-    pub fn select(&self, rows: Vec<SandboxRow>) -> SandboxList {
+    pub fn select(&self, rows: Vec<SandboxRow>, now_ms: i64) -> SandboxList {
         let total = rows.len();
-        let mut matching = 0;
-        let first = self.first();
-        let rows = rows.into_iter().filter(|row| self.matches(row));
-        let rows = rows.inspect(|_| matching += 1).enumerate();
-        let rows = rows.filter(|(at, _)| (first..first.saturating_add(PAGE_ROWS)).contains(at));
-        let rows = rows.map(|(_, row)| row).collect();
+        let filter = Filter::parse(&self.q);
+        let rows = rows.into_iter();
+        let mut rows: Vec<_> = rows
+            .filter(|row| self.matches(&filter, row, now_ms))
+            .collect();
+        let order = self.order();
+        order.apply(&mut rows, |row| order.key(row));
+        let matching = rows.len();
+        let page = self.shown_page(matching);
+        let rows = rows.into_iter().skip(first_of(page)).take(PAGE_ROWS);
         SandboxList {
-            rows,
+            rows: rows.collect(),
             matching,
             total,
-            warning: None,
+            page,
+            of_ended: self.is_of_ended(),
+            ..SandboxList::default()
         }
     }
 
-    /// Position of this page's first row among those that match.
+    /// The page that is shown when this many rows match: the last one for a page beyond it.
     #[must_use]
-    pub fn first(&self) -> usize {
-        self.page.saturating_sub(1).saturating_mul(PAGE_ROWS)
+    pub fn shown_page(&self, matching: usize) -> usize {
+        self.page.clamp(1, last_page(matching))
     }
 }
 
-fn contains(text: &str, word: &str) -> bool {
-    text.to_lowercase().contains(&word.to_lowercase())
+/// The last page, from 1.
+#[must_use]
+pub fn last_page(matching: usize) -> usize {
+    matching.div_ceil(PAGE_ROWS).max(1)
 }
 
-fn contains_label(key: &str, value: &str, word: &str) -> bool {
-    match word.split_once('=') {
-        Some((name, part)) => key.eq_ignore_ascii_case(name) && contains(value, part),
-        None => contains(key, word) || contains(value, word),
-    }
+/// Position of a page's first row among those that match.
+#[must_use]
+pub fn first_of(page: usize) -> usize {
+    page.saturating_sub(1).saturating_mul(PAGE_ROWS)
 }
 
 #[cfg(test)]
 mod tests {
+    use osb_protocol::WireTime;
+
     use super::*;
-    use crate::ui::sample::row;
+    use crate::ui::sample::{row, row_at};
 
     fn query(q: &str, state: &str) -> ListQuery {
         ListQuery {
             q: q.to_owned(),
             state: state.to_owned(),
             page: 1,
+            ..ListQuery::default()
+        }
+    }
+
+    fn ids(list: &SandboxList) -> Vec<&str> {
+        list.rows.iter().map(|row| row.id().as_str()).collect()
+    }
+
+    #[test]
+    fn state_and_filter_both_apply() {
+        let one = row("0b6c1f2e", "Running");
+        for (q, state, shown) in [
+            ("", "", true),
+            ("debian", "Running", true),
+            ("0b6c", "Failed", false),
+            ("nothing", "Running", false),
+        ] {
+            let list = query(q, state).select(vec![one.clone()], 0);
+            assert_eq!(list.matching == 1, shown, "{q:?} {state:?}");
         }
     }
 
     #[test]
-    fn every_word_has_to_match_somewhere() {
-        let mut one = row("0b6c1f2e", "Running");
-        one.sandbox
+    fn one_of_a_thousand_is_found() {
+        let mut rows: Vec<_> = (0..1_000)
+            .map(|n| row(&format!("id-{n}"), "Running"))
+            .collect();
+        rows[777]
+            .sandbox
             .metadata
-            .insert("team".to_owned(), "Search".to_owned());
-        for (q, state, shown) in [
-            ("", "", true),
-            ("0B6C", "", true),
-            ("debian running", "", true),
-            ("debian paused", "", false),
-            ("team=sea", "", true),
-            ("team=x", "", false),
-            ("search", "", true),
-            ("", "Running", true),
-            ("", "Failed", false),
-            ("0b6c", "Failed", false),
-        ] {
-            assert_eq!(query(q, state).matches(&one), shown, "{q:?} {state:?}");
-        }
+            .insert("team".to_owned(), "needle".to_owned());
+        let found = query("state:running label.team=needle", "").select(rows, 0);
+        assert_eq!((ids(&found), found.total), (vec!["id-777"], 1_000));
     }
 
     #[test]
@@ -148,30 +349,77 @@ mod tests {
         let rows: Vec<_> = (0..250)
             .map(|n| row(&format!("id-{n}"), "Running"))
             .collect();
-        let page = |page| {
-            ListQuery {
-                page,
-                ..query("id-", "")
-            }
-            .select(rows.clone())
-        };
+        let page = |page| query("id-", "").on_page(page).select(rows.clone(), 0);
         assert_eq!(page(1).rows.len(), 100);
         assert_eq!(page(3).rows.len(), 50);
-        assert_eq!(page(3).rows[0].id().as_str(), "id-200");
-        assert_eq!(page(usize::MAX).rows.len(), 0);
+        assert_eq!(ids(&page(3))[0], "id-200");
         assert_eq!((page(1).matching, page(1).total), (250, 250));
-        assert_eq!(query("id-7", "").select(rows).matching, 11);
+        assert_eq!(query("id:id-7", "").select(rows.clone(), 0).matching, 11);
+        // A page beyond the last one shows the last one.
+        for beyond in [4, 99, usize::MAX] {
+            assert_eq!((page(beyond).page, page(beyond).rows.len()), (3, 50));
+        }
+        assert_eq!(query("nothing", "").on_page(9).select(rows, 0).page, 1);
     }
 
     #[test]
-    fn the_url_carries_the_query_both_ways() {
+    fn columns_order_the_rows() {
+        let mut rows = vec![row_at("c", 30), row_at("b", 20), row_at("a", 10)];
+        let at = |ms| WireTime::from_unix_ms(ms);
+        rows[0].sandbox.expires_at = at(700);
+        rows[2].sandbox.expires_at = at(500);
+        let name = |row: &mut SandboxRow, name: &str| {
+            let labels = &mut row.sandbox.metadata;
+            labels.insert("name".to_owned(), name.to_owned());
+        };
+        name(&mut rows[1], "Zoe");
+        for (sort, order) in [
+            ("", "cba"),
+            ("age", "cba"),
+            ("-age", "abc"),
+            ("name", "acb"),
+            ("-name", "bca"),
+            ("expires", "acb"),
+            ("-expires", "bca"),
+            ("image", "cba"),
+            ("nonsense", "cba"),
+        ] {
+            let query = ListQuery {
+                sort: sort.to_owned(),
+                ..ListQuery::default()
+            };
+            assert_eq!(
+                ids(&query.select(rows.clone(), 0)).concat(),
+                order,
+                "{sort}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_second_click_on_a_column_reverses_it() {
+        let query = ListQuery::default();
+        assert_eq!(query.sorted_by(Column::Age).sort, "-age");
+        assert_eq!(query.sorted_by(Column::Age).sorted_by(Column::Age).sort, "");
+        let by_name = query.sorted_by(Column::Name);
+        assert_eq!(by_name.sort, "name");
+        assert_eq!(by_name.sorted_by(Column::Name).sort, "-name");
+        assert_eq!(by_name.sorted_by(Column::State).sort, "state");
+    }
+
+    #[test]
+    fn the_url_carries_the_query() {
         let wanted = ListQuery {
             q: "a&b c".to_owned(),
             state: "Running".to_owned(),
+            sort: "-name".to_owned(),
             page: 2,
         };
         let url = wanted.url();
         assert!(!url.contains("a&b"), "{url}");
+        for part in ["state=Running", "sort=%2Dname", "page=2"] {
+            assert!(url.contains(part), "{part} in {url}");
+        }
         assert_eq!(ListQuery::default().url(), "/console/sandboxes");
     }
 }

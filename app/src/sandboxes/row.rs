@@ -1,21 +1,33 @@
 //! One line of the list.
 
-use leptos::prelude::*;
-use osb_protocol::{SandboxId, WireTime};
+use std::collections::BTreeMap;
 
+use leptos::{ev, prelude::*};
+use osb_protocol::{SandboxId, WireTime, lifecycle::SandboxState};
+
+use super::{ListQuery, page::ListPage, selection::Selection};
 use crate::{
+    browser,
     sandbox::{DeleteForm, PauseForm, RenewButton},
     tab::Tab,
-    ui::{Age, Clock, Countdown, Icon, Labels, StateBadge},
-    view::{SandboxRow, extends, is_alive},
+    ui::{Age, Clock, Countdown, Icon, StateBadge},
+    view::{SandboxRow, extends, is_alive, offers_changes, title},
 };
 
 /// Time to which one click extends a life, in seconds.
 const QUICK_SECONDS: i64 = 1_800;
+/// Labels that fit into a line.
+const LABELS: usize = 2;
 
 /// One sandbox.
 #[component]
-pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView {
+pub(super) fn Row(
+    id: SandboxId,
+    row: ArcRwSignal<SandboxRow>,
+    page: ListPage,
+    selection: Selection,
+) -> impl IntoView {
+    let flash = flash(&id, &row, page);
     let row = RwSignal::from(row);
     let state = Signal::derive(move || row.read().sandbox.status.state.clone());
     let Clock(now) = Clock::current();
@@ -24,29 +36,34 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
         let at = WireTime::from_unix_ms(now.get() + 1_000 * QUICK_SECONDS);
         is_alive(&sandbox.status.state) && at.is_some_and(|at| extends(sandbox.expires_at, at))
     });
+    let selected = Memo::new({
+        let id = id.clone();
+        move |_| selection.contains(&id)
+    });
+    let origin = move || row.read().origin().to_owned();
+    let labels = Signal::derive(move || row.read().sandbox.metadata.clone());
     view! {
-        <tr>
-            <th scope="row">
-                <a class="mono row-link" data-row-link href=Tab::Overview.address(&id) title=id.to_string()>
-                    {id.short().to_owned()}
-                </a>
-            </th>
-            <td>
-                <StateBadge state stage=Signal::derive(move || row.read().stage.clone()) />
+        <tr data-flash=flash data-selected=move || selected.get().then_some("true")>
+            <td class="c-select">
+                {offers_changes().then(|| view! { <SelectBox id=id.clone() row selection selected /> })}
             </td>
-            <td class="mono clip" title=move || row.read().origin().to_owned()>
-                {move || row.read().origin().to_owned()}
+            <Name id=id.clone() row=row.into() />
+            <td class="c-state">
+                <StateBadge state stage=Signal::derive(move || note(&row.read())) />
             </td>
-            <td>
+            <td class="c-image mono clip" title=origin>
+                {origin}
+            </td>
+            <td class="c-expires">
                 <Countdown until=Signal::derive(move || row.read().sandbox.expires_at) />
             </td>
-            <td class="optional">
+            <td class="c-age">
                 <Age at=Signal::derive(move || row.read().sandbox.created_at) />
             </td>
-            <td class="optional">
-                <Labels of=Signal::derive(move || row.read().sandbox.metadata.clone()) />
+            <td class="c-labels">
+                <RowLabels of=labels query=page.query />
             </td>
-            <td class="row-actions">
+            <td class="c-actions row-actions">
                 <a
                     class="icon-button"
                     data-tab-link=Tab::Terminal.segment()
@@ -56,11 +73,254 @@ pub(super) fn Row(id: SandboxId, row: ArcRwSignal<SandboxRow>) -> impl IntoView 
                 >
                     <Icon name="terminal" />
                 </a>
-                <RenewButton id=id.clone() extends=extendable seconds=QUICK_SECONDS />
-                <PauseForm id=id.clone() state compact=true />
-                <DeleteForm id compact=true />
+                <div data-act="renew">
+                    <RenewButton id=id.clone() extends=extendable seconds=QUICK_SECONDS />
+                </div>
+                <div data-act="pause">
+                    <PauseForm id=id.clone() state compact=true />
+                </div>
+                <div data-act="delete">
+                    <DeleteForm id compact=true />
+                </div>
             </td>
         </tr>
     }
     .into_any()
+}
+
+/// Marks a row that appeared or changed while it was shown. Two values alternate, so that the
+/// animation begins again.
+fn flash(
+    id: &SandboxId,
+    row: &ArcRwSignal<SandboxRow>,
+    page: ListPage,
+) -> impl Fn() -> Option<&'static str> + Clone + 'static {
+    let count = RwSignal::new(u32::from(page.rows.take_fresh(id)));
+    let row = row.clone();
+    Effect::new(move |before: Option<()>| {
+        row.track();
+        if before.is_some() {
+            count.update(|count| *count += 1);
+        }
+    });
+    move || match count.get() {
+        0 => None,
+        odd if odd % 2 == 1 => Some("one"),
+        _ => Some("other"),
+    }
+}
+
+/// The title, which leads to the sandbox's page, and the id.
+#[component]
+pub(super) fn Name(id: SandboxId, row: Signal<SandboxRow>) -> impl IntoView {
+    let short = id.short().to_owned();
+    let opened = id.clone();
+    let name = move || title(&row.read().sandbox).to_owned();
+    let has_name = Memo::new({
+        let short = short.clone();
+        move |_| title(&row.read().sandbox) != short
+    });
+    view! {
+        <th scope="row" class="c-name">
+            <a
+                class="row-link"
+                class:mono=move || !has_name.get()
+                data-row-link=id.to_string()
+                href=Tab::Overview.address(&id)
+                title=id.to_string()
+                on:click=move |_| browser::remember_row(opened.as_str())
+            >
+                {name}
+            </a>
+            {move || has_name.get().then(|| view! { <span class="row-id mono">{short.clone()}</span> })}
+        </th>
+    }
+    .into_any()
+}
+
+#[component]
+fn SelectBox(
+    id: SandboxId,
+    row: RwSignal<SandboxRow>,
+    selection: Selection,
+    selected: Memo<bool>,
+) -> impl IntoView {
+    let value = id.to_string();
+    let on_click = move |event: ev::MouseEvent| {
+        selection.set(&id, event_target_checked(&event), event.shift_key());
+    };
+    view! {
+        <input
+            type="checkbox"
+            form="bulk"
+            name="id"
+            value=value
+            autocomplete="off"
+            aria-label=move || ["Select ", title(&row.read().sandbox)].concat()
+            prop:checked=move || selected.get()
+            on:click=on_click
+        />
+    }
+    .into_any()
+}
+
+/// The stage of a create, or why the sandbox is not what it should be.
+fn note(row: &SandboxRow) -> Option<String> {
+    if row.stage.is_some() {
+        return row.stage.clone();
+    }
+    let status = &row.sandbox.status;
+    let message = status.message.as_deref().unwrap_or_default();
+    match status.state {
+        SandboxState::Failed | SandboxState::Terminated => {}
+        _ => return None,
+    }
+    if message.contains("memory limit was reached") {
+        return Some("out of memory".to_owned());
+    }
+    let code = message.split_once("exit code ").map(|(_, rest)| {
+        let end = rest.find(|char: char| !char.is_ascii_digit() && char != '-');
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    match (code, &status.reason) {
+        (Some(code), _) => Some(["exit ", code].concat()),
+        (None, Some(reason)) => Some(reason.to_lowercase().replace('_', " ")),
+        (None, None) => None,
+    }
+}
+
+/// The first labels in one line, and the number of the others. A click on one filters by it.
+#[component]
+pub(super) fn RowLabels(
+    of: Signal<BTreeMap<String, String>>,
+    query: Memo<ListQuery>,
+) -> impl IntoView {
+    let chip = move |(key, value): (String, String)| {
+        let text = [key.as_str(), "=", value.as_str()].concat();
+        let word = word_of_label(&key, &value);
+        let title = text.clone();
+        view! {
+            <li>
+                <a
+                    class="label"
+                    title=title
+                    href=move || query.read().with_word(&word).url()
+                >
+                    {text}
+                </a>
+            </li>
+        }
+    };
+    let chips = move || {
+        // The title has the name.
+        let labels = of.get().into_iter().filter(|(key, _)| key != "name");
+        let mut labels: Vec<_> = labels.collect();
+        let others = labels.split_off(labels.len().min(LABELS));
+        let more = (!others.is_empty()).then(|| {
+            let count = others.len();
+            view! {
+                <details class="confirm more" name="confirm">
+                    <summary class="label" aria-label=format!("+{count} further labels")>
+                        {format!("+{count}")}
+                    </summary>
+                    <ul class="card confirm-card labels">
+                        {others.into_iter().map(chip).collect_view()}
+                    </ul>
+                </details>
+            }
+        });
+        view! {
+            <ul class="labels">{labels.into_iter().map(chip).collect_view()}</ul>
+            {more}
+        }
+    };
+    view! { <div class="one-line">{chips}</div> }.into_any()
+}
+
+/// The word of a filter that selects a label.
+fn word_of_label(key: &str, value: &str) -> String {
+    let is_plain = |text: &str| !text.contains(|char: char| char.is_whitespace() || char == '"');
+    match (value.is_empty(), is_plain(key) && is_plain(value)) {
+        (true, _) => ["label:", key].concat(),
+        (false, true) => ["label.", key, "=", value].concat(),
+        (false, false) => ["\"", &value.replace('"', ""), "\""].concat(),
+    }
+}
+
+impl ListQuery {
+    /// The same with a further word in the filter, from the first page on.
+    #[must_use]
+    fn with_word(&self, word: &str) -> Self {
+        let q = self.q.trim();
+        let has_it = q.split_whitespace().any(|known| known == word);
+        match (q.is_empty(), has_it) {
+            (true, _) => self.with_filter(word.to_owned()),
+            (false, true) => self.with_filter(q.to_owned()),
+            (false, false) => self.with_filter([q, " ", word].concat()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{sandboxes::filter::Filter, ui::sample};
+
+    #[test]
+    fn a_failure_says_why_in_two_words() {
+        let note_of = |state: &str, reason: &str, message: &str| {
+            let mut row = sample::row("a", state);
+            row.sandbox.status.reason = Some(reason.to_owned());
+            row.sandbox.status.message = Some(message.to_owned());
+            note(&row)
+        };
+        let ended = "The entry point ended with exit code 3.";
+        for (state, reason, message, note) in [
+            ("Failed", "CONTAINER_EXITED_ERROR", ended, Some("exit 3")),
+            (
+                "Failed",
+                "CONTAINER_EXITED_ERROR",
+                "The entry point ended with exit code 137 because its memory limit was reached.",
+                Some("out of memory"),
+            ),
+            ("Failed", "REMOVAL_FAILED", "", Some("removal failed")),
+            (
+                "Terminated",
+                "CONTAINER_EXITED",
+                "… exit code 0.",
+                Some("exit 0"),
+            ),
+            ("Running", "CONTAINER_RUNNING", "", None),
+        ] {
+            assert_eq!(note_of(state, reason, message).as_deref(), note, "{reason}");
+        }
+        let mut pending = sample::row("a", "Pending");
+        pending.stage = Some("image".to_owned());
+        assert_eq!(note(&pending).as_deref(), Some("image"));
+    }
+
+    #[test]
+    fn a_click_on_a_label_selects_what_has_it() {
+        for (key, value) in [("team", "a"), ("empty", ""), ("text", "two \"words\"")] {
+            let mut row = sample::row("a", "Running");
+            let labels = &mut row.sandbox.metadata;
+            labels.insert(key.to_owned(), value.replace('"', ""));
+            let query = ListQuery {
+                q: "debian".to_owned(),
+                ..ListQuery::default()
+            };
+            let word = word_of_label(key, value);
+            let clicked = query.with_word(&word);
+            let filter = Filter::parse(&clicked.q);
+            assert!(filter.problems().is_empty(), "{}", clicked.q);
+            assert!(filter.matches(&row, 0), "{}", clicked.q);
+            assert!(
+                !filter.matches(&sample::row("b", "Running"), 0),
+                "{}",
+                clicked.q
+            );
+        }
+        let query = ListQuery::default().with_word("label.team=a");
+        assert_eq!(query.with_word("label.team=a").q, "label.team=a");
+    }
 }

@@ -4,6 +4,7 @@ use leptos::prelude::*;
 use osb_protocol::lifecycle::SandboxState;
 
 use super::Icon;
+use crate::view::Outcome;
 
 /// State of a sandbox; during its creation with the stage.
 #[component]
@@ -22,6 +23,28 @@ pub fn StateBadge(
             <span class="badge-stage">{move || stage.get().map(|stage| format!("· {stage}"))}</span>
         </span>
     }
+}
+
+/// How a sandbox ended.
+#[component]
+pub fn OutcomeBadge(
+    /// What ended it.
+    outcome: Outcome,
+) -> impl IntoView {
+    let (tone, icon) = match outcome {
+        Outcome::Deleted => ("quiet", "trash-2"),
+        Outcome::Expired => ("quiet", "clock"),
+        Outcome::Failed => ("bad", "circle-x"),
+        Outcome::Abandoned => ("busy", "plug"),
+        Outcome::Vanished => ("bad", "circle-help"),
+    };
+    view! {
+        <span class="badge" data-tone=tone>
+            <Icon name=icon />
+            <span>{outcome.word()}</span>
+        </span>
+    }
+    .into_any()
 }
 
 /// Colour family in style/tokens.css.

@@ -11,7 +11,7 @@ mod retry;
 pub(crate) mod sample;
 mod sparkline;
 
-pub use badge::StateBadge;
+pub use badge::{OutcomeBadge, StateBadge};
 pub use chart::{Chart, ChartData, Line, Unit, thinned, time_of};
 pub use clock::{Age, Clock, Countdown, When, duration};
 pub use copy::{CodeBlock, CopyButton};

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use osb_protocol::audit::{AuditActor, AuditEntry, AuditOutcome};
+use osb_protocol::{
+    SandboxId,
+    audit::{AuditActor, AuditEntry, AuditOutcome},
+};
 use serde_json::{Map, Value};
 
 use super::{Action, AuditTrail, bounded, entry, now};
@@ -73,6 +76,26 @@ impl Act {
     /// Names the tenant whose object it is.
     pub fn set_tenant(&self, tenant: Option<&str>) {
         self.edit(|draft| draft.tenant = tenant.map(bounded));
+    }
+
+    /// Acts like this one on each of these objects; they replace it, so that it is not recorded itself.
+    #[must_use]
+    pub fn split(&self, ids: &[SandboxId]) -> Vec<Self> {
+        let Some(draft) = self.0.locked().take() else {
+            return Vec::new();
+        };
+        let part = |id: &SandboxId| {
+            let mut draft = draft.clone();
+            draft.id = uuid::Uuid::new_v4().to_string();
+            draft.object.id = bounded(id.as_str());
+            Self(Arc::new(Inner {
+                trail: self.0.trail.clone(),
+                draft: Mutex::new(Some(draft)),
+                is_settled: AtomicBool::new(false),
+                is_deferred: AtomicBool::new(false),
+            }))
+        };
+        ids.iter().map(part).collect()
     }
 
     /// Notes a value that is changed, or a fact about the act. The value must not be a secret.

@@ -252,6 +252,22 @@ const TABLE: &[(&str, Rules)] = &[
         "/console/sandboxes/{id}/delete",
         &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
     ),
+    (
+        "/console/sandboxes/bulk/extend",
+        &[(Method::POST, Operator, Acts(Action::SandboxRenew))],
+    ),
+    (
+        "/console/sandboxes/bulk/pause",
+        &[(Method::POST, Operator, Acts(Action::SandboxPause))],
+    ),
+    (
+        "/console/sandboxes/bulk/resume",
+        &[(Method::POST, Operator, Acts(Action::SandboxResume))],
+    ),
+    (
+        "/console/sandboxes/bulk/delete",
+        &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
+    ),
     // Server functions.
     (
         "/console/fn/sandboxes/list",
@@ -295,6 +311,22 @@ const TABLE: &[(&str, Rules)] = &[
     ),
     (
         "/console/fn/sandboxes/delete",
+        &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
+    ),
+    (
+        "/console/fn/sandboxes/extend-all",
+        &[(Method::POST, Operator, Acts(Action::SandboxRenew))],
+    ),
+    (
+        "/console/fn/sandboxes/pause-all",
+        &[(Method::POST, Operator, Acts(Action::SandboxPause))],
+    ),
+    (
+        "/console/fn/sandboxes/resume-all",
+        &[(Method::POST, Operator, Acts(Action::SandboxResume))],
+    ),
+    (
+        "/console/fn/sandboxes/delete-all",
         &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
     ),
     // WebSockets.

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use axum::http::StatusCode;
 use futures::{StreamExt, TryStreamExt};
 use osb_app::{
     backend::ConsoleBackend,
     error::ConsoleError,
     live::{LogLine, LogStream},
-    view::{PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState, extends},
+    view::{
+        self, BulkAct, BulkEnd, BulkResult, Ended, PortAddress, SandboxDetail, SandboxRow,
+        ServerInfo, StageState, extends, is_alive,
+    },
 };
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
@@ -24,6 +28,7 @@ use super::{
     stages,
 };
 use crate::{
+    audit::Act,
     identity::{Authenticator, Principal, Scope},
     sandbox::{EndpointQuery, Error, Record, Service, explain, metrics::Step},
 };
@@ -32,6 +37,8 @@ use crate::{
 const LOG_LINES: usize = 40;
 /// Lines that the logs tab is rendered with.
 const TAIL_LINES: usize = 200;
+/// Sandboxes of a bulk action that are worked on at the same time.
+const BULK_AT_ONCE: usize = 8;
 
 /// Makes the domain of each principal. Clones share it.
 #[derive(Clone)]
@@ -102,21 +109,57 @@ impl Domain {
         result.map_err(refused)
     }
 
-    /// A sandbox that is gone but left a reason: a failed create, or one that vanished.
+    /// A sandbox that is gone.
     async fn remembered(&self, id: &SandboxId) -> Result<SandboxDetail, ConsoleError> {
         let entry = self.service.history(id).await.map_err(refused)?;
-        entry
-            .filter(is_worth_showing)
-            .map(of_history)
-            .ok_or(ConsoleError::NotFound)
+        entry.map(of_history).ok_or(ConsoleError::NotFound)
     }
-}
 
-fn is_worth_showing(entry: &HistoryEntry) -> bool {
-    matches!(
-        entry.outcome,
-        Outcome::CreateFailed | Outcome::Abandoned | Outcome::Vanished
-    )
+    /// The domain for an act on one of several sandboxes.
+    fn with_act(&self, act: Option<Act>) -> Self {
+        Self {
+            service: self.service.clone().noting(act.clone()),
+            noted: Noted(act),
+        }
+    }
+
+    /// Does one act of a bulk action.
+    async fn bulk_one(&self, act: BulkAct, id: &SandboxId) -> BulkEnd {
+        if let Some(why) = self.has_no_effect(act, id) {
+            if let Some(noted) = &self.noted.0 {
+                noted.note("skipped", why.into());
+            }
+            return BulkEnd::Skipped(why.to_owned());
+        }
+        let result = match act {
+            BulkAct::Extend(at) => self.renew(id, at, false).await.map(drop),
+            BulkAct::Pause => self.pause(id).await,
+            BulkAct::Resume => self.resume(id).await,
+            BulkAct::Delete => self.delete(id).await,
+        };
+        match result {
+            Ok(()) => BulkEnd::Done,
+            Err(ConsoleError::Shortens { until }) => {
+                BulkEnd::Skipped(format!("it lives until {until} already"))
+            }
+            Err(error) => BulkEnd::Failed(error.to_string()),
+        }
+    }
+
+    /// Why an act would change nothing.
+    fn has_no_effect(&self, act: BulkAct, id: &SandboxId) -> Option<&'static str> {
+        let record = self.service.find(id)?;
+        let sandbox = &record.sandbox;
+        match (act, &sandbox.status.state) {
+            (BulkAct::Extend(_), state) if is_alive(state) && sandbox.expires_at.is_none() => {
+                Some("it has no expiry")
+            }
+            (BulkAct::Pause, SandboxState::Paused) => Some("it is paused already"),
+            (BulkAct::Resume, SandboxState::Running) => Some("it runs already"),
+            (BulkAct::Delete, SandboxState::Stopping) => Some("it is being deleted already"),
+            _ => None,
+        }
+    }
 }
 
 #[async_trait]
@@ -217,6 +260,40 @@ impl ConsoleBackend for Domain {
         self.service.metrics(id, step).await.map_err(refused)
     }
 
+    async fn bulk(&self, act: BulkAct, ids: Vec<SandboxId>) -> Vec<BulkResult> {
+        // Each sandbox has an entry of its own in the audit trail.
+        let acts = self.noted.0.as_ref().map(|noted| noted.split(&ids));
+        let mut acts = acts.unwrap_or_default().into_iter();
+        let each = ids.into_iter().map(|id| {
+            let noted = acts.next();
+            let domain = self.with_act(noted.clone());
+            async move {
+                let end = domain.bulk_one(act, &id).await;
+                if let Some(noted) = noted {
+                    noted.finish(StatusCode::OK.as_u16(), None);
+                }
+                BulkResult { id, end }
+            }
+        });
+        futures::stream::iter(each)
+            .buffered(BULK_AT_ONCE)
+            .collect()
+            .await
+    }
+
+    async fn ended(&self, skip: usize, limit: usize) -> Result<Vec<SandboxRow>, ConsoleError> {
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let entries = self.service.recent_history(number(skip), number(limit));
+        let entries = entries.await.map_err(refused)?;
+        Ok(entries.into_iter().map(ended_row).collect())
+    }
+
+    async fn ended_count(&self, most: usize) -> Result<usize, ConsoleError> {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let count = self.service.count_history(most).await.map_err(refused)?;
+        Ok(count as usize)
+    }
+
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
         let query = EndpointQuery {
             port,
@@ -246,6 +323,7 @@ pub(super) fn row(record: &Record) -> SandboxRow {
     SandboxRow {
         sandbox: record.sandbox.clone(),
         stage: stage(record),
+        ended: None,
     }
 }
 
@@ -265,31 +343,68 @@ fn detail(record: &Record, log_tail: Vec<String>) -> SandboxDetail {
         stages: stages::of_record(record),
         resources: record.facts.origin.resources.clone(),
         log_tail,
+        ended: None,
     }
 }
 
+/// The page of a sandbox that is gone.
 fn of_history(entry: HistoryEntry) -> SandboxDetail {
     SandboxDetail {
         stages: stages::of_history(&entry),
-        resources: Default::default(),
+        resources: entry.spec.resources.clone(),
         log_tail: Vec::new(),
-        sandbox: Sandbox {
-            id: entry.id,
-            image: Some(ImageRef { uri: entry.image }),
-            snapshot_id: None,
-            platform: None,
-            status: SandboxStatus {
-                state: SandboxState::Failed,
-                reason: Some(entry.reason),
-                message: Some(entry.message),
-                last_transition_at: Some(entry.ended_at),
-            },
-            metadata: Default::default(),
-            extensions: Default::default(),
-            entrypoint: Vec::new(),
-            expires_at: None,
-            created_at: entry.created_at,
+        ended: Some(end(&entry)),
+        sandbox: ended_sandbox(entry),
+    }
+}
+
+/// The row of a sandbox that is gone.
+fn ended_row(entry: HistoryEntry) -> SandboxRow {
+    SandboxRow {
+        stage: None,
+        ended: Some(end(&entry)),
+        sandbox: ended_sandbox(entry),
+    }
+}
+
+fn end(entry: &HistoryEntry) -> Ended {
+    let outcome = match entry.outcome {
+        Outcome::Deleted => view::Outcome::Deleted,
+        Outcome::Expired => view::Outcome::Expired,
+        Outcome::CreateFailed => view::Outcome::Failed,
+        Outcome::Abandoned => view::Outcome::Abandoned,
+        Outcome::Vanished => view::Outcome::Vanished,
+    };
+    Ended {
+        outcome,
+        at: entry.ended_at,
+    }
+}
+
+fn ended_sandbox(entry: HistoryEntry) -> Sandbox {
+    let state = match entry.outcome {
+        Outcome::Deleted | Outcome::Expired => SandboxState::Terminated,
+        Outcome::CreateFailed | Outcome::Abandoned | Outcome::Vanished => SandboxState::Failed,
+    };
+    Sandbox {
+        id: entry.id,
+        // Of a sandbox that was gone when the server started, the image is not known.
+        image: Some(entry.image)
+            .filter(|image| !image.is_empty())
+            .map(|uri| ImageRef { uri }),
+        snapshot_id: None,
+        platform: None,
+        status: SandboxStatus {
+            state,
+            reason: Some(entry.reason),
+            message: Some(entry.message),
+            last_transition_at: Some(entry.ended_at),
         },
+        metadata: entry.spec.metadata,
+        extensions: Default::default(),
+        entrypoint: entry.spec.entrypoint,
+        expires_at: entry.spec.expires_at,
+        created_at: entry.created_at,
     }
 }
 

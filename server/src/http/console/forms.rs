@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Form, Router,
-    extract::{FromRequest, FromRequestParts, Path, Request, State},
+    extract::{FromRequest, FromRequestParts, Path, RawForm, Request, State},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Redirect, Response},
     routing::{MethodRouter, post},
@@ -13,7 +13,8 @@ use osb_app::{
     backend::ConsoleBackend,
     create::{CreateForm, Draft},
     error::ConsoleError,
-    view::{Notice, in_seconds},
+    sandboxes::run_bulk,
+    view::{BulkAct, BulkEnd, BulkResult, Notice, bulk_summary, in_seconds},
 };
 use osb_protocol::SandboxId;
 use serde::Deserialize;
@@ -25,14 +26,21 @@ use super::{
     session::{self, Admitted},
 };
 
+/// Most sandboxes of a bulk action whose reasons a notice has.
+const NAMED: usize = 10;
+
 /// Addresses of the forms.
-pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 5] {
+pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 9] {
     [
         ("/console/create", post(create)),
         ("/console/sandboxes/{id}/renew", post(renew)),
         ("/console/sandboxes/{id}/pause", post(pause)),
         ("/console/sandboxes/{id}/resume", post(resume)),
         ("/console/sandboxes/{id}/delete", post(delete)),
+        ("/console/sandboxes/bulk/extend", post(extend_all)),
+        ("/console/sandboxes/bulk/pause", post(pause_all)),
+        ("/console/sandboxes/bulk/resume", post(resume_all)),
+        ("/console/sandboxes/bulk/delete", post(delete_all)),
     ]
 }
 
@@ -156,6 +164,106 @@ async fn delete(
     };
     session::leave_notice(&session, &notice).await;
     Redirect::to("/console/sandboxes")
+}
+
+/// The form of the selected rows of the list.
+#[derive(Default)]
+struct Selected {
+    ids: Vec<SandboxId>,
+    /// Time until the new expiry, in seconds.
+    seconds: Option<i64>,
+}
+
+impl Selected {
+    fn of(form: &[u8]) -> Self {
+        let mut selected = Self::default();
+        for (name, value) in url::form_urlencoded::parse(form) {
+            match &*name {
+                "id" => selected.ids.push(SandboxId::new(value)),
+                "seconds" => selected.seconds = value.parse().ok(),
+                _ => {}
+            }
+        }
+        selected
+    }
+}
+
+async fn extend_all(
+    Backend(backend): Backend,
+    session: Session,
+    RawForm(form): RawForm,
+) -> Redirect {
+    let Selected { ids, seconds } = Selected::of(&form);
+    let until = seconds.map(in_seconds).unwrap_or_else(|| {
+        Err(ConsoleError::Refused {
+            message: "seconds: must be a whole number".to_owned(),
+        })
+    });
+    let results = match until {
+        Ok(until) => run_bulk(&*backend, BulkAct::Extend(until), ids).await,
+        Err(error) => Err(error),
+    };
+    leave_results(&session, results, "extended").await
+}
+
+async fn pause_all(
+    Backend(backend): Backend,
+    session: Session,
+    RawForm(form): RawForm,
+) -> Redirect {
+    let results = run_bulk(&*backend, BulkAct::Pause, Selected::of(&form).ids).await;
+    leave_results(&session, results, "paused").await
+}
+
+async fn resume_all(
+    Backend(backend): Backend,
+    session: Session,
+    RawForm(form): RawForm,
+) -> Redirect {
+    let results = run_bulk(&*backend, BulkAct::Resume, Selected::of(&form).ids).await;
+    leave_results(&session, results, "resumed").await
+}
+
+async fn delete_all(
+    Backend(backend): Backend,
+    session: Session,
+    RawForm(form): RawForm,
+) -> Redirect {
+    let results = run_bulk(&*backend, BulkAct::Delete, Selected::of(&form).ids).await;
+    leave_results(&session, results, "deleted").await
+}
+
+/// Leaves what a bulk action did for the list, and leads there.
+async fn leave_results(
+    session: &Session,
+    results: Result<Vec<BulkResult>, ConsoleError>,
+    done: &str,
+) -> Redirect {
+    let notice = match results {
+        Ok(results) => notice_of(&results, done),
+        Err(error) => Notice::bad(error.to_string()),
+    };
+    session::leave_notice(session, &notice).await;
+    Redirect::to("/console/sandboxes")
+}
+
+/// The summary, with the first of those that were not done.
+fn notice_of(results: &[BulkResult], done: &str) -> Notice {
+    let mut text = bulk_summary(results.iter().map(|it| &it.end), done);
+    let reasons = results.iter().filter_map(|it| match &it.end {
+        BulkEnd::Done => None,
+        BulkEnd::Skipped(why) | BulkEnd::Failed(why) => Some((it.id.short(), why)),
+    });
+    for (short, why) in reasons.take(NAMED) {
+        text.push_str(&format!(" — {short}: {why}"));
+    }
+    match results
+        .iter()
+        .any(|it| matches!(it.end, BulkEnd::Failed(_)))
+    {
+        true => Notice::bad(text),
+        false => Notice::good(text),
+    }
 }
 
 /// An id is any text that a client sends, so it is escaped.

@@ -1,6 +1,6 @@
 //! Pages and server functions of `osb-app`.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use axum::{
     Router,
@@ -15,7 +15,13 @@ use leptos::{
     prelude::{FromServerFnError, provide_context, use_context},
 };
 use leptos_axum::{AxumRouteListing, LeptosRoutes, ResponseOptions};
-use osb_app::{app::App, create::Draft, error::ConsoleError, shell, view::Notice};
+use osb_app::{
+    app::App,
+    create::Draft,
+    error::ConsoleError,
+    shell,
+    view::{Notice, PageStatus},
+};
 
 use super::{
     super::audited::Noted, ConsoleState, assets::HYDRATES, login, policy, session::Admitted,
@@ -61,6 +67,13 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {
             provide_context(notice);
+        }
+        if let Some(response) = use_context::<ResponseOptions>() {
+            provide_context(PageStatus(Arc::new(move |status| {
+                if let Ok(status) = StatusCode::from_u16(status) {
+                    response.set_status(status);
+                }
+            })));
         }
         policy::of_page();
     }

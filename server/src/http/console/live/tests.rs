@@ -122,7 +122,14 @@ async fn a_sandbox_is_followed_to_its_end() {
     assert_eq!(detail["sandbox"]["id"], id.as_str());
     assert_eq!(detail["stages"][0]["name"], "accepted");
     console.service.delete(&id, true).await.unwrap();
-    while !page.snapshot().await.1.is_null() {}
+    let last = loop {
+        let (_, detail) = page.snapshot().await;
+        if !detail["ended"].is_null() {
+            break detail;
+        }
+    };
+    assert_eq!(last["ended"]["outcome"], "deleted", "{last}");
+    assert_eq!(last["sandbox"]["metadata"]["team"], "a", "{last}");
 }
 
 #[tokio::test]

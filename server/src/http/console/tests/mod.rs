@@ -3,6 +3,7 @@
 mod accounts;
 mod addresses;
 mod audit;
+mod list;
 mod origins;
 mod pages;
 mod sessions;

@@ -1,0 +1,174 @@
+// The list: the filter's language, actions on several rows, sandboxes that ended, and keys.
+
+import type { Page } from "@playwright/test";
+import { expect, hydrated, image, logIn, row, test } from "./console";
+
+const rows = (page: Page) => page.locator("table.list tbody tr");
+
+test("a query finds one sandbox, and a word that is not understood is named", async ({ page, api }) => {
+  const one = await api.create(undefined, { name: "needle", team: "find-a" });
+  const other = await api.create(undefined, { team: "find-b" });
+  await logIn(page, "/console/sandboxes");
+  await hydrated(page);
+  const field = page.getByRole("searchbox");
+  await page.keyboard.press("/");
+  await expect(field).toBeFocused();
+  for (const query of [
+    `state:running label.team=find-a id:${one.short.slice(0, 4)}`,
+    `name:need* image:*${image.split(":")[1]} ttl<1h age<1h -label.team=find-b`,
+  ]) {
+    await field.fill(query);
+    await expect(rows(page)).toHaveCount(1);
+    await expect(row(page, one)).toContainText("needle");
+  }
+  await field.fill("suite=browser colour:red");
+  await expect(page.locator("#filter-problems")).toContainText("colour:red is left out: there is no field colour");
+  await expect(row(page, other)).toBeVisible();
+  await field.fill("suite=browser ttl<10x");
+  await expect(page.locator("#filter-problems")).toContainText("10x is no time");
+  await page.getByText("?", { exact: true }).click();
+  await expect(page.locator(".syntax")).toContainText("label.team=a");
+  // A click on a label filters by it.
+  await field.fill(`id:${other.id}`);
+  await row(page, other).getByRole("link", { name: "suite=browser" }).click();
+  await expect(field).toHaveValue(`id:${other.id} label.suite=browser`);
+  await expect(rows(page)).toHaveCount(1);
+});
+
+test("the field, the URL and the rows agree after Clear and after Back", async ({ page, api }) => {
+  const one = await api.create(undefined, { team: "agree" });
+  await logIn(page);
+  await hydrated(page);
+  const field = page.getByRole("searchbox");
+  await field.fill("label.team=agree");
+  await expect(rows(page)).toHaveCount(1);
+  await field.fill("nothing-is-called-this");
+  await expect(page.getByRole("heading", { name: "No matches" })).toBeVisible();
+  await page.getByRole("link", { name: "Clear the filter" }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes$/);
+  await expect(field).toHaveValue("");
+  await expect(row(page, one)).toBeVisible();
+  await page.goBack();
+  await expect(field).toHaveValue("nothing-is-called-this");
+  await expect(page.getByRole("heading", { name: "No matches" })).toBeVisible();
+  await page.goForward();
+  await expect(field).toHaveValue("");
+  await expect(row(page, one)).toBeVisible();
+  await page.goto("/console/sandboxes?page=99");
+  await expect(page.locator("#main")).toContainText("There is no page 99");
+  await expect(row(page, one)).toBeVisible();
+});
+
+test("what ended is listed with the reason and leads to its page", async ({ page, api }) => {
+  const gone = await api.create(undefined, { name: "was-here", team: "ended" });
+  await logIn(page, "/console/sandboxes?state=Ended&q=label.team%3Dended");
+  await hydrated(page);
+  await expect(row(page, gone)).toHaveCount(0);
+  await api.remove(gone.id);
+  await expect(row(page, gone)).toContainText("Deleted");
+  await expect(row(page, gone)).toContainText("It was deleted by request.");
+  await expect(page.getByRole("link", { name: /^Ended/ })).toHaveAttribute("aria-current", "true");
+  await row(page, gone).getByRole("link", { name: "was-here" }).click();
+  await expect(page.locator("#main")).toContainText("This sandbox was deleted.");
+  await expect(page.locator("#main")).toContainText("tail -f /dev/null");
+  await expect(page.locator("#main")).not.toContainText("Expires");
+  await page.goBack();
+  await expect(row(page, gone)).toBeVisible();
+  await page.getByRole("link", { name: /^All/ }).click();
+  await expect(page).toHaveURL(/\/console\/sandboxes\?q=/);
+  await expect(row(page, gone)).toHaveCount(0);
+});
+
+test("twenty sandboxes are extended at once, and one that fails does not stop the others", async ({ page, api }) => {
+  test.slow();
+  const all = await Promise.all(Array.from({ length: 20 }, () => api.create(undefined, { team: "twenty" })));
+  await logIn(page, "/console/sandboxes?q=label.team%3Dtwenty");
+  await hydrated(page);
+  await expect(rows(page)).toHaveCount(20);
+  // The page does not learn that one is gone.
+  await page.getByTitle("Pause live updates").click();
+  await api.remove(all[7].id);
+  await expect.poll(() => api.mine()).not.toContain(all[7].id);
+  await page.getByLabel("Select all on this page").check();
+  await expect(page.locator(".bulk")).toContainText("20 selected");
+  await page.getByLabel("New time to live").selectOption("14400");
+  await page.getByRole("button", { name: "Extend", exact: true }).click();
+  const results = page.locator(".bulk-results");
+  await expect(results).toContainText("19 of 20 extended · 1 failed");
+  await expect(results.getByRole("listitem").first()).toContainText("This sandbox does not exist.");
+  await page.getByTitle("Resume live updates").click();
+  await expect(rows(page)).toHaveCount(19);
+  for (const line of await rows(page).all()) await expect(line).toContainText("3 h");
+  // A longer life is skipped and reported.
+  await row(page, all[0]).getByRole("checkbox").check();
+  await page.getByLabel("New time to live").selectOption("900");
+  await page.getByRole("button", { name: "Extend", exact: true }).click();
+  await expect(results).toContainText("0 of 1 extended · 1 skipped");
+  await results.getByRole("button", { name: "Dismiss the results" }).click();
+  await expect(results).toBeEmpty();
+  await expect(row(page, all[0])).toContainText("3 h");
+});
+
+test("rows are selected, extended and deleted with keys alone", async ({ page, api }) => {
+  const made = [await api.create(undefined, { team: "keys" }), await api.create(undefined, { team: "keys" })];
+  await logIn(page, "/console/sandboxes?q=label.team%3Dkeys&sort=-age");
+  await hydrated(page);
+  const links = page.locator("[data-row-link]");
+  await page.keyboard.press("j");
+  await expect(links.nth(0)).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(new RegExp(made[0].id));
+  await page.goBack();
+  await expect(rows(page)).toHaveCount(2);
+  await page.keyboard.press("j");
+  await expect(links.nth(1)).toBeFocused();
+  await page.keyboard.press("x");
+  await expect(page.locator(".bulk")).toContainText("1 selected");
+  await expect(row(page, made[1]).getByRole("checkbox")).toBeChecked();
+  await page.keyboard.press("r");
+  await expect(row(page, made[1])).toContainText(/29 min|30 min/);
+  await page.keyboard.press("/");
+  await expect(page.getByRole("searchbox")).toBeFocused();
+  await page.goto(`/console/sandboxes/${made[1].id}`);
+  await hydrated(page);
+  await page.keyboard.press("/");
+  await expect(page).toHaveURL(/\/console\/sandboxes$/);
+  await expect(page.getByRole("searchbox")).toBeFocused();
+});
+
+test("columns are sorted by their titles, in the URL", async ({ page, api }) => {
+  const b = await api.create(undefined, { name: "b-sorted", team: "sorted" });
+  await api.create(undefined, { name: "a-sorted", team: "sorted" });
+  await logIn(page, "/console/sandboxes?q=label.team%3Dsorted");
+  await hydrated(page);
+  await expect(rows(page).first()).toContainText("a-sorted");
+  const title = page.getByRole("columnheader", { name: "Sandbox" });
+  await title.getByRole("link").click();
+  await expect(page).toHaveURL(/sort=name/);
+  await expect(title).toHaveAttribute("aria-sort", "ascending");
+  await title.getByRole("link").click();
+  await expect(title).toHaveAttribute("aria-sort", "descending");
+  await expect(rows(page).first()).toContainText(b.short);
+  await page.reload();
+  await hydrated(page);
+  await expect(rows(page).first()).toContainText(b.short);
+});
+
+test("a sandbox that does not exist is not found", async ({ page, faults }) => {
+  await logIn(page);
+  const response = await page.goto("/console/sandboxes/unknown");
+  expect(response!.status()).toBe(404);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("No such sandbox");
+  // The browser logs the status of the page.
+  expect(faults.splice(0)).toEqual([expect.stringContaining("404")]);
+});
+
+test("nothing overflows between 360 and 1024 px", async ({ page, api }) => {
+  await api.create(undefined, { name: "a-rather-long-name-of-a-sandbox-of-the-team", team: "narrow" });
+  await logIn(page, "/console/sandboxes?q=label.team%3Dnarrow");
+  for (const width of [360, 390, 640, 768, 1024]) {
+    await page.setViewportSize({ width, height: 844 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    expect([width, wide <= width]).toEqual([width, true]);
+  }
+});
