@@ -136,11 +136,10 @@ async fn an_action_on_several_has_a_result_and_an_entry_of_each() {
     let form = format!("ids[0]={one}&ids[1]=nope&ids[2]={long}&ids[3]={one}&seconds=3600");
     let mut answer = None;
     let call = async {
-        answer = Some(
-            console
-                .post("/console/fn/sandboxes/extend-all", &form)
-                .await,
-        );
+        let request = Request::post("/console/fn/sandboxes/extend-all")
+            .header("sec-fetch-site", "same-origin")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        answer = Some(console.send(request, &form).await);
     };
     let left = console.left_by(call).await;
     let answer = answer.unwrap();
