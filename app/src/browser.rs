@@ -119,6 +119,8 @@ pub fn exists(selector: &str) -> bool {
     )
 }
 
+/// Name in the tab's memory: whether the field of the filter is to be focused when the list opens.
+pub const FOCUS_FILTER: &str = "osb.filter";
 /// Name in the tab's memory: the row that had the focus last.
 const LAST_ROW: &str = "osb.row";
 

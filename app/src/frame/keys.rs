@@ -5,8 +5,7 @@ use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
 use crate::{
-    browser::{self, Memory},
-    sandboxes::FOCUS_FILTER,
+    browser::{self, FOCUS_FILTER, Memory},
     tab::Tab,
     ui::Icon,
 };

@@ -3,7 +3,7 @@
 use leptos::{ev, prelude::*, task::spawn_local};
 use osb_protocol::{Feature, SandboxId};
 
-use super::{api, page::ListPage, selection::Selection};
+use super::{api, list_page::ListPage, selection::Selection};
 use crate::{
     frame::Toasts,
     tab::Tab,

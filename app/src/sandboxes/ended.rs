@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 
 use super::{
-    page::ListPage,
+    list_page::ListPage,
     row::{Name, RowLabels},
     table::{BeyondLast, Empty, PageLinks},
 };

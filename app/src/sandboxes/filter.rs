@@ -591,6 +591,7 @@ mod tests {
             "age",
             "reason",
             "name",
+            ":",
             "=",
             "<",
             ">",

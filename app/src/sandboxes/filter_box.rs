@@ -3,14 +3,11 @@
 use leptos::{ev, html::Input, prelude::*};
 use leptos_router::{NavigateOptions, hooks::use_navigate};
 
-use super::{filter::SYNTAX, page::ListPage};
+use super::{filter::SYNTAX, list_page::ListPage};
 use crate::{
-    browser::{self, Memory},
+    browser::{self, FOCUS_FILTER, Memory},
     ui::Icon,
 };
-
-/// Name in the tab's memory: whether the field is to be focused when the page opens.
-pub(crate) const FOCUS_FILTER: &str = "osb.filter";
 
 /// A plain GET form: without script, Enter or the button applies it.
 #[component]

@@ -5,6 +5,7 @@ mod bulk;
 mod ended;
 mod filter;
 mod filter_box;
+mod list_page;
 #[cfg(feature = "ssr")]
 mod listing;
 mod page;
@@ -14,7 +15,6 @@ mod selection;
 mod store;
 mod table;
 
-pub(crate) use filter_box::FOCUS_FILTER;
 #[cfg(feature = "ssr")]
 pub use listing::run as run_bulk;
 pub use page::SandboxesPage;

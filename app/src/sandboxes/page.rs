@@ -7,8 +7,8 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
 use super::{
-    ListQuery, Rows, api, ended::EndedTable, filter::Filter, filter_box::FilterBox, query::ENDED,
-    table::LiveTable,
+    ListQuery, Rows, api, ended::EndedTable, filter::Filter, filter_box::FilterBox,
+    list_page::ListPage, query::ENDED, table::LiveTable,
 };
 use crate::{
     live::{Live, RowChange},
@@ -21,17 +21,6 @@ use crate::{
 const GATHERED: Duration = Duration::from_millis(16);
 /// Shortest time between two reads of the sandboxes that are gone.
 const REREAD: Duration = Duration::from_secs(2);
-
-/// What the parts of the page share.
-#[derive(Clone, Copy)]
-pub(super) struct ListPage {
-    /// The URL's query.
-    pub(super) query: Memo<ListQuery>,
-    /// Its filter.
-    pub(super) filter: Memo<Filter>,
-    /// The sandboxes that are not gone.
-    pub(super) rows: Rows,
-}
 
 /// The live list of sandboxes.
 #[component]

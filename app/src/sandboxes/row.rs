@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use leptos::{ev, prelude::*};
 use osb_protocol::{SandboxId, WireTime, lifecycle::SandboxState};
 
-use super::{ListQuery, page::ListPage, selection::Selection};
+use super::{ListQuery, list_page::ListPage, selection::Selection};
 use crate::{
     browser,
     sandbox::{DeleteForm, PauseForm, RenewButton},

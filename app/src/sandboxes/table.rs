@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::{
     ListQuery,
     bulk::BulkBar,
-    page::ListPage,
+    list_page::ListPage,
     query::{Column, last_page},
     row::Row,
     selection::Selection,

@@ -456,7 +456,7 @@ impl Service {
                 Outcome::Expired => ("EXPIRED", "It expired."),
                 _ => ("DELETED", "It was deleted by request."),
             };
-            // Once the container is gone, nothing else tells why it had ended.
+            // Once the container is gone, nothing else shows why it had ended.
             let message = match end_of_entry_point(&record.facts) {
                 Some(end) => format!("{message} Before that: {end}"),
                 None => message.to_owned(),
