@@ -26,7 +26,7 @@ test("a query finds one sandbox, and a word that is not understood is named", as
   await expect(row(page, other)).toBeVisible();
   await field.fill("suite=browser ttl<10x");
   await expect(page.locator("#filter-problems")).toContainText("10x is no time");
-  await page.getByText("?", { exact: true }).click();
+  await page.locator("summary").filter({ hasText: "?" }).click();
   await expect(page.locator(".syntax")).toContainText("label.team=a");
   // A click on a label filters by it.
   await field.fill(`id:${other.id}`);
