@@ -196,6 +196,27 @@ fn focused_row() -> Option<web_sys::Element> {
     active.closest("tr").ok()?
 }
 
+/// Closes what was opened over the page, except what this node is in. The focus returns to what
+/// opened it. Returns whether anything was open.
+pub fn close_popovers(except: Option<&web_sys::Node>) -> bool {
+    let active = leptos::prelude::document().active_element();
+    let mut was_open = false;
+    for popover in elements("details.confirm[open]") {
+        if except.is_some_and(|node| popover.contains(Some(node))) {
+            continue;
+        }
+        was_open = true;
+        // Fails only for an invalid name.
+        let _ = popover.remove_attribute("open");
+        let had_focus = active.as_ref().is_some_and(|it| popover.contains(Some(it)));
+        let opener = popover.query_selector("summary").ok().flatten();
+        if let (true, Some(opener)) = (had_focus, opener.and_then(|it| element(it.into()))) {
+            let _ = opener.focus();
+        }
+    }
+    was_open
+}
+
 /// Clicks an element of the focused row; on a page without rows, the first of the page. Nothing
 /// while no row has the focus, because the action would be done to any of them.
 pub fn click_in_focus(selector: &str) {

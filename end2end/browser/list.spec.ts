@@ -27,7 +27,14 @@ test("a query finds one sandbox, and a word that is not understood is named", as
   await field.fill("suite=browser ttl<10x");
   await expect(page.locator("#filter-problems")).toContainText("10x is no time");
   await page.locator("summary").filter({ hasText: "?" }).click();
-  await expect(page.locator(".syntax")).toContainText("label.team=a");
+  const syntax = page.locator(".syntax .confirm-card");
+  await expect(syntax).toContainText("label.team=a");
+  await page.keyboard.press("Escape");
+  await expect(syntax).toBeHidden();
+  await page.locator("summary").filter({ hasText: "?" }).click();
+  await expect(syntax).toBeVisible();
+  await page.getByRole("heading", { level: 1 }).click();
+  await expect(syntax).toBeHidden();
   // A click on a label filters by it.
   await field.fill(`id:${other.id}`);
   await row(page, other).getByRole("link", { name: "suite=browser" }).click();

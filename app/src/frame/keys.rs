@@ -32,7 +32,14 @@ pub(super) fn listen(help_open: RwSignal<bool>) {
     let navigate = use_navigate();
     Effect::new(move |_| {
         let navigate = navigate.clone();
+        let outside = window_event_listener(ev::pointerdown, |event| {
+            let target = event.target().and_then(|it| it.dyn_into().ok());
+            browser::close_popovers(target.as_ref());
+        });
         let handle = window_event_listener(ev::keydown, move |event| {
+            if event.key() == "Escape" && browser::close_popovers(None) {
+                return event.prevent_default();
+            }
             if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(&event) {
                 return;
             }
@@ -57,7 +64,10 @@ pub(super) fn listen(help_open: RwSignal<bool>) {
             }
             event.prevent_default();
         });
-        on_cleanup(move || handle.remove());
+        on_cleanup(move || {
+            handle.remove();
+            outside.remove();
+        });
     });
 }
 
