@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! npm ci && npm run site      console.css  icons.svg  favicon.svg  vendor/xterm-<version>.mjs …
-//! wasm-bindgen (web target,   pkg/osb.js  pkg/osb_bg.wasm
-//!   out_name "osb")           (built from osb-frontend, profile `wasm-release`)
+//! wasm split and bound        pkg/osb.js  pkg/osb_bg.wasm
+//!   to JavaScript             pkg/osb_parts.js  pkg/split_<part>.wasm  pkg/chunk_<n>.wasm
+//!                             (built from osb-frontend, profile `wasm-release`)
 //! ```
 //!
 //! A release build carries the files in the executable; a debug build reads them from that folder

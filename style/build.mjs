@@ -18,7 +18,7 @@ const site = resolve(process.argv[2] ?? join(root, "target/site"));
 const modules = join(root, "node_modules");
 const { dependencies } = createRequire(import.meta.url)("../package.json");
 
-/** Files taken from packages unchanged. The version is part of the name; app/src/shell.rs maps it. */
+/** Files taken from packages unchanged. The version is part of the name; app/src/terminal/bindings.rs has it. */
 const vendored = [
   ["@xterm/xterm", "lib/xterm.mjs", "xterm"],
   ["@xterm/addon-fit", "lib/addon-fit.mjs", "xterm-addon-fit"],

@@ -9,12 +9,22 @@ use leptos_router::{
 };
 
 use crate::{
-    create::CreatePage,
+    create,
     frame::{Frame, NotFound},
+    lazy::{Lazy, Part},
     login::LoginPage,
+    logs, metrics,
     sandbox::{SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
+    terminal,
 };
+
+/// All parts with a file of their own.
+#[cfg_attr(
+    not(feature = "hydrate"),
+    expect(dead_code, reason = "the browser loads them")
+)]
+pub(crate) const PARTS: [Part; 4] = [create::PART, logs::PART, metrics::PART, terminal::PART];
 
 /// How every page is called.
 pub(crate) fn titled(title: String) -> String {
@@ -32,7 +42,7 @@ pub fn App() -> impl IntoView {
                 <Route path=path!("/console/login") view=LoginPage ssr=SsrMode::Async />
                 <ParentRoute path=path!("/console") view=Frame ssr=SsrMode::Async>
                     <Route path=path!("/sandboxes") view=SandboxesPage ssr=SsrMode::Async />
-                    <Route path=path!("/create") view=CreatePage ssr=SsrMode::Async />
+                    <Route path=path!("/create") view=|| view! { <Lazy part=create::PART /> } ssr=SsrMode::Async />
                     <ParentRoute path=path!("/sandboxes/:id") view=SandboxPage ssr=SsrMode::Async>
                         <TabRoutes />
                     </ParentRoute>

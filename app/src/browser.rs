@@ -32,6 +32,18 @@ pub fn document_data(name: &str) -> Option<String> {
     root.get_attribute(&format!("data-{name}"))
 }
 
+/// `data-<name>` of every element that has it, in the order of the page.
+#[must_use]
+pub fn data_of_all(name: &str) -> Vec<String> {
+    let attribute = format!("data-{name}");
+    let Ok(all) = leptos::prelude::document().query_selector_all(&format!("[{attribute}]")) else {
+        return Vec::new();
+    };
+    (0..all.length())
+        .filter_map(|index| element(all.get(index)?)?.get_attribute(&attribute))
+        .collect()
+}
+
 /// Sets or removes `data-<name>` of the document element.
 pub fn set_document_data(name: &str, value: Option<&str>) {
     let Some(root) = leptos::prelude::document().document_element() else {

@@ -6,6 +6,7 @@
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
 //! | [`logs`], [`metrics`] | tabs of a sandbox: its output, its resource use |
+//! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
 //! | [`live`] | the tab's one WebSocket |
@@ -27,6 +28,7 @@ pub mod browser;
 pub mod create;
 pub mod error;
 pub mod frame;
+mod lazy;
 pub mod live;
 pub mod login;
 pub mod logs;
@@ -39,9 +41,16 @@ pub mod terminal;
 pub mod ui;
 pub mod view;
 
-/// Takes over the page that the server rendered.
+/// Takes over the page that the server rendered, once the code of its parts is loaded. Without
+/// that the page stays as rendered, and says so.
 #[cfg(feature = "hydrate")]
 pub fn hydrate() {
     console_error_panic_hook::set_once();
-    leptos::mount::hydrate_body(app::App);
+    wasm_bindgen_futures::spawn_local(async {
+        if lazy::load_rendered(&app::PARTS).await {
+            leptos::mount::hydrate_body(app::App);
+        } else {
+            browser::set_document_data("script", Some("failed"));
+        }
+    });
 }

@@ -13,19 +13,16 @@ use crate::{
 /// `frame/theme.rs` stores the choice.
 const THEME: &str = r#"try{const t=localStorage.getItem("osb.theme");if(t)document.documentElement.dataset.theme=t}catch{}document.documentElement.dataset.script="on""#;
 
-/// Loads the page's wasm and takes over what the server rendered.
+/// Loads the page's wasm and takes over what the server rendered. If it cannot be loaded, the page
+/// works as without script.
 fn start(root: &str) -> String {
     format!(
-        r#"import init,{{hydrate}} from "{root}/pkg/osb.js";await init({{module_or_path:"{root}/pkg/osb_bg.wasm"}});hydrate()"#
+        r#"try{{const{{default:init,hydrate}}=await import("{root}/pkg/osb.js");await init({{module_or_path:"{root}/pkg/osb_bg.wasm"}});hydrate()}}catch(e){{console.error(e);document.documentElement.dataset.script="failed"}}"#
     )
 }
 
-/// Modules that the wasm imports: the names are those of xterm-js-rs, the versions those of
-/// package.json.
-const MODULES: [(&str, &str); 2] = [
-    ("xterm", "xterm-6.0.0.mjs"),
-    ("xterm-addon-fit", "xterm-addon-fit-0.11.0.mjs"),
-];
+/// Modules that every page loads: the bindings of the wasm, and the modules that these name.
+const MODULES: [&str; 3] = ["pkg/osb.js", "pkg/osb_parts.js", "import.mjs"];
 
 /// The document of every page. Without `hydrates`, when this build has no wasm, it stays as
 /// rendered.
@@ -63,22 +60,28 @@ fn document(hydrates: bool, body: fn() -> AnyView) -> impl IntoView {
             </head>
             <body>
                 {body()}
+                {hydrates.then(|| view! { <NotLive /> })}
             </body>
         </html>
     }
 }
 
+/// Shown when the page's wasm could not be loaded.
+#[component]
+fn NotLive() -> impl IntoView {
+    view! {
+        <p class="banner not-live" data-tone="bad" role="alert">
+            "The script of this page could not be loaded, so the page does not update. "
+            <a href="">"Reload the page"</a>
+        </p>
+    }
+}
+
 fn scripts(root: &str) -> impl IntoView + use<> {
-    let path = |file: &str| format!("{root}/vendor/{file}");
-    let imports = MODULES.map(|(name, file)| format!("{name:?}:{:?}", path(file)));
-    let imports = format!(r#"{{"imports":{{{}}}}}"#, imports.join(","));
-    let preloads = MODULES.map(|(_, file)| {
-        view! { <link rel="modulepreload" href=path(file) nonce=use_nonce() /> }
+    let preloads = MODULES.map(|file| {
+        view! { <link rel="modulepreload" href=format!("{root}/{file}") nonce=use_nonce() /> }
     });
     view! {
-        <script type="importmap" nonce=use_nonce()>
-            {imports}
-        </script>
         <link
             rel="preload"
             href=format!("{root}/pkg/osb_bg.wasm")
@@ -86,7 +89,6 @@ fn scripts(root: &str) -> impl IntoView + use<> {
             r#type="application/wasm"
             crossorigin="anonymous"
         />
-        <link rel="modulepreload" href=format!("{root}/pkg/osb.js") nonce=use_nonce() />
         {preloads}
         <script type="module" nonce=use_nonce()>
             {start(root)}

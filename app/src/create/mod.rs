@@ -9,3 +9,8 @@ mod words;
 
 pub use form::{CreateForm, Field, Lifetime, Request};
 pub use page::{CreatePage, Draft};
+
+use crate::lazy::{Part, part};
+
+/// The page, loaded when it is first shown.
+pub(crate) const PART: Part = part!(create, CreatePage);

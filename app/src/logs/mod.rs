@@ -8,4 +8,9 @@ mod row;
 mod scroll;
 mod tab;
 
-pub use tab::LogsTab;
+use tab::LogsTab;
+
+use crate::lazy::{Part, part};
+
+/// The tab, loaded when it is first shown.
+pub(crate) const PART: Part = part!(logs, LogsTab);

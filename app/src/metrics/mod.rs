@@ -6,4 +6,9 @@ mod summary;
 mod tab;
 
 pub use summary::UsageSummary;
-pub use tab::MetricsTab;
+use tab::MetricsTab;
+
+use crate::lazy::{Part, part};
+
+/// The tab, loaded when it is first shown.
+pub(crate) const PART: Part = part!(metrics, MetricsTab);

@@ -8,10 +8,10 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
 use super::overview::OverviewTab;
 use crate::{
-    logs::LogsTab,
-    metrics::MetricsTab,
+    lazy::Lazy,
+    logs, metrics,
     tab::{Current, Tab},
-    terminal::TerminalTab,
+    terminal,
     ui::Icon,
     view::ServerInfo,
 };
@@ -57,9 +57,9 @@ pub(super) fn TabBar(id: SandboxId) -> impl IntoView {
 fn content(tab: Tab) -> AnyView {
     match tab {
         Tab::Overview => view! { <OverviewTab /> }.into_any(),
-        Tab::Terminal => view! { <TerminalTab /> }.into_any(),
-        Tab::Logs => view! { <LogsTab /> }.into_any(),
-        Tab::Metrics => view! { <MetricsTab /> }.into_any(),
+        Tab::Terminal => view! { <Lazy part=terminal::PART /> }.into_any(),
+        Tab::Logs => view! { <Lazy part=logs::PART /> }.into_any(),
+        Tab::Metrics => view! { <Lazy part=metrics::PART /> }.into_any(),
     }
 }
 

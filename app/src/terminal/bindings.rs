@@ -1,11 +1,24 @@
 //! xterm, as far as the console needs it. Everything else in this crate speaks to it through here,
-//! so that another terminal, or loading this one on demand, changes one file.
+//! so that another terminal changes one file.
 //!
-//! The types come from `xterm-js-rs`; what xterm changed since that was written is bound here.
+//! The types come from `xterm-js-rs`; what xterm changed since that was written is bound here. Its
+//! constructors are not used: with them, every page would load xterm.
 
-use js_sys::{Object, Reflect, Uint8Array};
+use js_sys::{Array, Function, Object, Reflect, Uint8Array};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 use xterm_js_rs::{Terminal, addons::fit::FitAddon};
+
+use crate::ui::AssetRoot;
+
+/// Files below `vendor/`, with their versions as in package.json, and the class that each exports.
+const TERMINAL: (&str, &str) = ("xterm-6.0.0.mjs", "Terminal");
+const FIT: (&str, &str) = ("xterm-addon-fit-0.11.0.mjs", "FitAddon");
+
+#[wasm_bindgen(raw_module = "../import.mjs")] // relative to `pkg/`, from `public/`
+extern "C" {
+    #[wasm_bindgen(catch)]
+    async fn load(address: &str) -> Result<JsValue, JsValue>;
+}
 
 #[wasm_bindgen(module = "xterm")]
 extern "C" {
@@ -26,6 +39,32 @@ extern "C" {
     fn on_resize(this: &Modern, act: &Closure<dyn FnMut(JsValue)>) -> JsValue;
 }
 
+/// The classes of xterm.
+pub(super) struct Classes {
+    terminal: Function,
+    fit: Function,
+}
+
+impl Classes {
+    /// Loads xterm, unless it is loaded.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be loaded. Browsers do not try again before the page is reloaded.
+    pub(super) async fn load() -> Result<Self, JsValue> {
+        Ok(Self {
+            terminal: class(TERMINAL).await?,
+            fit: class(FIT).await?,
+        })
+    }
+}
+
+async fn class((file, name): (&str, &str)) -> Result<Function, JsValue> {
+    let AssetRoot(root) = AssetRoot::current();
+    let module = load(&format!("{root}/vendor/{file}")).await?;
+    Reflect::get(&module, &name.into())?.dyn_into()
+}
+
 /// A terminal in the page. Dropping it removes it.
 pub(super) struct Xterm {
     raw: Terminal,
@@ -36,12 +75,17 @@ pub(super) struct Xterm {
 
 impl Xterm {
     /// Opens a terminal inside an element.
+    ///
+    /// # Errors
+    ///
+    /// xterm threw this.
     pub(super) fn open(
+        classes: &Classes,
         place: &web_sys::HtmlElement,
         theme: &[(&str, String)],
         on_data: impl FnMut(String) + 'static,
         mut on_resize: impl FnMut(u32, u32) + 'static,
-    ) -> Self {
+    ) -> Result<Self, JsValue> {
         let options = Object::new();
         set(&options, "allowProposedApi", JsValue::TRUE);
         set(&options, "cursorBlink", JsValue::TRUE);
@@ -54,8 +98,9 @@ impl Xterm {
         let font = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
         set(&options, "fontFamily", font.into());
         set(&options, "theme", colours(theme).into());
-        let raw = Terminal::construct(Some(options.unchecked_ref()));
-        let fit = FitAddon::new();
+        let raw = Reflect::construct(&classes.terminal, &Array::of1(&options))?;
+        let raw: Terminal = raw.unchecked_into();
+        let fit: FitAddon = Reflect::construct(&classes.fit, &Array::new())?.unchecked_into();
         raw.load_addon(AsRef::<JsValue>::as_ref(&fit).clone().unchecked_into());
         raw.open(place.clone());
         let on_data = Closure::new(on_data);
@@ -65,12 +110,12 @@ impl Xterm {
         let modern: &Modern = raw.unchecked_ref();
         modern.on_data(&on_data);
         modern.on_resize(&on_resize);
-        Self {
+        Ok(Self {
             raw,
             fit,
             _on_data: on_data,
             _on_resize: on_resize,
-        }
+        })
     }
 
     /// Resizes to the columns and rows that fit.

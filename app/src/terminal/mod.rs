@@ -19,7 +19,15 @@ mod socket;
 use leptos::{html::Div, prelude::*};
 use osb_protocol::SandboxId;
 
-use crate::{login::SignInLink, tab::Current, view::is_alive};
+use crate::{
+    lazy::{Part, part},
+    login::SignInLink,
+    tab::Current,
+    view::is_alive,
+};
+
+/// The tab, loaded when it is first shown.
+pub(crate) const PART: Part = part!(terminal, TerminalTab);
 
 /// State of the connection to the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +49,8 @@ pub(crate) enum Phase {
     Taken,
     /// The shell ended with this status.
     Ended(i32),
+    /// xterm cannot be loaded.
+    NotLoaded,
     /// The shell cannot be opened, for this reason.
     Refused(String),
 }
@@ -86,6 +96,7 @@ fn Terminal(
         Phase::Taken => "This shell is open in another tab.".to_owned(),
         Phase::Ended(0) => "The shell ended.".to_owned(),
         Phase::Ended(status) => format!("The shell ended with status {status}."),
+        Phase::NotLoaded => "The terminal could not be loaded. Reload the page.".to_owned(),
         Phase::Refused(why) => why,
     };
     let offer = move || match phase.get() {

@@ -2,17 +2,17 @@
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use leptos::{html::Div, prelude::*};
+use leptos::{html::Div, prelude::*, task::spawn_local};
 use osb_protocol::{
     SandboxId,
     execd::pty::{BinaryFrame, ClientFrame, ServerFrame, close_code},
 };
-use wasm_bindgen::{JsCast, closure::Closure};
+use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use web_sys::ResizeObserver;
 
 use super::{
     Phase, TerminalAction,
-    bindings::Xterm,
+    bindings::{Classes, Xterm},
     socket::{Socket, SocketEvent},
 };
 use crate::{
@@ -93,12 +93,30 @@ fn memory_name(sandbox: &SandboxId) -> String {
     format!("osb.pty.{sandbox}")
 }
 
+/// Loads xterm and starts the session in it.
 fn start(session: &Shared, place: &web_sys::HtmlElement) {
+    let (waiting, place) = (Rc::downgrade(session), place.clone());
+    spawn_local(async move {
+        let classes = Classes::load().await;
+        // None when the terminal was left meanwhile.
+        let Some(session) = waiting.upgrade() else {
+            return;
+        };
+        let opened = classes.and_then(|classes| open(&session, &classes, &place));
+        if opened.is_err() {
+            let phase = session.borrow().phase;
+            let _ = phase.try_set(Phase::NotLoaded);
+        }
+    });
+}
+
+fn open(session: &Shared, classes: &Classes, place: &web_sys::HtmlElement) -> Result<(), JsValue> {
     if session.borrow().xterm.is_some() {
-        return;
+        return Ok(());
     }
     let (typed, resized) = (Rc::downgrade(session), Rc::downgrade(session));
     let xterm = Xterm::open(
+        classes,
         place,
         &colours(place),
         move |text| {
@@ -122,11 +140,12 @@ fn start(session: &Shared, place: &web_sys::HtmlElement) {
                 socket.send_text(&resize(columns, rows));
             }
         },
-    );
+    )?;
     xterm.fit();
     session.borrow_mut().xterm = Some(xterm);
     observe(session, place);
     connect(session, false);
+    Ok(())
 }
 
 /// Follows the size of the place, and the theme of the page.

@@ -5,6 +5,7 @@ mod publish;
 mod server;
 mod site;
 pub(crate) mod wasm;
+mod wasm_sections;
 
 use std::{path::Path, process::Command};
 

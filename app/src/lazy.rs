@@ -1,0 +1,206 @@
+//! Parts of the console whose code the browser loads when they are first shown.
+//!
+//! The build splits the wasm at every [`part!`]: what only the part uses goes into a file of its
+//! own, and the module that each page starts with gets smaller. [`Lazy`] shows a part. The server
+//! renders it like everything else, and [`load_rendered`] loads its code before the page is
+//! hydrated; in a page that is already live, the part appears once its code is there.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use leptos::{prelude::*, task::spawn_local, wasm_split::SplitLoaderError};
+
+use crate::ui::{AssetRoot, Icon};
+
+/// Why a part cannot be shown: its file was not loaded. The browser's console has the details.
+pub(crate) type LoadError = SplitLoaderError;
+
+type Loading<T> = Pin<Box<dyn Future<Output = Result<T, LoadError>>>>;
+
+/// A part of the console with a file of its own; [`part!`] makes one.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    /// Names its file, `pkg/split_<name>.wasm`.
+    pub(crate) name: &'static str,
+    /// Loads its code, unless that is loaded. May be called again after a failure.
+    pub(crate) load: fn() -> Loading<()>,
+    /// Its view; ready at once when its code is loaded.
+    pub(crate) view: fn() -> Loading<AnyView>,
+}
+
+impl Part {
+    /// The view of a part whose code is loaded.
+    fn loaded_view(self) -> AnyView {
+        match poll_once((self.view)().as_mut()) {
+            Poll::Ready(Ok(view)) => view,
+            Poll::Ready(Err(_)) | Poll::Pending => ().into_any(),
+        }
+    }
+}
+
+/// A [`Part`] with this name, which is an identifier, and this component.
+macro_rules! part {
+    ($name:ident, $component:ident) => {{
+        #[leptos::wasm_split::wasm_split(
+                        $name,
+                        wasm_split_path = leptos::wasm_split,
+                        fallible,
+                        preload(load)
+                    )]
+        fn view() -> Result<leptos::prelude::AnyView, $crate::lazy::LoadError> {
+            use leptos::prelude::IntoAny;
+            Ok(leptos::view! { <$component /> }.into_any())
+        }
+        $crate::lazy::Part {
+            name: stringify!($name),
+            load: || Box::pin(load()),
+            view: || Box::pin(view()),
+        }
+    }};
+}
+pub(crate) use part;
+
+/// How far the code of a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Loading,
+    Loaded,
+    Failed,
+}
+
+/// Shows a part. While its code is loaded there is a placeholder, and a message with a way to try
+/// again when that fails.
+#[component]
+pub(crate) fn Lazy(part: Part) -> impl IntoView {
+    let mut loading = (part.load)();
+    if let Poll::Ready(Ok(())) = poll_once(loading.as_mut()) {
+        return view! {
+            <Marker name=part.name />
+            {part.loaded_view()}
+        }
+        .into_any();
+    }
+    let progress = RwSignal::new(Progress::Loading);
+    follow(loading, progress);
+    let retry = move || {
+        progress.set(Progress::Loading);
+        follow((part.load)(), progress);
+    };
+    let content = move || match progress.get() {
+        Progress::Loading => view! { <Placeholder /> }.into_any(),
+        Progress::Loaded => part.loaded_view(),
+        Progress::Failed => view! { <NotLoaded retry /> }.into_any(),
+    };
+    content.into_any()
+}
+
+/// Updates `progress` when `loading` ends.
+fn follow(loading: Loading<()>, progress: RwSignal<Progress>) {
+    spawn_local(async move {
+        let end = match loading.await {
+            Ok(()) => Progress::Loaded,
+            Err(_) => Progress::Failed,
+        };
+        // Nobody waits any more when the user went elsewhere.
+        let _ = progress.try_set(end);
+    });
+}
+
+/// Tells the browser which part the server rendered here, and to load its file at once.
+#[component]
+fn Marker(name: &'static str) -> impl IntoView {
+    // In a live page the file is loaded, and the browser would complain about an unused preload.
+    let preload = cfg!(feature = "ssr").then(|| {
+        let AssetRoot(root) = AssetRoot::current();
+        format!("{root}/pkg/split_{name}.wasm")
+    });
+    view! {
+        <link
+            data-part=name
+            rel=preload.is_some().then_some("preload")
+            href=preload
+            r#as="fetch"
+            r#type="application/wasm"
+            crossorigin="anonymous"
+        />
+    }
+}
+
+#[component]
+fn Placeholder() -> impl IntoView {
+    view! {
+        <div class="skeleton" role="status" aria-busy="true" aria-label="Loading">
+            <div class="skeleton-row"></div>
+            <div class="skeleton-row"></div>
+        </div>
+    }
+}
+
+#[component]
+fn NotLoaded(retry: impl Fn() + 'static) -> impl IntoView {
+    view! {
+        <section class="empty">
+            <Icon name="triangle-alert" />
+            <p role="alert">
+                "This part of the console could not be loaded. The server cannot be reached, or it was updated: then reload the page."
+            </p>
+            <p class="choices">
+                <button type="button" class="button" on:click=move |_| retry()>
+                    "Try again"
+                </button>
+                <a class="button" href="" rel="external">
+                    "Reload the page"
+                </a>
+            </p>
+        </section>
+    }
+}
+
+/// Loads those of `parts` that the server rendered into this page. Returns whether all are loaded;
+/// otherwise the page cannot be hydrated.
+#[cfg(feature = "hydrate")]
+pub(crate) async fn load_rendered(parts: &[Part]) -> bool {
+    for name in crate::browser::data_of_all("part") {
+        let Some(part) = parts.iter().find(|part| part.name == name) else {
+            leptos::logging::error!("{name:?} is not in the list of parts");
+            return false;
+        };
+        if (part.load)().await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Polls a future without being woken by it.
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[cfg(all(test, feature = "ssr"))]
+mod tests {
+    use super::*;
+
+    #[component]
+    fn Sample() -> impl IntoView {
+        view! { <p>"content"</p> }
+    }
+
+    #[test]
+    fn the_server_renders_a_part_and_names_its_file() {
+        let html = Owner::new().with(|| {
+            provide_context(AssetRoot("/console/assets/1f".into()));
+            let part = part!(sample, Sample);
+            view! { <Lazy part /> }.into_any().to_html()
+        });
+        assert!(html.contains("<p>content"), "{html}");
+        assert!(html.contains(r#"data-part="sample""#), "{html}");
+        assert!(
+            html.contains(r#"href="/console/assets/1f/pkg/split_sample.wasm""#),
+            "{html}"
+        );
+    }
+}
