@@ -42,14 +42,16 @@ impl Part {
 }
 
 /// A [`Part`] with this name, which is an identifier, and this component.
+// rustfmt indents the attribute further each time.
+#[rustfmt::skip]
 macro_rules! part {
     ($name:ident, $component:ident) => {{
         #[leptos::wasm_split::wasm_split(
-                        $name,
-                        wasm_split_path = leptos::wasm_split,
-                        fallible,
-                        preload(load)
-                    )]
+            $name,
+            wasm_split_path = leptos::wasm_split,
+            fallible,
+            preload(load)
+        )]
         fn view() -> Result<leptos::prelude::AnyView, $crate::lazy::LoadError> {
             use leptos::prelude::IntoAny;
             Ok(leptos::view! { <$component /> }.into_any())

@@ -125,14 +125,14 @@ fn wrong_values_name_their_key() {
             "[webhooks_delivery]\nallow_networks=['10/8']\n[runtime]\ntype='docker'",
             "a.toml: webhooks_delivery.allow_networks: ",
         ),
-            (
-                "[webhooks_delivery]\nca_file='/no/file'\n[runtime]\ntype='docker'",
-                "a.toml: webhooks_delivery.ca_file: cannot be read",
-            ),
-            (
-                "[webhooks_delivery]\nca_file='/dev/null'\n[runtime]\ntype='docker'",
-                "a.toml: webhooks_delivery.ca_file: must contain certificates in PEM",
-            ),
+        (
+            "[webhooks_delivery]\nca_file='/no/file'\n[runtime]\ntype='docker'",
+            "a.toml: webhooks_delivery.ca_file: cannot be read",
+        ),
+        (
+            "[webhooks_delivery]\nca_file='/dev/null'\n[runtime]\ntype='docker'",
+            "a.toml: webhooks_delivery.ca_file: must contain certificates in PEM",
+        ),
         (
             "[webhooks_delivery]\nretry_seconds=[0]\n[runtime]\ntype='docker'",
             "a.toml: webhooks_delivery.retry_seconds: ",
