@@ -374,7 +374,7 @@ async fn every_failed_start_is_explained_in_the_answer_and_afterwards() {
         let answer: Value = request.send().await.unwrap().json().await.unwrap();
         let text = answer["message"].as_str().unwrap();
         assert!(text.contains(advice), "{message}: {answer}");
-        let failed = server.service.recent_history(1).await.unwrap();
+        let failed = server.service.recent_history(0, 1).await.unwrap();
         let id = &failed[0].id;
         for part in ["events", "inspect", "summary"] {
             let path = format!("/v1/sandboxes/{id}/diagnostics/{part}");
