@@ -19,8 +19,7 @@ pub use toast::Toasts;
 use crate::{
     browser,
     live::{Link, Live},
-    login::SignInLink,
-    ui::{Clock, Icon},
+    ui::{Clock, Icon, SignInLink},
     view::{Notice, ServerInfo},
 };
 

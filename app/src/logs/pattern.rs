@@ -10,7 +10,7 @@ impl Pattern {
     /// Reads a regular expression.
     ///
     /// # Errors
-    /// Why it is none, in the browser's words.
+    /// The browser's message, when it is not valid.
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let flags = match text.chars().any(char::is_uppercase) {
             true => "",

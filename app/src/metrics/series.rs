@@ -275,7 +275,7 @@ fn points(
 ) -> Vec<(i64, Option<f64>)> {
     let start = recorded.start.map_or(0, |start| start.unix_ms() / 1_000);
     let step = i64::from(recorded.step_seconds);
-    // A step is drawn at its end.
+    // The point of a step is where the step ends.
     let times = (1..).map(|number: i64| start + number * step);
     let recorded = times.zip((source.recorded)(recorded));
     let live = live

@@ -21,8 +21,8 @@ use osb_protocol::SandboxId;
 
 use crate::{
     lazy::{Part, part},
-    login::SignInLink,
     tab::Current,
+    ui::SignInLink,
     view::is_alive,
 };
 

@@ -9,6 +9,7 @@ mod labels;
 mod retry;
 #[cfg(test)]
 pub(crate) mod sample;
+mod sign_in;
 mod sparkline;
 
 pub use badge::{OutcomeBadge, StateBadge};
@@ -18,4 +19,5 @@ pub use copy::{CodeBlock, CopyButton};
 pub use icon::{AssetRoot, Icon};
 pub use labels::Labels;
 pub use retry::LoadError;
+pub(crate) use sign_in::SignInLink;
 pub use sparkline::Sparkline;

@@ -5,11 +5,10 @@ use std::time::Duration;
 use leptos::{ev, prelude::*};
 use leptos_router::hooks::use_location;
 
-use super::Icon;
+use super::{Icon, SignInLink};
 use crate::{
     error::ConsoleError,
     live::{Link, Live},
-    login::SignInLink,
 };
 
 /// Pause before a call is repeated that failed although the server can be reached.

@@ -437,7 +437,7 @@ async fn programs_that_cannot_be_opened_yet_hold_up_no_other_command() {
     }
 }
 
-/// A file system whose server never answers: whoever looks into it hangs.
+/// A file system whose server never answers: a process that looks into it hangs.
 struct Unanswering {
     place: tempfile::TempDir,
     /// Closing it fails the requests that wait.
