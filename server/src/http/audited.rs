@@ -13,10 +13,10 @@ use osb_protocol::audit::{AuditActor, AuditEntry, AuditOutcome};
 use osb_runtime::Codes;
 use serde_json::{Map, Value};
 
-use super::{access, client, console::session, error, request_id::RequestId};
+use super::{access, client, error, request_id::RequestId};
 use crate::{
     audit::{self, Act, ActOrigin, Action, AuditTrail},
-    identity::Principal,
+    identity::{Principal, session_id},
 };
 
 /// The act of a request, for what a handler knows of it. Absent on routes that only read, and inert
@@ -168,7 +168,7 @@ fn object_of(request: &Request, action: Action) -> Option<String> {
     };
     let id = first_parameter(template, uri.path())?;
     Some(match action {
-        Action::SessionRevoke => session::shown_id(id),
+        Action::SessionRevoke => session_id::shown(id),
         _ => id.to_owned(),
     })
 }

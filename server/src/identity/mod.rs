@@ -24,6 +24,7 @@ mod rules;
 mod secret;
 pub mod server_proof;
 mod session;
+pub mod session_id;
 pub mod tenants;
 
 pub use accounts::{AccountError, Accounts};

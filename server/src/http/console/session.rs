@@ -23,7 +23,6 @@ use osb_app::{error::ConsoleError, live::CLOSE_SIGNED_OUT, view::Notice};
 use osb_protocol::{WireTime, error::code, identity::ConsoleSession};
 use osb_store::{SessionRow, Store, StoreError};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use time::{Duration, OffsetDateTime};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tower_sessions::{
@@ -44,7 +43,7 @@ use super::{
 };
 use crate::{
     audit,
-    identity::{Authenticator, Credential, Principal, credential::LOGIN},
+    identity::{Authenticator, Credential, Principal, credential::LOGIN, session_id},
 };
 
 /// Idle time after which a session ends.
@@ -53,11 +52,6 @@ const IDLE: Duration = Duration::hours(12);
 const TOUCH_EVERY: i64 = 600;
 /// Attempts to find an unused id; one suffices unless the random source is broken.
 const ID_ATTEMPTS: usize = 8;
-
-/// Bytes of a session's public id.
-const PUBLIC_ID_BYTES: usize = 16;
-/// Bytes that are shown of a text that is no public id.
-const SHOWN_OF_ID: usize = 4;
 
 /// Longest wait for a page to answer the close of its WebSocket.
 const PARTING: std::time::Duration = std::time::Duration::from_secs(5);
@@ -178,7 +172,7 @@ pub(super) async fn begin(
 
 fn public_id_of(session: &Session) -> String {
     let id = session.id();
-    id.map_or_else(String::new, |id| public_id(&id.to_string()))
+    id.map_or_else(String::new, |id| session_id::public(&id.to_string()))
 }
 
 /// All open sessions, newest first.
@@ -201,7 +195,7 @@ pub(in super::super) async fn list(
             continue;
         };
         open.push(ConsoleSession {
-            id: public_id(&row.id),
+            id: session_id::public(&row.id),
             kind: login.credential.kind(),
             name: principal.name.clone(),
             created_at,
@@ -224,30 +218,12 @@ pub(in super::super) async fn revoke(
     id: &str,
 ) -> std::result::Result<Option<String>, StoreError> {
     let mut all = logins(store).await?.into_iter();
-    let Some((row, login)) = all.find(|(row, _)| public_id(&row.id) == id) else {
+    let Some((row, login)) = all.find(|(row, _)| session_id::public(&row.id) == id) else {
         return Ok(None);
     };
     store.session_delete(&row.id).await?;
     keys.accounts().session_ends().send_replace(());
     Ok(Some(login.name))
-}
-
-/// The id of a session as a client sent it, for the audit trail. What is no public id may be the one in
-/// the cookie, which opens the session, and is cut.
-pub(in super::super) fn shown_id(given: &str) -> String {
-    let is_hex = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
-    let is_public = given.len() == 2 * PUBLIC_ID_BYTES && given.bytes().all(is_hex);
-    if is_public || given.len() <= 2 * SHOWN_OF_ID {
-        return given.to_owned();
-    }
-    format!("{}…", &given[..given.floor_char_boundary(SHOWN_OF_ID)])
-}
-
-/// Name of a session that opens nothing: the session's own id is the cookie.
-fn public_id(id: &str) -> String {
-    let digest = Sha256::digest(id.as_bytes());
-    let bytes = digest.iter().take(PUBLIC_ID_BYTES);
-    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// All sessions with a login, open or not.
