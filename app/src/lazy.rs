@@ -106,12 +106,12 @@ fn follow(loading: Loading<()>, progress: RwSignal<Progress>) {
             Ok(()) => Progress::Loaded,
             Err(_) => Progress::Failed,
         };
-        // Nobody waits any more when the user went elsewhere.
+        // The signal is gone when the user went elsewhere.
         let _ = progress.try_set(end);
     });
 }
 
-/// Tells the browser which part the server rendered here, and to load its file at once.
+/// Names the part that the server rendered here, and makes the browser load its file at once.
 #[component]
 fn Marker(name: &'static str) -> impl IntoView {
     // In a live page the file is loaded, and the browser would complain about an unused preload.
