@@ -39,8 +39,10 @@ const METRICS_CONNECTIONS: usize = 64;
 /// A server that is ready to serve.
 #[derive(Debug)]
 pub struct App {
-    /// Its routes.
+    /// Answers every request.
     pub router: axum::Router,
+    /// Its routes, without what is around them: what a list of them is made from.
+    pub routes: axum::Router,
     /// Its domain.
     pub service: Service,
     tasks: Supervisor,
@@ -180,7 +182,8 @@ impl App {
             hosts: hosts_of(server, &state.keys),
             access_log: access_log(&config.log, tasks)?,
         };
-        let router = http::router(state, console, edge);
+        let routes = http::routes(state.clone(), console);
+        let router = http::router(&state, routes.clone(), edge);
         let bounds = Bounds {
             keep_alive: Duration::from_secs(server.timeout_keep_alive),
             graceful: Duration::from_secs(server.timeout_graceful_shutdown),
@@ -188,6 +191,7 @@ impl App {
         };
         Ok(Self {
             router,
+            routes,
             service,
             tasks: tasks.clone(),
             bounds,

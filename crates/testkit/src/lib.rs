@@ -8,6 +8,7 @@
 mod clock;
 mod engine_proxy;
 mod redis;
+mod routes;
 mod sandbox;
 mod server;
 mod store;
@@ -18,6 +19,7 @@ mod wire;
 pub use clock::ManualClock;
 pub use engine_proxy::EngineProxy;
 pub use redis::RedisServer;
+pub use routes::{MountedRoute, mounted_routes};
 pub use sandbox::{CannedProgram, running_at};
 pub use server::{API_KEY, TestServer};
 pub use store::{Schema, store_in};

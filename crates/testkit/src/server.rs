@@ -22,7 +22,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::store_in;
+use crate::{MountedRoute, mounted_routes, store_in};
 
 /// API key of every test server.
 pub const API_KEY: &str = "test-key";
@@ -216,6 +216,12 @@ impl TestServer {
     /// Passes on every measurement of the server.
     pub fn observe_with(&self, observer: Box<dyn Observer>) {
         self.app.observe_with(observer);
+    }
+
+    /// Lists every route that the server has.
+    #[must_use]
+    pub fn routes(&self) -> Vec<MountedRoute> {
+        mounted_routes(&self.app.routes)
     }
 
     /// Returns the address of the listener for metrics, if there is one.

@@ -1,4 +1,4 @@
-//! Tenants: each sees and touches its own sandboxes only, in every route and whatever its role.
+//! Tenants: where they come from, and what of a sandbox stays its tenant's. `access` has every route.
 #![expect(
     clippy::unwrap_used,
     reason = "a test helper that cannot go on fails the test"
@@ -80,77 +80,6 @@ async fn ids(server: &TestServer, key: &str) -> Vec<String> {
     ids.sort();
     assert_eq!(body["pagination"]["totalItems"], json!(ids.len()), "{body}");
     ids
-}
-
-/// Every route of one sandbox.
-fn routes(id: &str, port: u16) -> Vec<(Method, String, Value)> {
-    let route = |method, path: &str, body| (method, format!("/v1/sandboxes/{id}{path}"), body);
-    vec![
-        route(Method::GET, "", Value::Null),
-        route(Method::GET, "/endpoints/80", Value::Null),
-        route(Method::GET, "/commands", Value::Null),
-        route(Method::GET, &format!("/proxy/{port}/"), Value::Null),
-        route(Method::GET, &format!("/proxy/{port}"), Value::Null),
-        route(Method::PATCH, "/metadata", json!({"k": "v"})),
-        route(
-            Method::POST,
-            "/renew-expiration",
-            json!({"expiresAt": "2900-01-01T00:00:00Z"}),
-        ),
-        route(Method::DELETE, "", Value::Null),
-    ]
-}
-
-#[tokio::test]
-async fn a_sandbox_of_another_tenant_is_not_found_by_any_role_in_any_route() {
-    let program = CannedProgram::start(INSIDE, ANSWER).await.unwrap();
-    let server = TestServer::around(sandboxes(), "").await.unwrap();
-    let port = program.address.port();
-    for (role, tenant) in [
-        (Role::ReadOnly, Some("team-a")),
-        (Role::Operator, Some("team-a")),
-        (Role::ReadOnly, None),
-        (Role::Operator, None),
-        (Role::ServiceAdmin, None),
-    ] {
-        let new = json!({"name": "k", "role": role, "tenant": tenant});
-        let request = server.request(Method::POST, "/v1/api-keys").json(&new);
-        let (_, issued) = answer(request).await;
-        let key = issued["secret"].as_str().unwrap();
-        let seen = ids(&server, key).await;
-        match tenant {
-            Some(_) => assert_eq!(seen, ["of-a"]),
-            None => assert_eq!(seen, ["of-a", "of-b", "unlabelled"]),
-        }
-        for id in ["of-b", "unlabelled", "missing"] {
-            for (method, path, body) in routes(id, port) {
-                if tenant.is_none() && id != "missing" {
-                    // The last role would delete it for those after it.
-                    continue;
-                }
-                let request = server.request_as(key, method.clone(), &path).json(&body);
-                let (status, body) = answer(request).await;
-                let may_ask = role >= Role::Operator || method == Method::GET;
-                let expected = if may_ask { 404 } else { 403 };
-                assert_eq!(
-                    status, expected,
-                    "{role} {tenant:?}: {method} {path}: {body}"
-                );
-                if may_ask {
-                    assert_eq!(body["code"], "DOCKER::SANDBOX_NOT_FOUND", "{method} {path}");
-                    let message = body["message"].as_str().unwrap().replace(id, "ID");
-                    assert_eq!(message, "sandbox ID not found", "as if it did not exist");
-                }
-            }
-        }
-        for (method, path, _) in routes("of-a", port) {
-            if method == Method::GET && !path.contains("endpoints") {
-                let (status, body) = answer(server.request_as(key, method, &path)).await;
-                assert_eq!(status, 200, "{role} {tenant:?}: {path}: {body}");
-            }
-        }
-    }
-    server.stop().await;
 }
 
 /// What the server describes and records of a sandbox. The stream of samples has no end.

@@ -55,5 +55,5 @@ pub use host::AllowedHosts;
 pub use openapi::document;
 pub use overload::{Capacities, Limits};
 pub(crate) use proxy::limits as proxy_limits;
-pub use router::{metrics_router, router};
+pub use router::{metrics_router, router, routes};
 pub use throttle::Throttle;

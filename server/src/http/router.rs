@@ -19,10 +19,18 @@ use super::{
     lifecycle, metrics, openapi, overload, proxy,
 };
 
-/// The whole HTTP surface. `console` begins with `/console` and guards itself.
-pub fn router(app: AppState, console: Router, rules: EdgeRules) -> Router {
-    app.meter.set_routes(templates());
+/// The whole HTTP surface: the routes, and around them what concerns every request.
+pub fn router(app: &AppState, routes: Router, rules: EdgeRules) -> Router {
     let codes = &app.unscoped.vocabulary().codes;
+    // Around the router, not on its routes: for every request a route copies itself in each of its
+    // layers, and a router is shared.
+    Router::new().fallback_service(Edge::new(rules, codes, routes))
+}
+
+/// Every route of the server, with its authentication. `console` begins with `/console` and guards
+/// itself.
+pub fn routes(app: AppState, console: Router) -> Router {
+    app.meter.set_routes(templates());
     let runtime = app.unscoped.runtime_kind();
     let features = app.unscoped.features();
     let keyed = openapi::keyed(features)
@@ -69,10 +77,7 @@ pub fn router(app: AppState, console: Router, rules: EdgeRules) -> Router {
         .nest("/v1", proxied)
         .with_state(app)
         .layer(from_fn(cors::open));
-    let routes = api.merge(proxied).merge(console);
-    // Around the router, not on its routes: for every request a route copies itself in each of its
-    // layers, and a router is shared.
-    Router::new().fallback_service(Edge::new(rules, codes, routes))
+    api.merge(proxied).merge(console)
 }
 
 /// Templates of every route.

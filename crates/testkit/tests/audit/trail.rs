@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use osb_protocol::identity::Role;
 use osb_runtime::sim::SimRuntime;
 use osb_server::audit::Action;
-use osb_testkit::{API_KEY, Schema, TestServer, wait_until};
+use osb_testkit::{API_KEY, TestServer, wait_until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
@@ -117,12 +117,8 @@ fn every_action_can_be_found_in_the_documentation() {
 
 /// Locks the database as another process would.
 #[tokio::test]
-async fn a_store_that_is_locked_while_the_server_stops_loses_nothing() {
+async fn sqlite_a_store_that_is_locked_while_the_server_stops_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    if Schema::of(folder.path()).unwrap().is_some() {
-        eprintln!("SKIPPED: only a file can be locked");
-        return;
-    }
     let sim = Arc::new(SimRuntime::new());
     let start = async || {
         let server = TestServer::over(Arc::clone(&sim) as _, folder.path(), "").await;
@@ -151,12 +147,8 @@ async fn a_store_that_is_locked_while_the_server_stops_loses_nothing() {
 
 /// Locks the database as another process would.
 #[tokio::test]
-async fn acts_go_on_while_the_store_is_away_and_are_stored_later_in_order() {
+async fn sqlite_acts_go_on_while_the_store_is_away_and_are_stored_later_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    if Schema::of(folder.path()).unwrap().is_some() {
-        eprintln!("SKIPPED: only a file can be locked");
-        return;
-    }
     let sim = Arc::new(SimRuntime::new());
     let server = TestServer::over(sim, folder.path(), "").await.unwrap();
     let file = SqliteConnectOptions::new().filename(folder.path().join("store.db"));

@@ -1,0 +1,140 @@
+//! What is expected of every route.
+
+use osb_protocol::identity::Role::{self, Operator, ReadOnly, ServiceAdmin};
+
+use self::About::{Absent, Open, Own, Sandbox, Server};
+
+/// What a route is about, for the question of whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// Nobody signs in for it.
+    Open,
+    /// What the caller has or makes.
+    Own,
+    /// The sandbox that the path or the form names.
+    Sandbox,
+    /// The server as a whole.
+    Server,
+    /// A feature that this release does not serve: 501.
+    Absent,
+}
+
+/// A row: path without `/v1`, methods, the least role, what it is about, and a good body. In paths
+/// and bodies `ID` is the sandbox.
+pub(super) type Row = (&'static str, &'static str, Role, About, &'static str);
+
+pub(super) const NOTHING: &str = "";
+const RENEWAL: &str = r#"{"expiresAt": "2900-01-01T00:00:00Z"}"#;
+const LIST: &str = "query[text]=";
+const ID: &str = "id=ID";
+const BULK: &str = "ids[0]=ID&seconds=600";
+const CREATE: &str = r#"{"image": {"uri": "debian:12"}, "entrypoint": ["sleep", "9"],
+    "resourceLimits": {"cpu": "1"}, "timeout": 600}"#;
+const CREATE_FORM: &str =
+    "image=debian%3A12&entrypoint=sleep+9&ttl=10m&cpu=1&memory=256Mi&env=&metadata=";
+const CREATE_CALL: &str = "form[image]=debian%3A12&form[entrypoint]=sleep+9&form[ttl]=10m&\
+    form[cpu]=1&form[memory]=256Mi&form[env]=&form[metadata]=";
+
+/// Every route.
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    ("/", "GET POST PUT PATCH DELETE", ServiceAdmin, Server, NOTHING),
+    ("/health", "GET", ReadOnly, Open, NOTHING),
+    ("/ready", "GET", ReadOnly, Open, NOTHING),
+    ("/version", "GET", ReadOnly, Open, NOTHING),
+    ("/docs", "GET", ReadOnly, Open, NOTHING),
+    ("/docs/", "GET", ReadOnly, Open, NOTHING),
+    ("/docs/{*rest}", "GET", ReadOnly, Open, NOTHING),
+    ("/openapi.json", "GET", ReadOnly, Open, NOTHING),
+    // A sandbox's programs: who knows the id may talk to them, unless the server has tenants.
+    ("/sandboxes/{id}/proxy/{port}", "GET POST PUT PATCH DELETE", ReadOnly, Open, NOTHING),
+    ("/sandboxes/{id}/proxy/{port}/", "GET POST PUT PATCH DELETE", ReadOnly, Open, NOTHING),
+    ("/sandboxes/{id}/proxy/{port}/{*path}", "GET POST PUT PATCH DELETE", ReadOnly, Open, NOTHING),
+    ("/sandboxes", "GET", ReadOnly, Own, NOTHING),
+    ("/sandboxes", "POST", Operator, Own, CREATE),
+    ("/sandboxes/{id}", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}", "DELETE", Operator, Sandbox, NOTHING),
+    ("/sandboxes/{id}/metadata", "PATCH", Operator, Sandbox, r#"{"k": "v"}"#),
+    ("/sandboxes/{id}/renew-expiration", "POST", Operator, Sandbox, RENEWAL),
+    ("/sandboxes/{id}/pause", "POST", Operator, Sandbox, NOTHING),
+    ("/sandboxes/{id}/resume", "POST", Operator, Sandbox, NOTHING),
+    ("/sandboxes/{id}/endpoints/{port}", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/diagnostics/logs", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/diagnostics/events", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/diagnostics/inspect", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/diagnostics/summary", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/commands", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/metrics", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/metrics/watch", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/sandboxes/{id}/snapshots", "POST", Operator, Absent, "{}"),
+    ("/snapshots", "GET", ReadOnly, Absent, NOTHING),
+    ("/snapshots/{id}", "GET", ReadOnly, Absent, NOTHING),
+    ("/snapshots/{id}", "DELETE", Operator, Absent, NOTHING),
+    ("/pools", "GET", ReadOnly, Absent, NOTHING),
+    ("/pools", "POST", Operator, Absent, "{}"),
+    ("/pools/{name}", "GET", ReadOnly, Absent, NOTHING),
+    ("/pools/{name}", "PUT DELETE", Operator, Absent, "{}"),
+    ("/templates", "GET", ReadOnly, Absent, NOTHING),
+    ("/templates", "POST", Operator, Absent, "{}"),
+    ("/templates/{id}", "GET", ReadOnly, Absent, NOTHING),
+    ("/templates/{id}", "DELETE", Operator, Absent, NOTHING),
+    ("/sandboxes/{id}/networkpolicy", "GET", ReadOnly, Absent, NOTHING),
+    ("/sandboxes/{id}/networkpolicy", "PUT PATCH DELETE", Operator, Absent, "{}"),
+    ("/metrics/events", "POST", ReadOnly, Own, "{}"),
+    ("/metrics", "GET", ReadOnly, Server, NOTHING),
+    ("/whoami", "GET", ReadOnly, Own, NOTHING),
+    ("/quotas", "GET", ReadOnly, Own, NOTHING),
+    ("/users", "GET POST", ServiceAdmin, Server, "{}"),
+    ("/users/{id}", "PATCH DELETE", ServiceAdmin, Server, "{}"),
+    ("/api-keys", "GET POST", ServiceAdmin, Server, "{}"),
+    ("/api-keys/{id}", "DELETE", ServiceAdmin, Server, NOTHING),
+    ("/audit", "GET", ServiceAdmin, Server, NOTHING),
+    ("/sessions", "GET", ServiceAdmin, Server, NOTHING),
+    ("/sessions/{id}", "DELETE", ServiceAdmin, Server, NOTHING),
+    ("/webhooks", "GET POST", ServiceAdmin, Server, "{}"),
+    ("/webhooks/{id}", "GET DELETE", ServiceAdmin, Server, NOTHING),
+    ("/webhooks/{id}/enable", "POST", ServiceAdmin, Server, NOTHING),
+    ("/webhooks/{id}/test", "POST", ServiceAdmin, Server, NOTHING),
+    ("/webhooks/{id}/deliveries", "GET", ServiceAdmin, Server, NOTHING),
+    ("/webhooks/{id}/deliveries/{delivery}/redeliver", "POST", ServiceAdmin, Server, NOTHING),
+    // The console. Its first addresses lead to the login.
+    ("/console", "GET", ReadOnly, Open, NOTHING),
+    ("/console/", "GET", ReadOnly, Open, NOTHING),
+    ("/console/login", "GET POST", ReadOnly, Open, "key=wrong"),
+    ("/console/logout", "POST", ReadOnly, Open, NOTHING),
+    ("/console/sandboxes", "GET", ReadOnly, Own, NOTHING),
+    ("/console/create", "GET", ReadOnly, Own, NOTHING),
+    ("/console/create", "POST", Operator, Own, CREATE_FORM),
+    ("/console/live", "GET", ReadOnly, Own, NOTHING),
+    ("/console/{*rest}", "GET", ReadOnly, Own, NOTHING),
+    ("/console/fn/{*name}", "GET POST PUT PATCH DELETE", ServiceAdmin, Own, NOTHING),
+    ("/console/sandboxes/{id}", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/console/sandboxes/{id}/terminal", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/console/sandboxes/{id}/logs", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/console/sandboxes/{id}/logs/download", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/console/sandboxes/{id}/metrics", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/console/terminal/{sandbox}", "GET", Operator, Sandbox, NOTHING),
+    ("/console/sandboxes/{id}/renew", "POST", Operator, Sandbox, "seconds=600"),
+    ("/console/sandboxes/{id}/pause", "POST", Operator, Sandbox, NOTHING),
+    ("/console/sandboxes/{id}/resume", "POST", Operator, Sandbox, NOTHING),
+    ("/console/sandboxes/{id}/delete", "POST", Operator, Sandbox, NOTHING),
+    ("/console/sandboxes/bulk/extend", "POST", Operator, Sandbox, "seconds=600&id=ID"),
+    ("/console/sandboxes/bulk/pause", "POST", Operator, Sandbox, ID),
+    ("/console/sandboxes/bulk/resume", "POST", Operator, Sandbox, ID),
+    ("/console/sandboxes/bulk/delete", "POST", Operator, Sandbox, ID),
+    ("/console/fn/sandboxes/list", "POST", ReadOnly, Own, LIST),
+    ("/console/fn/sandboxes/get", "POST", ReadOnly, Sandbox, ID),
+    ("/console/fn/sandboxes/port", "POST", ReadOnly, Sandbox, "id=ID&port=80"),
+    ("/console/fn/sandboxes/log", "POST", ReadOnly, Sandbox, ID),
+    ("/console/fn/sandboxes/metrics", "POST", ReadOnly, Sandbox, ID),
+    ("/console/fn/sandboxes/check", "POST", Operator, Own, CREATE_CALL),
+    ("/console/fn/sandboxes/create", "POST", Operator, Own, CREATE_CALL),
+    ("/console/fn/sandboxes/renew", "POST", Operator, Sandbox, "id=ID&seconds=600&shorten=false"),
+    ("/console/fn/sandboxes/pause", "POST", Operator, Sandbox, ID),
+    ("/console/fn/sandboxes/resume", "POST", Operator, Sandbox, ID),
+    ("/console/fn/sandboxes/delete", "POST", Operator, Sandbox, ID),
+    ("/console/fn/sandboxes/extend-all", "POST", Operator, Sandbox, BULK),
+    ("/console/fn/sandboxes/pause-all", "POST", Operator, Sandbox, BULK),
+    ("/console/fn/sandboxes/resume-all", "POST", Operator, Sandbox, BULK),
+    ("/console/fn/sandboxes/delete-all", "POST", Operator, Sandbox, BULK),
+];
