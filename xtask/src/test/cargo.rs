@@ -1,6 +1,6 @@
 //! The Rust tests of every crate but the browser's.
 
-use std::{process::Command, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Error, Result, bail};
 
@@ -25,22 +25,17 @@ const ON_DOCKER: &str = "docker";
 const POSTGRES: &str = "OPENSANDBOX_TEST_POSTGRESQL";
 /// Variable that selects the database of test servers.
 const STORE: &str = "OPENSANDBOX_TEST_STORE";
-/// Test targets of servers over the simulated runtime that use the store.
-const ON_ANY_STORE: [&str; 14] = [
-    "access",
-    "audit",
-    "clock",
-    "creates",
-    "kills",
-    "lifecycle_api",
-    "metrics",
-    "quotas",
-    "recovery",
-    "revocation",
-    "roles",
-    "store_faults",
-    "tenants",
-    "webhooks",
+/// Folder with a test target per file or folder, of servers over the simulated runtime.
+const SERVER_TESTS: &str = "crates/testkit/tests";
+/// Those of them that are not run again on PostgreSQL: they need the engine, or their servers store
+/// nothing that they look at.
+const ON_ONE_STORE: [&str; 6] = [
+    ON_DOCKER,
+    "edge",
+    "neighbours",
+    "openapi",
+    "overload",
+    "telemetry",
 ];
 /// Prefix of the names of tests that are only about SQLite's files.
 const ON_FILES: &str = "sqlite_";
@@ -93,13 +88,27 @@ pub(super) fn run(context: &Context<'_>, docker: Result<(), &Error>) -> Tally {
         cargo.env(POSTGRES, postgres.url()).env(STORE, "postgresql");
         // Without a package: one alone would be built with other features of its dependencies.
         cargo.arg("--no-fail-fast");
-        for target in ON_ANY_STORE {
-            cargo.args(["--test", target]);
+        for target in on_any_store(context.repo.root()) {
+            cargo.args(["--test", &target]);
         }
         cargo.args(["--", "--skip", ON_FILES]).args(filter);
         tally += run_and_count(&mut cargo, "cargo test on PostgreSQL");
     }
     tally
+}
+
+/// Test targets that must pass on every store: a new one is among them.
+fn on_any_store(root: &Path) -> Vec<String> {
+    let files = fs::read_dir(root.join(SERVER_TESTS));
+    let mut targets: Vec<_> = files
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|file| file.path().file_stem()?.to_str().map(str::to_owned))
+        .filter(|target| !ON_ONE_STORE.contains(&target.as_str()))
+        .collect();
+    targets.sort();
+    targets
 }
 
 /// Runs `cargo test` and adds up its summary lines.
@@ -188,6 +197,23 @@ fn parse_summary(line: &str) -> Option<Tally> {
 mod tests {
     use super::*;
     use crate::{repo::Repo, test::Options};
+
+    #[test]
+    fn the_servers_tests_run_on_every_store() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let targets = on_any_store(&root);
+        for target in ["access", "kills", "tenants", "webhooks"] {
+            assert!(targets.iter().any(|it| it == target), "{targets:?}");
+        }
+        for target in ON_ONE_STORE {
+            assert!(!targets.iter().any(|it| it == target), "{targets:?}");
+            let path = root.join(SERVER_TESTS).join(target);
+            assert!(
+                path.exists() || path.with_extension("rs").exists(),
+                "{target}"
+            );
+        }
+    }
 
     #[test]
     fn without_an_engine_docker_tests_are_skipped_and_counted() {
