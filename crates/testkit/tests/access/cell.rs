@@ -1,4 +1,4 @@
-//! One cell of the table: a request to a route as somebody.
+//! One cell of the table: a request to a route by one client.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -83,7 +83,7 @@ impl Cell {
             .replace("{*name}", "nowhere")
     }
 
-    /// Sends the request for a sandbox as somebody; status, whole text and where it leads.
+    /// Sends the request about a sandbox for a caller; status, whole text and where it leads.
     pub(super) async fn send(&self, server: &TestServer, caller: &Caller, id: &str) -> Seen {
         let path = self.path(id);
         if self.is_of_console() && self.streams() {
@@ -191,7 +191,7 @@ impl Seen {
     }
 }
 
-/// Somebody with a stored key, or nobody.
+/// A client with a stored key, or without one.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) role: Role,

@@ -150,10 +150,10 @@ async fn a_sandbox_of_another_tenant_is_as_if_it_did_not_exist_in_every_route() 
         callers.push(Caller::new(&server, role, tenant).await);
     }
     let owner = Caller::new(&server, Operator, Some("team-b")).await;
-    let nobodys = Caller::new(&server, Operator, None).await;
+    let unowned = Caller::new(&server, Operator, None).await;
     let foreign = [
         owner.create(&server, "mark-of-foreign").await,
-        nobodys.create(&server, "mark-of-foreign").await,
+        unowned.create(&server, "mark-of-foreign").await,
     ];
     let admin = callers.last().unwrap().clone();
     let look = async |id: &str| {

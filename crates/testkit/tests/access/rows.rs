@@ -7,7 +7,7 @@ use self::About::{Absent, Open, Own, Sandbox, Server};
 /// What a route is about, for the question of whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Nobody signs in for it.
+    /// It needs neither a key nor a session.
     Open,
     /// What the caller has or makes.
     Own,
