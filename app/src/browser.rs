@@ -122,6 +122,11 @@ pub fn focus(id: &str) {
     }
 }
 
+/// Focuses the element with this id once what was set until now is shown, and scrolls to it.
+pub fn focus_when_shown(id: &'static str) {
+    leptos::prelude::request_animation_frame(move || focus(id));
+}
+
 /// Whether the page has such an element.
 #[must_use]
 pub fn exists(selector: &str) -> bool {

@@ -1,7 +1,8 @@
 //! The create form as typed, and its create request.
 //!
-//! The form checks only what a request cannot express, such as a quote that is not closed. Every other rule is the server's (contract: lifecycle §4.1, §4.4); its errors name a
-//! place in the request, and [`Field::of`] finds the field that filled that place.
+//! The form checks only what a request cannot express, such as a quote that is not closed. Every
+//! other rule is the server's (contract: lifecycle §4.1, §4.4); its errors name a place in the
+//! request, and [`Field::of`] finds the field that filled that place.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,10 @@ use super::words;
 pub(super) const PUBLIC_IMAGE: &str = "debian:bookworm-slim";
 /// The image of this project. It exists only where `xtask up` built it, and needs no network there.
 pub(super) const BASE_IMAGE: &str = "opensandbox/base:latest";
+
+/// Problem of a form without an entry point.
+const NO_COMMAND: &str =
+    "Name the command that the sandbox lives as long as, such as tail -f /dev/null.";
 
 /// Content of the form, as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,19 +78,19 @@ pub struct Request {
     pub problems: Vec<FieldError>,
 }
 
-/// A field of the form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A field of the form, in the order of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "named as in CreateForm")]
 pub enum Field {
-    Image,
-    Entrypoint,
-    Env,
-    Cpu,
-    Memory,
-    Ttl,
-    Metadata,
     /// No field: shown above the form.
     Form,
+    Image,
+    Entrypoint,
+    Ttl,
+    Cpu,
+    Memory,
+    Env,
+    Metadata,
 }
 
 impl Field {
@@ -108,6 +113,32 @@ impl Field {
 }
 
 impl Field {
+    /// All fields, in the order of the page.
+    pub(super) const ALL: [Self; 8] = [
+        Self::Form,
+        Self::Image,
+        Self::Entrypoint,
+        Self::Ttl,
+        Self::Cpu,
+        Self::Memory,
+        Self::Env,
+        Self::Metadata,
+    ];
+
+    /// Its label in the page.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Form => "Request",
+            Self::Image => "Image",
+            Self::Entrypoint => "Entry point",
+            Self::Ttl => "Time to live",
+            Self::Cpu => "CPU",
+            Self::Memory => "Memory",
+            Self::Env => "Environment",
+            Self::Metadata => "Labels",
+        }
+    }
+
     /// Id of its input in the page.
     pub(super) fn input_id(self) -> Option<&'static str> {
         match self {
@@ -204,26 +235,50 @@ impl CreateForm {
         }
     }
 
-    /// Problems of this form: unreadable fields, then the rules that its request breaks. Two rules
-    /// are reworded: the API's rule about a missing image names members that this form has no field
-    /// for, and the one about a short time counts in seconds.
+    /// Problems of this form in the order of the page: unreadable fields, and the rules that its
+    /// request breaks. Some rules are reworded: the API's names members that this form has no field
+    /// for, or counts in seconds.
     #[must_use]
     pub fn problems(&self, unreadable: Vec<FieldError>, rules: Vec<FieldError>) -> Vec<FieldError> {
-        let no_image = self.image.trim().is_empty();
-        let in_our_words = |mut rule: FieldError| {
-            match Field::of(&rule) {
-                Field::Image if no_image => {
-                    rule.msg = format!("Name an image, such as {PUBLIC_IMAGE}.");
-                }
-                Field::Ttl if rule.kind == "greater_than_equal" => {
-                    "A sandbox lives for at least 1 minute.".clone_into(&mut rule.msg);
-                }
-                _ => {}
-            }
-            rule
+        // The request lacks what cannot be read, which is not what is wrong with it.
+        let is_readable = |rule: &FieldError| {
+            let field = Field::of(rule);
+            field == Field::Form || unreadable.iter().all(|it| Field::of(it) != field)
         };
-        let rules = rules.into_iter().map(in_our_words);
-        unreadable.into_iter().chain(rules).collect()
+        let mut problems: Vec<_> = rules.into_iter().filter(is_readable).collect();
+        problems.iter_mut().for_each(|rule| self.reword(rule));
+        problems.extend(unreadable);
+        // The API misses the command only of a request that names an image.
+        let has_command_problem = problems
+            .iter()
+            .any(|problem| Field::of(problem) == Field::Entrypoint);
+        if self.entrypoint.trim().is_empty() && !has_command_problem {
+            let path = [Loc::from("entrypoint")];
+            problems.push(FieldError::body("missing", path, NO_COMMAND));
+        }
+        problems.sort_by_key(Field::of);
+        problems
+    }
+
+    /// Puts a rule of the API into words of this form.
+    fn reword(&self, rule: &mut FieldError) {
+        match Field::of(rule) {
+            Field::Image if self.image.trim().is_empty() => {
+                rule.msg = format!("Name an image, such as {PUBLIC_IMAGE}.");
+            }
+            Field::Entrypoint if self.entrypoint.trim().is_empty() => {
+                NO_COMMAND.clone_into(&mut rule.msg);
+            }
+            Field::Ttl if rule.kind == "greater_than_equal" => {
+                "A sandbox lives for at least 1 minute.".clone_into(&mut rule.msg);
+            }
+            Field::Env => {
+                if let Some(Loc::Name(name)) = rule.loc.get(2) {
+                    rule.msg = format!("{name} {}", rule.msg);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Creates the sandbox.
@@ -318,10 +373,63 @@ mod tests {
             form.problems(Vec::new(), vec![rule("image"), rule("networkPolicy")])
         };
         let empty = problems(" ");
-        assert_eq!(empty[0].msg, "Name an image, such as debian:bookworm-slim.");
-        assert_eq!(Field::of(&empty[0]), Field::Image);
-        assert_eq!(empty[1], rule("networkPolicy"));
-        assert_eq!(problems("x")[0], rule("image"), "an image that was named");
+        assert_eq!(empty[0], rule("networkPolicy"), "above the form");
+        assert_eq!(empty[1].msg, "Name an image, such as debian:bookworm-slim.");
+        assert_eq!(Field::of(&empty[1]), Field::Image);
+        assert_eq!(problems("x")[1], rule("image"), "an image that was named");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_called_missing() {
+        let form = CreateForm {
+            image: "debian:12".to_owned(),
+            entrypoint: "sh -c 'x".to_owned(),
+            ..CreateForm::default()
+        };
+        let request = form.request();
+        let missing = FieldError::body("missing", ["entrypoint"], "is required with image");
+        let problems = form.problems(request.problems, vec![missing]);
+        let texts: Vec<_> = problems.iter().map(|problem| &*problem.msg).collect();
+        assert_eq!(texts, ["The command has a quote that is not closed."]);
+    }
+
+    #[test]
+    fn an_empty_form_misses_image_and_command_at_once() {
+        let form = CreateForm {
+            entrypoint: " ".to_owned(),
+            ..CreateForm::default()
+        };
+        let no_image = FieldError::body("missing", ["image"], "is required");
+        let problems = form.problems(form.request().problems, vec![no_image]);
+        let fields: Vec<_> = problems.iter().map(Field::of).collect();
+        assert_eq!(fields, [Field::Image, Field::Entrypoint]);
+        let rule = FieldError::body("missing", ["entrypoint"], "is required with image");
+        let problems = form.problems(Vec::new(), vec![rule]);
+        assert_eq!(problems.len(), 1, "once: {problems:?}");
+        assert_eq!(problems[0].msg, NO_COMMAND);
+    }
+
+    #[test]
+    fn problems_are_in_the_order_of_the_page_and_name_variables() {
+        let form = CreateForm {
+            ttl: "soon".to_owned(),
+            ..CreateForm::default()
+        };
+        let rules = vec![
+            FieldError::body("value_error", ["env", "A"], "must not contain NUL characters"),
+            FieldError::body("value_error", ["resourceLimits", "cpu"], "expected cores"),
+        ];
+        let problems = form.problems(form.request().problems, rules);
+        let texts: Vec<_> = problems.iter().map(|problem| &*problem.msg).collect();
+        assert_eq!(
+            texts,
+            [
+                "Write a duration such as 90s, 30m, 2h or 1d.",
+                "expected cores",
+                "A must not contain NUL characters",
+            ]
+        );
+        assert!(Field::ALL.is_sorted());
     }
 
     #[test]

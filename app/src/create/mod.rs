@@ -2,13 +2,18 @@
 //! functions.
 
 mod api;
+mod code;
+mod fields;
 mod form;
 mod mirror;
 mod page;
+mod state;
+mod summary;
 mod words;
 
 pub use form::{CreateForm, Field, Lifetime, Request};
-pub use page::{CreatePage, Draft};
+pub use page::CreatePage;
+pub use state::Draft;
 
 use crate::lazy::{Part, part};
 
