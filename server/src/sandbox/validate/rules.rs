@@ -188,8 +188,13 @@ fn expiry(timeout: Option<i64>, created_at: WireTime, rules: &Rules) -> Result<E
 }
 
 fn limits(resources: &BTreeMap<String, String>, broken: &mut Broken) -> ResourceLimits {
-    let parsed = ResourceLimits::parse(resources).map_err(Error::Resources);
-    let limits = broken.note(parsed).unwrap_or_default();
+    let limits = ResourceLimits::parse(resources).unwrap_or_else(|unreadable| {
+        // The other amounts are checked all the same.
+        let mut readable = resources.clone();
+        readable.retain(|key, _| unreadable.iter().all(|error| error.key != key));
+        broken.add([Error::Resources(unreadable)]);
+        ResourceLimits::parse(&readable).unwrap_or_default()
+    });
     if limits.nano_cpus.is_some_and(|nanos| nanos < CPU_MIN) {
         broken.add([Error::rule("resourceLimits.cpu", "must be at least 10m")]);
     }

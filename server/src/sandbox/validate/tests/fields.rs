@@ -175,6 +175,7 @@ fn all_layers_are_reported_at_once() {
             "platform.os",
             "resourceLimits.cpu",
             "resourceLimits.gpu",
+            "resourceLimits.memory",
             "timeout",
         ]
     );

@@ -168,6 +168,14 @@ fn rules_about_sandboxes_come_with_their_field() {
 }
 
 #[test]
+fn an_amount_that_cannot_be_read_does_not_hide_a_small_one() {
+    let body = with("/resourceLimits", json!({"cpu": "fast", "memory": "1Ki"}));
+    let fields = request(&body, &RULES).unwrap_err().fields();
+    let fields: Vec<_> = fields.iter().map(FieldError::field).collect();
+    assert_eq!(fields, ["resourceLimits.cpu", "resourceLimits.memory"]);
+}
+
+#[test]
 fn a_timeout_may_be_as_long_as_configured() {
     let unlimited = Rules {
         max_timeout_seconds: None,
