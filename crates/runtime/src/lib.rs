@@ -16,6 +16,7 @@ mod diagnostics;
 pub mod docker;
 mod error;
 mod event;
+mod images;
 mod log_lines;
 mod observed;
 mod origin;
@@ -34,6 +35,7 @@ pub use diagnostics::{
 };
 pub use error::RuntimeError;
 pub use event::RuntimeEvent;
+pub use images::{Images, LocalImage};
 pub use log_lines::{LogFollow, LogLine, LogLines, LogStream};
 pub use observed::{Address, Foreign, Observed, Phase, Ports, Status};
 pub use origin::{Expiry, Origin, Source};
@@ -108,6 +110,11 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Resource use of sandboxes, where it can be read.
     fn metering(&self) -> Option<&dyn Metering> {
+        None
+    }
+
+    /// The images on its host, where it has one.
+    fn images(&self) -> Option<&dyn Images> {
         None
     }
 

@@ -31,6 +31,7 @@ mod group;
 mod image;
 mod labels;
 mod layers;
+mod local_images;
 mod log_driver;
 mod log_follow;
 mod log_tail;
@@ -59,8 +60,8 @@ use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
 use crate::{
-    Address, CreateSpec, Diagnostics, Foreign, Metering, NoRoute, Observed, Pausing, Progress,
-    Reach, Runtime, RuntimeError, RuntimeEvent, Viewpoint,
+    Address, CreateSpec, Diagnostics, Foreign, Images, Metering, NoRoute, Observed, Pausing,
+    Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Viewpoint,
 };
 
 /// Name of this back end.
@@ -172,6 +173,10 @@ impl Runtime for DockerRuntime {
     }
 
     fn metering(&self) -> Option<&dyn Metering> {
+        Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
         Some(self)
     }
 

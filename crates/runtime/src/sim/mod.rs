@@ -22,9 +22,9 @@ use tokio::sync::{Notify, mpsc};
 
 use self::powers::Pool;
 use crate::{
-    Address, Amendment, CreateSpec, Diagnostics, Foreign, KeptBy, LogLine, Metering, NoRoute,
-    Observed, Pausing, Phase, Pools, Progress, PullFault, Reach, Role, Runtime, RuntimeError,
-    RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint, Vocabulary,
+    Address, Amendment, CreateSpec, Diagnostics, Foreign, Images, KeptBy, LocalImage, LogLine,
+    Metering, NoRoute, Observed, Pausing, Phase, Pools, Progress, PullFault, Reach, Role, Runtime,
+    RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint, Vocabulary,
 };
 
 const KIND: &str = "sim";
@@ -63,7 +63,7 @@ pub struct Faults {
 /// Abilities of the simulated back end.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether it has the optional powers: pausing, snapshots, pools, diagnostics and metering.
+    /// Whether it has the optional powers: pausing, snapshots, pools, diagnostics, metering, images.
     pub powers: bool,
     /// Further features that a create may use.
     pub create_features: FeatureSet,
@@ -112,6 +112,8 @@ struct State {
     foreign: usize,
     /// Bytes of writable layers.
     layer_sizes: HashMap<SandboxId, u64>,
+    /// What the list of images has.
+    images: Vec<LocalImage>,
     /// Sandboxes whose creates are under way.
     creating: BTreeSet<SandboxId>,
     /// Removals that are under way.
@@ -206,6 +208,13 @@ impl SimRuntime {
     /// Sets how many bytes the writable layer of a sandbox takes.
     pub fn set_layer_size(&self, id: &SandboxId, bytes: u64) {
         self.locked().layer_sizes.insert(id.clone(), bytes);
+    }
+
+    /// Sets the images on the host. A create needs none of them.
+    pub fn set_images(&self, images: impl IntoIterator<Item = LocalImage>) {
+        let mut images: Vec<_> = images.into_iter().collect();
+        images.sort();
+        self.locked().images = images;
     }
 
     /// Sets the address of every sandbox that is created from now on.
@@ -393,6 +402,10 @@ impl Runtime for SimRuntime {
     }
 
     fn metering(&self) -> Option<&dyn Metering> {
+        self.options.powers.then_some(self)
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
         self.options.powers.then_some(self)
     }
 

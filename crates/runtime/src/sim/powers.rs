@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 
 use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Diagnostics, Inspection, LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering,
-    Pausing, Phase, PoolSpec, PoolStatus, Pools, Role, RuntimeError, RuntimeEvent, Snapshots,
-    Source, Usage,
+    Diagnostics, Images, Inspection, LocalImage, LogFollow, LogLine, LogLines, LogQuery, LogStream,
+    LogText, Metering, Pausing, Phase, PoolSpec, PoolStatus, Pools, Role, RuntimeError,
+    RuntimeEvent, Snapshots, Source, Usage,
 };
 
 /// A pool. Its ready sandboxes are only counted.
@@ -156,6 +156,14 @@ impl Pausing for SimRuntime {
 
     async fn resume(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
         self.set_frozen(id, false).await
+    }
+}
+
+#[async_trait]
+impl Images for SimRuntime {
+    async fn list_images(&self) -> Result<Vec<LocalImage>, RuntimeError> {
+        self.available()?;
+        Ok(self.locked().images.clone())
     }
 }
 
