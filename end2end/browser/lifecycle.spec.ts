@@ -102,7 +102,7 @@ test("the form reports mistakes while the user types", async ({ page }) => {
   await expect(page).toHaveURL(/\/console\/create$/);
 });
 
-test("a refused form reports all kinds of mistakes at once, mended with the keyboard only", async ({ page }) => {
+test("a refused form reports all kinds of mistakes at once, mended with the keyboard only", async ({ page, api }) => {
   await logIn(page, "/console/create");
   await hydrated(page);
   await page.getByLabel("Image").fill(image);
@@ -133,6 +133,7 @@ test("a refused form reports all kinds of mistakes at once, mended with the keyb
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
   await expect(page.getByRole("list", { name: "Stages" })).toContainText("accepted");
+  expect(await api.mine()).toContain(page.url().split("/").pop());
 });
 
 test("a lifetime that cannot be read is not shown as code without one", async ({ page }) => {

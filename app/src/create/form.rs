@@ -416,7 +416,11 @@ mod tests {
             ..CreateForm::default()
         };
         let rules = vec![
-            FieldError::body("value_error", ["env", "A"], "must not contain NUL characters"),
+            FieldError::body(
+                "value_error",
+                ["env", "A"],
+                "must not contain NUL characters",
+            ),
             FieldError::body("value_error", ["resourceLimits", "cpu"], "expected cores"),
         ];
         let problems = form.problems(form.request().problems, rules);
