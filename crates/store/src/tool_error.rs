@@ -19,6 +19,9 @@ pub enum ToolError {
     /// There is no store.
     #[error("{0}: there is no store")]
     NoStore(PathBuf),
+    /// A store that is to be replaced is in use.
+    #[error("{0}: a server uses this store; stop it, restore, and start it again")]
+    InUse(PathBuf),
     /// A file would be overwritten.
     #[error("{0} exists and is not overwritten")]
     Exists(PathBuf),

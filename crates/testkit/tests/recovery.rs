@@ -8,7 +8,8 @@ use std::{fs, net::IpAddr, path::Path, sync::Arc};
 
 use osb_protocol::WireTime;
 use osb_runtime::{Expiry, Observed, RuntimeEvent, sim::SimRuntime};
-use osb_testkit::{TestServer, running_at, wait_until};
+use osb_store::UnansweredCreate;
+use osb_testkit::{TestServer, running_at, store_in, wait_until};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -62,6 +63,43 @@ async fn a_renewal_survives_a_start_on_the_wrong_engine() {
     let server = start(&right, folder.path(), "").await;
     assert_eq!(get(&server, "a").await.1["expiresAt"], LATER);
     server.stop().await;
+}
+
+/// The right engine has the sandbox of a create whose answer a crash kept from its client.
+#[tokio::test]
+async fn an_unanswered_create_is_still_ended_after_a_start_on_the_wrong_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let (right, wrong) = (
+        Arc::new(SimRuntime::with([sandbox("a"), sandbox("b")])),
+        Arc::new(SimRuntime::new()),
+    );
+    let server = start(&right, folder.path(), "").await;
+    let renew = server
+        .request(Method::POST, "/v1/sandboxes/a/renew-expiration")
+        .json(&json!({"expiresAt": LATER}));
+    assert_eq!(answer(renew).await.0, 200);
+    server.stop().await;
+    drop(server);
+    let store = osb_store::open(&store_in(folder.path()).await.unwrap()).await;
+    let store = store.unwrap();
+    let unanswered = UnansweredCreate {
+        id: "b".into(),
+        image: "debian:12".to_owned(),
+        created_at: sandbox("b").origin.created_at,
+        tenant: None,
+    };
+    store.set_unanswered(&unanswered).await.unwrap();
+    store.close().await;
+    drop(store);
+    for engine in [&wrong, &right] {
+        let server = start(engine, folder.path(), "").await;
+        let is_right = Arc::ptr_eq(engine, &right);
+        let found = async || get(&server, "b").await.0;
+        wait_until("b's end", found, |status| *status == 404).await;
+        let (status, _) = get(&server, "a").await;
+        assert_eq!(status == 200, is_right, "{status}");
+        server.stop().await;
+    }
 }
 
 #[tokio::test]

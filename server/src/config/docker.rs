@@ -31,6 +31,9 @@ const DROPPED: [&str; 9] = [
     "SYS_TTY_CONFIG",
 ];
 
+/// `api_timeout` where the file has none, in seconds.
+pub(super) const API_TIMEOUT_SECONDS: u64 = 180;
+
 /// `[docker]`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]
@@ -188,7 +191,7 @@ impl DockerSection {
             execd,
             network: self.network(),
             has_route,
-            api_timeout: Duration::from_secs(self.api_timeout.unwrap_or(180)),
+            api_timeout: Duration::from_secs(self.api_timeout.unwrap_or(API_TIMEOUT_SECONDS)),
             drop_capabilities: self.drop_capabilities.clone(),
             apparmor_profile: given(&self.apparmor_profile),
             seccomp_profile: self.seccomp().transpose()?,

@@ -233,8 +233,10 @@ auth_token = 'hunter11'
         assert_eq!(find("store.postgresql.dsn"), dsn);
         let names = (json!({"TOKEN": MASK}), ValueOrigin::Line(9));
         assert_eq!(find("docker.sandbox_env"), names);
+        let in_force = (json!(180), ValueOrigin::Default);
+        assert_eq!(find("docker.api_timeout"), in_force);
         let none = (Value::Null, ValueOrigin::Default);
-        assert_eq!(find("docker.api_timeout"), none);
+        assert_eq!(find("docker.host_ip"), none);
         assert_eq!(shown.environment, [ENV_POSTGRESQL_DSN]);
         assert_eq!(shown.unknown.len(), 1);
     }
@@ -259,7 +261,6 @@ auth_token = 'hunter11'
             "log.file_path",
             "log.access_file_path",
             "runtime.execd_image",
-            "docker.api_timeout",
             "docker.host_ip",
             "docker.apparmor_profile",
             "docker.seccomp_profile",

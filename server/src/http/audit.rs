@@ -22,7 +22,10 @@ use osb_store::{AuditPlace, AuditQuery, StoreError};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{AppState, caller::Caller, error::ApiError, extract::Query};
-use crate::{audit::AuditTrail, sandbox};
+use crate::{
+    audit::{Action, AuditTrail},
+    sandbox,
+};
 
 /// Entries of a page when the client does not say how many.
 const PAGE: usize = 100;
@@ -193,6 +196,16 @@ fn audit_query(query: &Query, wrong: &mut Vec<FieldError>) -> AuditQuery {
             outcome.map_err(|rule| FieldError::query("enum", "outcome", rule.to_string()));
         noted(outcome, wrong)
     });
+    let action = text("action").and_then(|name| {
+        let is_known = Action::ALL.iter().any(|action| action.name() == name);
+        let names = || Action::ALL.iter().map(|action| action.name());
+        let rule = || format!("must be one of {}", names().collect::<Vec<_>>().join(", "));
+        let action = is_known.then_some(name);
+        noted(
+            action.ok_or_else(|| FieldError::query("enum", "action", rule())),
+            wrong,
+        )
+    });
     let before = text("cursor").and_then(|cursor| {
         let place = cursor.parse().ok().filter(|place: &i64| *place > 0);
         let rule = "must be `next` of an earlier answer";
@@ -204,7 +217,7 @@ fn audit_query(query: &Query, wrong: &mut Vec<FieldError>) -> AuditQuery {
         since,
         until,
         actor: text("actor"),
-        action: text("action"),
+        action,
         sandbox: text("sandbox"),
         tenant: text("tenant"),
         outcome,

@@ -204,12 +204,15 @@ impl Accounts {
     }
 
     async fn store_uses(&self) {
-        let uses = self.index().take_uses();
+        let uses = self.index().new_uses();
         if uses.is_empty() {
             return;
         }
-        if let Err(error) = self.0.store.touch_keys(&uses).await {
-            warn!(error = %ErrorChain(&error), "the last uses of API keys are not stored");
+        match self.0.store.touch_keys(&uses).await {
+            Ok(()) => self.index().uses_are_stored(&uses),
+            Err(error) => {
+                warn!(error = %ErrorChain(&error), "the last uses of API keys are not stored yet");
+            }
         }
     }
 

@@ -229,18 +229,25 @@ impl Index {
         }
     }
 
-    /// Uses of keys that the store does not have, by key id. They count as stored from now on.
-    pub(super) fn take_uses(&self) -> Vec<(String, WireTime)> {
-        let mut uses = Vec::new();
-        for (id, last_use) in &self.uses {
+    /// Uses of keys that the store does not have, by key id.
+    pub(super) fn new_uses(&self) -> Vec<(String, WireTime)> {
+        let is_new = |last_use: &LastUse| {
             let at = last_use.at.load(Ordering::Relaxed);
-            if last_use.stored.swap(at, Ordering::Relaxed) != at
-                && let Some(time) = last_use.time()
-            {
-                uses.push((id.clone(), time));
+            last_use.stored.load(Ordering::Relaxed) != at
+        };
+        let uses = self.uses.iter().filter(|(_, last_use)| is_new(last_use));
+        uses.filter_map(|(id, last_use)| Some((id.clone(), last_use.time()?)))
+            .collect()
+    }
+
+    /// Notes what the store has now. A use after these were read is still new.
+    pub(super) fn uses_are_stored(&self, uses: &[(String, WireTime)]) {
+        for (id, time) in uses {
+            if let Some(last_use) = self.uses.get(id) {
+                let at = time.unix_us() / 1_000_000;
+                last_use.stored.store(at, Ordering::Relaxed);
             }
         }
-        uses
     }
 }
 
@@ -429,14 +436,18 @@ mod tests {
     fn uses_are_noted_to_the_minute_and_survive_a_new_view() {
         let first = index(vec![row("one", "osb_one")], &Index::default());
         let used = |index: &Index, seconds| index.key(b"osb_one", at(seconds)).unwrap();
-        assert_eq!(first.take_uses(), []);
+        assert_eq!(first.new_uses(), []);
         used(&first, 100);
         used(&first, 159);
         assert_eq!(first.list_keys()[0].last_used_at, Some(at(100)));
         let next = index(vec![row("one", "osb_one")], &first);
-        assert_eq!(next.take_uses(), [("one".to_owned(), at(100))]);
-        assert_eq!(next.take_uses(), [], "the store has it");
+        let uses = next.new_uses();
+        assert_eq!(uses, [("one".to_owned(), at(100))]);
+        assert_eq!(next.new_uses(), uses, "the store has failed");
         used(&next, 160);
-        assert_eq!(next.take_uses(), [("one".to_owned(), at(160))]);
+        next.uses_are_stored(&uses);
+        assert_eq!(next.new_uses(), [("one".to_owned(), at(160))]);
+        next.uses_are_stored(&next.new_uses());
+        assert_eq!(next.new_uses(), [], "the store has it");
     }
 }

@@ -37,9 +37,7 @@ pub(super) fn start(service: Service, mut left: StoredAtStart) {
             match event {
                 Some(RuntimeEvent::Synced { all, at }) => {
                     service.synchronise(all, at, &mut left).await;
-                    service
-                        .end_unanswered(std::mem::take(&mut left.unanswered))
-                        .await;
+                    service.end_unanswered(&mut left).await;
                     service.inner.registry.set_health(RuntimeHealth::Up);
                     service.inner.nudge.notify_one();
                 }
@@ -186,11 +184,18 @@ impl Service {
         }
     }
 
-    /// Removes sandboxes whose create the last server did not answer: no client knows their ids.
-    async fn end_unanswered(&self, creates: Vec<UnansweredCreate>) {
-        for create in creates {
+    /// Removes sandboxes whose create the last server did not answer: no client knows their ids. While
+    /// the runtime has none of the sandboxes that the store knows, it may be another one by mistake;
+    /// what it lacks then may be on the right one and stays marked.
+    async fn end_unanswered(&self, left: &mut StoredAtStart) {
+        let may_be_another = !left.has_found && !left.changes.is_empty();
+        for create in std::mem::take(&mut left.unanswered) {
             if self.inner.registry.get(&create.id).is_some() {
                 self.abandon(&create.id);
+                continue;
+            }
+            if may_be_another {
+                left.unanswered.push(create);
                 continue;
             }
             let entry = HistoryEntry {

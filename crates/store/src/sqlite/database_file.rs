@@ -135,7 +135,8 @@ impl DatabaseFile {
 fn lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(io::Error::other(
+        Err(TryLockError::WouldBlock) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
             "another server uses it; give each a store.path of its own",
         )),
         Err(TryLockError::Error(error)) => Err(error),

@@ -266,9 +266,12 @@ pub(crate) async fn backup(store: &Path, target: &Path) -> Result<Written, ToolE
 pub(crate) async fn restore(store: &Path, source: &Path) -> Result<Written, ToolError> {
     require_sound(source).await?;
     let is_new = !store.exists();
-    let held = DatabaseFile::take(store).map_err(|error| StoreError::Open {
-        path: store.display().to_string(),
-        source: error.into(),
+    let held = DatabaseFile::take(store).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => ToolError::InUse(store.to_owned()),
+        _ => ToolError::Store(StoreError::Open {
+            path: store.display().to_string(),
+            source: error.into(),
+        }),
     })?;
     // Links lead to it: it is replaced where it is.
     let store = held.canonical();

@@ -74,13 +74,15 @@ async fn entries_survive_a_restart_and_an_export_has_them_all() {
 #[tokio::test]
 async fn a_query_is_checked_and_needs_an_administrator() {
     let (server, _sim) = TestServer::sim().await.unwrap();
-    let bad = "since=x&until=y&outcome=z&cursor=-1&limit=0&format=xml";
+    let bad = "since=x&until=y&action=sandbox.kill&outcome=z&cursor=-1&limit=0&format=xml";
     let (status, body) = answer(server.request(Method::GET, &format!("/v1/audit?{bad}"))).await;
     assert_eq!(status, 422, "{body}");
     let fields = body["detail"].as_array().unwrap().iter();
     let mut fields: Vec<_> = fields.map(|it| it["loc"][1].as_str().unwrap()).collect();
     fields.sort_unstable();
-    let expected = ["cursor", "format", "limit", "outcome", "since", "until"];
+    let expected = [
+        "action", "cursor", "format", "limit", "outcome", "since", "until",
+    ];
     assert_eq!(fields, expected, "{body}");
     for role in Role::ALL {
         let (_, secret) = key(&server, json!({"name": role, "role": role})).await;

@@ -57,3 +57,28 @@ fn the_served_document_differs_from_the_contract_only_as_listed() {
     found.extend(added.map(|(key, have)| format!("+ {key}: {have}")));
     differences::check(&found);
 }
+
+/// What authentication and authorisation answer, and a runtime or store that is away.
+#[test]
+fn every_operation_with_a_key_documents_its_refusals() {
+    let document = serde_json::to_value(osb_server::http::document()).unwrap();
+    let mut seen = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let methods = item.as_object().unwrap().iter();
+        let operations = methods.filter(|(_, operation)| operation["responses"].is_object());
+        for (method, operation) in operations.filter(|_| path.starts_with("/v1/")) {
+            seen += 1;
+            let has = |status: &str| operation["responses"][status].is_object();
+            assert!(has("401"), "{method} {path} lacks 401");
+            // Reports of SDKs are the only write that any role may make.
+            let is_report = path == "/v1/metrics/events";
+            assert!(
+                method == "get" || is_report || has("403"),
+                "{method} {path} lacks 403"
+            );
+            let is_of_sandboxes = path.starts_with("/v1/sandboxes");
+            assert!(!is_of_sandboxes || has("503"), "{method} {path} lacks 503");
+        }
+    }
+    assert!(seen > 25, "{seen} operations");
+}

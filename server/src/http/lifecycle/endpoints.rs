@@ -35,6 +35,7 @@ use crate::sandbox::{EndpointQuery, Error};
         (status = 404, description = "No such sandbox, or it has no address yet", body = ErrorBody),
         (status = 422, description = "A parameter cannot be read", body = ErrorBody),
         (status = 500, description = "The sandbox cannot be reached on this port", body = ErrorBody),
+        (status = 503, description = "The runtime is away", body = ErrorBody),
     ),
 )]
 pub(super) async fn get(

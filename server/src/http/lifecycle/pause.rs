@@ -21,6 +21,7 @@ use super::super::{
     responses(
         (status = 202, description = "It is paused"),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 403, description = "The role does not allow it", body = ErrorBody),
         (status = 404, description = "No such sandbox", body = ErrorBody),
         (status = 409, description = "It does not run", body = ErrorBody),
         (status = 500, description = "The runtime cannot pause it, and it runs on", body = ErrorBody),
@@ -45,6 +46,7 @@ pub(super) async fn pause(
     responses(
         (status = 202, description = "It runs"),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 403, description = "The role does not allow it", body = ErrorBody),
         (status = 404, description = "No such sandbox", body = ErrorBody),
         (status = 409, description = "It is not paused", body = ErrorBody),
         (status = 500, description = "The runtime cannot resume it, and it stays paused", body = ErrorBody),

@@ -47,6 +47,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
         (status = 202, description = "The sandbox runs", body = CreateSandboxResponse),
         (status = 400, description = "A field breaks a rule", body = ErrorBody),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 403, description = "The role does not allow it, or a quota is used up", body = ErrorBody),
         (status = 404, description = "There is no such snapshot, or no snapshots at all", body = ErrorBody),
         (status = 409, description = "The sandbox of this key is gone", body = ErrorBody),
         (status = 422, description = "Fields have the wrong type or range, or the key was used for another body", body = ErrorBody),
@@ -210,6 +211,7 @@ pub(super) async fn get(
     responses(
         (status = 204, description = "It is being removed, or gone with `Prefer: wait`"),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 403, description = "The role does not allow it", body = ErrorBody),
         (status = 404, description = "No such sandbox", body = ErrorBody),
         (status = 503, description = "The runtime is away", body = ErrorBody),
     ),
@@ -242,8 +244,10 @@ pub(super) async fn delete(
         (status = 200, description = "The sandbox", body = Sandbox),
         (status = 400, description = "An entry breaks the label grammar", body = ErrorBody),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 403, description = "The role does not allow it", body = ErrorBody),
         (status = 404, description = "No such sandbox", body = ErrorBody),
         (status = 422, description = "Not an object of strings", body = ErrorBody),
+        (status = 503, description = "The runtime or the store is away", body = ErrorBody),
     ),
 )]
 pub(super) async fn patch_metadata(
@@ -289,9 +293,11 @@ fn patch(body: JsonBody) -> Result<BTreeMap<String, Option<String>>, ApiError> {
         (status = 200, description = "The new expiry", body = RenewResponse),
         (status = 400, description = "The time has passed", body = ErrorBody),
         (status = 401, description = "The API key is missing or wrong", body = ErrorBody),
+        (status = 403, description = "The role does not allow it", body = ErrorBody),
         (status = 404, description = "No such sandbox", body = ErrorBody),
         (status = 409, description = "It never expires, or is being removed", body = ErrorBody),
         (status = 422, description = "Not a time", body = ErrorBody),
+        (status = 503, description = "The runtime or the store is away", body = ErrorBody),
     ),
 )]
 pub(super) async fn renew(
