@@ -139,6 +139,28 @@ onEveryRoute(describe, before, after, (box) => {
     }
   });
 
+  test("its metadata are changed and removed", async () => {
+    const changed = await box().patchMetadata({ colour: "blue", shape: "round" });
+    assert.deepEqual([changed.metadata.colour, changed.metadata.suite], ["blue", "js"]);
+    const manager = SandboxManager.create({ connectionConfig: connection() });
+    try {
+      const left = await manager.patchSandboxMetadata(box().id, { colour: null });
+      assert.deepEqual([left.metadata.colour, left.metadata.shape], [undefined, "round"]);
+      assert.deepEqual((await box().getInfo()).metadata, left.metadata);
+    } finally {
+      await manager.close();
+    }
+  });
+
+  test("an endpoint leads to a program of the sandbox", async () => {
+    const execd = await box().getEndpoint(44772);
+    const url = await box().getEndpointUrl(44772);
+    assert.ok(url.endsWith(execd.endpoint), `${url} and ${execd.endpoint}`);
+    const answer = await fetch(`${url}/ping`, { headers: execd.headers ?? {} });
+    assert.equal(answer.status, 200);
+    await answer.body?.cancel();
+  });
+
   test("it is listed, renewed and found by its metadata", async () => {
     const manager = SandboxManager.create({ connectionConfig: connection() });
     try {

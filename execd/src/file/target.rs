@@ -21,7 +21,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::permission::Change;
-use crate::kernel_path;
+use crate::{blocking, kernel_path};
 
 /// Mode of an incomplete file.
 const PRIVATE: u32 = 0o600;
@@ -221,8 +221,8 @@ struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // The file may have vanished with its directory.
-        let _gone = fs::remove_file(&self.0);
+        // The file may have vanished with its directory. An aborted request drops this on a worker.
+        let _gone = blocking::in_place(|| fs::remove_file(&self.0));
     }
 }
 

@@ -10,8 +10,8 @@ use osb_service::config::{ConfigError, Loaded, UnknownKey};
 use secrecy::SecretString;
 
 use super::{
-    Config, ENV_API_KEY, ENV_CONFIG, ENV_POSTGRESQL_DSN, ENV_TENANTS, Env, RuntimeType, docker,
-    known, rules, tenants,
+    Config, ENV_API_KEY, ENV_CONFIG, ENV_POSTGRESQL_DSN, ENV_TENANTS, Env, RuntimeType, known,
+    rules, tenants,
 };
 
 /// A configuration, its path and what was odd about it.
@@ -83,10 +83,6 @@ pub(super) fn parse(path: PathBuf, text: &str, env: Env<'_>) -> Result<LoadedCon
     if let Some(folder) = &mut config.store.import_path {
         *folder = expand_home(folder, env);
     }
-    config
-        .docker
-        .api_timeout
-        .get_or_insert(docker::API_TIMEOUT_SECONDS);
     let log = &mut config.log;
     if log.file_enabled {
         for (path, default) in [

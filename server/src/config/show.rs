@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     ENV_API_KEY, ENV_CONFIG, ENV_EXECD, ENV_INSECURE, ENV_POSTGRESQL_DSN, ENV_TENANTS, Env,
-    LoadedConfig, known,
+    LoadedConfig, docker, known,
 };
 
 /// Variables that this server reads; only whether they are set is shown.
@@ -85,9 +85,14 @@ impl LoadedConfig {
             "webhooks": config.webhooks,
             "webhooks_delivery": config.webhooks_delivery,
         });
+        let value = |key: &str| match (key, value_of(&sections, key)) {
+            // The contract's default is no value; this is what is in force then.
+            ("docker.api_timeout", Value::Null) => docker::API_TIMEOUT_SECONDS.into(),
+            (_, value) => value,
+        };
         let setting = |key: &&'static str| Setting {
             key,
-            value: value_of(&sections, key),
+            value: value(key),
             origin: self.origin(key),
         };
         let set = |name: &&str| env(name).is_some();

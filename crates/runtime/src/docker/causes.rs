@@ -1,11 +1,18 @@
 //! Each common cause of a failed create, as an engine reports it.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    fs::{self, Permissions},
+    os::unix::{fs::PermissionsExt, net::UnixListener},
+    time::Duration,
+};
 
+use bollard::{API_DEFAULT_VERSION, Docker};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use serde_json::json;
 
 use super::{
-    DockerConfig, NetworkMode,
+    DockerConfig, DockerRuntime, NetworkMode,
     fake_engine::{self, FakeEngine, HANG, STALL},
     labels,
 };
@@ -304,12 +311,29 @@ async fn an_engine_that_is_away_has_a_cause() {
 
     let volume = failed_create(fake_engine::config(), "POST /volumes/create", 500, "broken").await;
     assert_eq!(Cause::of(&volume), Some(Cause::ExecdMissing), "{volume:?}");
-    // The tests may run as root, whom the kernel denies nothing.
-    let denied = RuntimeError::Unavailable {
-        runtime: "docker",
-        reason: "cannot connect to the engine: Permission denied (os error 13)".to_owned(),
-    };
-    assert_eq!(Cause::of(&denied), Some(Cause::SocketDenied));
+}
+
+#[test]
+fn a_socket_that_the_server_may_not_use_is_a_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("docker.sock");
+    let _engine = UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+    // A thread of its own: it gives up what lets root pass every check.
+    let create = std::thread::spawn(move || {
+        let mut own = capabilities(None).unwrap();
+        own.effective.remove(CapabilitySet::DAC_OVERRIDE);
+        set_capabilities(None, own).unwrap();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(async {
+            let path = path.display().to_string();
+            let connect = move || Docker::connect_with_unix(&path, 5, API_DEFAULT_VERSION);
+            let runtime = DockerRuntime::over(fake_engine::config(), connect).unwrap();
+            runtime.create(spec(), &|_| {}).await
+        })
+    });
+    let denied = create.join().unwrap().expect_err("permission is denied");
+    assert_eq!(Cause::of(&denied), Some(Cause::SocketDenied), "{denied:?}");
 }
 
 #[test]
