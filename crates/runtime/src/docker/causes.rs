@@ -318,7 +318,7 @@ fn a_socket_that_the_server_may_not_use_is_a_cause() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("docker.sock");
     let _engine = UnixListener::bind(&path).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
     // A thread of its own: it gives up what lets root pass every check.
     let create = std::thread::spawn(move || {
         let mut own = capabilities(None).unwrap();
