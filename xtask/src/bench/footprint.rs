@@ -10,7 +10,13 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{client::Sandbox, engine::Engine, report::Report, stats::Samples, subject::Subject};
+use super::{
+    client::Sandbox,
+    engine::Engine,
+    report::Report,
+    stats::Samples,
+    subject::{Subject, empty_folder},
+};
 use crate::{
     repo::Repo,
     step::notice,
@@ -52,8 +58,8 @@ pub(super) fn start_up(repo: &Repo, report: &mut Report) -> Result<()> {
     for name in ["execd", "opensandbox-server"] {
         on_disk(repo, name, report)?;
     }
-    let dir = repo.reports().join("bench-start");
-    fs::create_dir_all(&dir)?;
+    // A store of a newer program would keep an older one from starting.
+    let dir = empty_folder(repo, "bench-start")?;
     let mut samples = Samples::default();
     for _ in 0..STARTS {
         samples.add(one_start(&repo.dist().join("opensandbox-server"), &dir)?);

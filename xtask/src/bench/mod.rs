@@ -25,7 +25,11 @@ mod subject;
 mod terminal;
 mod transfer;
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -144,11 +148,10 @@ fn lifecycle(
     let subject = Subject::start(repo, "bench-docker", "docker")?;
     let measured = runtime.block_on(async {
         footprint::at_rest(&subject, report)?;
-        let complete = Subject::start_complete(repo, installer, "bench-complete", "docker").await?;
-        let mut servers = vec![
-            Contender::new("", subject.client()),
-            Contender::new(COMPLETE, complete.client()),
-        ];
+        let complete = complete_subject(repo, installer, "bench-complete", "docker").await?;
+        let mut servers = vec![Contender::new("", subject.client())];
+        let with_all = complete.as_ref().map(Subject::client);
+        servers.extend(with_all.map(|client| Contender::new(COMPLETE, client)));
         servers.extend(
             reference
                 .as_ref()
@@ -156,7 +159,7 @@ fn lifecycle(
         );
         lifecycle::measure(&servers, options, report).await?;
         reads::measure(repo, &servers, options, report).await?;
-        complete.stop()?;
+        complete.map_or(Ok(()), Subject::stop)?;
         in_sandbox(&subject, options, report).await
     });
     subject.stop().and(measured)?;
@@ -164,13 +167,33 @@ fn lifecycle(
     let crowd = Subject::start(repo, "bench-sim", "sim")?;
     let measured = runtime.block_on(async {
         reads::crowd(repo, &crowd, options, report).await?;
-        let complete =
-            Subject::start_complete(repo, installer, "bench-sim-complete", "sim").await?;
+        let complete = complete_subject(repo, installer, "bench-sim-complete", "sim").await?;
+        let Some(complete) = complete else {
+            return Ok(());
+        };
         complete::measure(crowd.client(), complete.client(), options, report).await?;
         complete.stop()
     });
     crowd.stop().and(measured)?;
     footprint::start_up(repo, report)
+}
+
+/// The server with everything on, unless it is an older one that has not got everything.
+async fn complete_subject(
+    repo: &Repo,
+    installer: &Installer,
+    name: &str,
+    runtime: &str,
+) -> Result<Option<Subject>> {
+    let help = Command::new(repo.dist().join("opensandbox-server"))
+        .args(["key", "--help"])
+        .output()?;
+    if !help.status.success() {
+        notice("not measured: everything on; this server has no keys of its own");
+        return Ok(None);
+    }
+    let subject = Subject::start_complete(repo, installer, name, runtime).await?;
+    Ok(Some(subject))
 }
 
 /// Commands and memory in a sandbox.

@@ -134,7 +134,8 @@ impl Drop for Subject {
 }
 
 /// An empty folder for a server's files.
-fn empty_folder(repo: &Repo, name: &str) -> Result<PathBuf> {
+/// An empty folder for the files of a server.
+pub(super) fn empty_folder(repo: &Repo, name: &str) -> Result<PathBuf> {
     let dir = repo.reports().join(name);
     if dir.exists() {
         fs::remove_dir_all(&dir).with_context(|| format!("cannot empty {}", dir.display()))?;
