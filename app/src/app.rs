@@ -13,7 +13,7 @@ use crate::{
     frame::{Frame, NotFound},
     lazy::{Lazy, Part},
     login::LoginPage,
-    logs, metrics,
+    logs, metrics, overview,
     sandbox::{SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
     terminal,
@@ -24,7 +24,13 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 4] = [create::PART, logs::PART, metrics::PART, terminal::PART];
+pub(crate) const PARTS: [Part; 5] = [
+    create::PART,
+    logs::PART,
+    metrics::PART,
+    overview::PART,
+    terminal::PART,
+];
 
 /// How every page is called.
 pub(crate) fn titled(title: String) -> String {
@@ -41,6 +47,7 @@ pub fn App() -> impl IntoView {
             <Routes fallback=NotFound>
                 <Route path=path!("/console/login") view=LoginPage ssr=SsrMode::Async />
                 <ParentRoute path=path!("/console") view=Frame ssr=SsrMode::Async>
+                    <Route path=path!("") view=|| view! { <Lazy part=overview::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/sandboxes") view=SandboxesPage ssr=SsrMode::Async />
                     <Route path=path!("/create") view=|| view! { <Lazy part=create::PART /> } ssr=SsrMode::Async />
                     <ParentRoute path=path!("/sandboxes/:id") view=SandboxPage ssr=SsrMode::Async>

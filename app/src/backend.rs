@@ -10,7 +10,9 @@ use osb_protocol::{FieldError, SandboxId, WireTime, lifecycle::MetricsHistory};
 use crate::{
     error::ConsoleError,
     live::LogLine,
-    view::{BulkAct, BulkResult, PortAddress, SandboxDetail, SandboxRow},
+    view::{
+        BulkAct, BulkResult, HostImages, Original, Overview, PortAddress, SandboxDetail, SandboxRow,
+    },
 };
 
 /// What pages, server functions and live topics ask the domain for.
@@ -18,6 +20,9 @@ use crate::{
 pub trait ConsoleBackend: Send + Sync {
     /// Every sandbox, newest first. Served from memory.
     fn sandboxes(&self) -> Vec<SandboxRow>;
+
+    /// What the overview shows.
+    async fn overview(&self) -> Overview;
 
     /// Why what this backend says may be out of date: the runtime does not answer.
     fn trouble(&self) -> Option<String>;
@@ -31,11 +36,32 @@ pub trait ConsoleBackend: Send + Sync {
     /// Every rule of the API that this create request breaks; nothing is made.
     fn validate(&self, body: &serde_json::Value) -> Vec<FieldError>;
 
+    /// The images on the host, as far as the caller may know them and the runtime says in time.
+    async fn images(&self) -> HostImages;
+
     /// Accepts a create request of the API. The sandbox's page shows its progress.
     ///
     /// # Errors
     /// [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].
     async fn create(&self, body: serde_json::Value) -> Result<SandboxId, ConsoleError>;
+
+    /// What a copy of a sandbox begins with, also of one that is gone.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
+    async fn original(&self, id: &SandboxId) -> Result<Original, ConsoleError>;
+
+    /// Accepts a create request like [`Self::create`] that takes these variables over from another
+    /// sandbox, and what else the request does not say.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`], [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].
+    async fn create_copy(
+        &self,
+        body: serde_json::Value,
+        of: &SandboxId,
+        variables: Vec<String>,
+    ) -> Result<SandboxId, ConsoleError>;
 
     /// Sets when a sandbox is removed. Only with `may_shorten` may that be earlier than before.
     ///

@@ -122,6 +122,14 @@ pub fn focus(id: &str) {
     }
 }
 
+/// Focuses the first element that one of these selectors finds and that is visible.
+pub fn focus_first_visible(selectors: &[&str]) {
+    let mut all = selectors.iter().flat_map(|selector| elements(selector));
+    if let Some(first) = all.find(|element| element.offset_width() > 0) {
+        let _ = first.focus();
+    }
+}
+
 /// Focuses the element with this id once what was set until now is shown, and scrolls to it.
 pub fn focus_when_shown(id: &'static str) {
     leptos::prelude::request_animation_frame(move || focus(id));

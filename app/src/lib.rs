@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
-//! | [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
+//! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
 //! | [`logs`], [`metrics`] | tabs of a sandbox: its output, its resource use |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
@@ -33,6 +33,7 @@ pub mod live;
 pub mod login;
 pub mod logs;
 pub mod metrics;
+pub mod overview;
 pub mod sandbox;
 pub mod sandboxes;
 pub mod shell;

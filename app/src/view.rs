@@ -1,5 +1,12 @@
 //! Data between server and browser, built on the wire types where they fit.
 
+mod overview;
+
+pub use overview::{
+    Activity, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse, Readiness,
+    TestSandbox,
+};
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use leptos::prelude::use_context;
@@ -25,6 +32,9 @@ pub struct ServerInfo {
     /// Whether users may sign in with a name and a password.
     #[serde(default)]
     pub has_users: bool,
+    /// Longest life of a new sandbox, in seconds.
+    #[serde(default)]
+    pub max_timeout_seconds: Option<i64>,
     /// Who is signed in.
     #[serde(default)]
     pub identity: Option<Identity>,
@@ -322,6 +332,42 @@ pub enum Reach {
     At(PortAddress),
     /// It cannot, for this reason.
     Nowhere(String),
+}
+
+/// The images on the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostImages {
+    /// The images with a name; `None` when they are not known.
+    pub images: Option<Vec<HostImage>>,
+    /// Whether only the images of presets are listed, because the caller may not know others.
+    pub of_presets_only: bool,
+}
+
+/// An image on the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostImage {
+    /// Its name, as a create request names it.
+    pub reference: String,
+    /// Its size in bytes; 0 when it is not known.
+    pub bytes: u64,
+}
+
+/// What another sandbox like this one would be created with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Original {
+    /// Its image, unless it was made from something else.
+    pub image: Option<String>,
+    /// Its entry point.
+    pub entrypoint: Vec<String>,
+    /// Its resource limits as requested.
+    pub resources: BTreeMap<String, String>,
+    /// Its labels.
+    pub metadata: BTreeMap<String, String>,
+    /// The life that it was created for, in seconds; `None` for one without an end.
+    pub timeout: Option<i64>,
+    /// Names of the variables of its request, whose values stay on the server; `None` when they are
+    /// not known any more.
+    pub variables: Option<Vec<String>>,
 }
 
 /// Result of a create form.

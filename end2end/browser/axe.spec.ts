@@ -34,11 +34,13 @@ for (const colorScheme of ["light", "dark"] as const) {
       const failed = await api.create(["sh", "-c", "echo no; exit 1"]);
       await logIn(page);
       for (const path of [
+        "/console",
         "/console/sandboxes",
         "/console/sandboxes?q=nothing-is-called-this",
         "/console/sandboxes?q=foo:bar",
         "/console/sandboxes?state=Ended",
         "/console/create",
+        `/console/create?from=${sandbox.id}`,
         `/console/sandboxes/${sandbox.id}`,
         `/console/sandboxes/${failed.id}`,
         `/console/sandboxes/${sandbox.id}/terminal`,
@@ -51,7 +53,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         // The browser logs the status of a page that does not exist.
         if (path.endsWith("/unknown")) faults.splice(0);
         if (path.endsWith("/create")) {
-          await page.getByRole("button", { name: "Create" }).click();
+          await page.getByRole("button", { name: "Create", exact: true }).click();
           await expect(page.locator("#image-problem")).not.toBeEmpty();
         }
         if (path.endsWith("/terminal")) {

@@ -41,13 +41,13 @@ test("creating without script, with a mistake first", async ({ page, api, faults
   await page.getByLabel("Image").fill(image);
   await page.getByLabel("Time to live").fill("1s");
   await page.getByLabel("Labels").fill("suite=browser");
-  await page.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("button", { name: "Create", exact: true }).click();
   await expect(page.locator("#ttl-problem")).toContainText("at least 1 minute");
   await expect(page.getByLabel("Image")).toHaveValue(image);
   // The page with the mistake is a 422, which the browser logs.
   expect(faults.splice(0)).toEqual([expect.stringContaining("422")]);
   await page.getByLabel("Time to live").fill("10m");
-  await page.getByRole("button", { name: "Create" }).click();
+  await page.getByRole("button", { name: "Create", exact: true }).click();
   await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
   await expect(page.locator(".page-head")).toContainText("Running");
   expect(await api.mine()).toContain(page.url().split("/").pop());

@@ -2,10 +2,13 @@
 //! of the request were checked before they run.
 
 use leptos::prelude::*;
-use osb_protocol::FieldError;
+use osb_protocol::{FieldError, SandboxId};
 
 use super::CreateForm;
-use crate::{error::ConsoleError, view::Creation};
+use crate::{
+    error::ConsoleError,
+    view::{Creation, HostImages, Original},
+};
 
 /// Checks a form against the server's rules, without creating anything.
 #[server(prefix = "/console/fn", endpoint = "sandboxes/check")]
@@ -24,4 +27,16 @@ pub async fn create(form: CreateForm) -> Result<Creation, ConsoleError> {
         Err(ConsoleError::Refused { message }) => Ok(Creation::Refused(message)),
         Err(error) => Err(error),
     }
+}
+
+/// The images on the host, as far as the caller may know them.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/images")]
+pub async fn images() -> Result<HostImages, ConsoleError> {
+    Ok(crate::backend::backend()?.images().await)
+}
+
+/// What a copy of a sandbox begins with. Of variables only the names.
+#[server(prefix = "/console/fn", endpoint = "sandboxes/original")]
+pub async fn read_original(id: SandboxId) -> Result<Original, ConsoleError> {
+    crate::backend::backend()?.original(&id).await
 }

@@ -3,7 +3,11 @@
 use leptos::prelude::*;
 use osb_protocol::FieldError;
 
-use super::{mirror, state::State, summary::ProblemList};
+use super::{
+    mirror::{Language, Target},
+    state::State,
+    summary::ProblemList,
+};
 use crate::ui::CodeBlock;
 
 /// The request as code, following the form. While a field cannot be read there is no request, so it
@@ -18,7 +22,8 @@ pub(super) fn EquivalentCode(state: State) -> impl IntoView {
                 when=move || unreadable.read().is_empty()
                 fallback=move || view! { <Unreadable problems=unreadable /> }
             >
-                <Code state />
+                <Tabs state />
+                <Left state />
             </Show>
         </aside>
     }
@@ -36,26 +41,62 @@ fn Unreadable(problems: Memo<Vec<FieldError>>) -> impl IntoView {
     .into_any()
 }
 
+/// What of a copy the code does not have.
 #[component]
-fn Code(state: State) -> impl IntoView {
-    let origin = RwSignal::new((
-        "http://127.0.0.1:8080".to_owned(),
-        "127.0.0.1:8080".to_owned(),
-    ));
+fn Left(state: State) -> impl IntoView {
+    let names = Memo::new(move |_| state.form.read().kept_names());
+    let note = move || {
+        let names = names.get();
+        let text = names.join(", ");
+        (!names.is_empty()).then(|| {
+            view! {
+                <p class="help">
+                    "The code lacks these variables, whose values stay on the server: " {text} "."
+                </p>
+            }
+        })
+    };
+    view! { {note} }.into_any()
+}
+
+/// A tab for each language. They are radio buttons, which work without script, and whose arrow keys
+/// browsers provide; style/create.css shows the code of the chosen one.
+#[component]
+fn Tabs(state: State) -> impl IntoView {
+    let target = RwSignal::new(Target::default());
     Effect::new(move |_| {
-        let location = window().location();
-        if let (Ok(base), Ok(host)) = (location.origin(), location.host()) {
-            origin.set((base, host));
+        if let Ok(origin) = window().location().origin() {
+            target.set(Target { origin });
         }
     });
-    let curl = Signal::derive(move || mirror::curl(&origin.read().0, &state.request.read().body));
-    let python =
-        Signal::derive(move || mirror::python(&origin.read().1, &state.request.read().body));
+    let tab = |language: Language| {
+        view! {
+            <label>
+                <input
+                    type="radio"
+                    name="language"
+                    value=language.id()
+                    checked=language == Language::Curl
+                />
+                <span>{language.title()}</span>
+            </label>
+        }
+    };
+    let code = move |language: Language| {
+        let code =
+            Signal::derive(move || language.code(&target.read(), &state.request.read().body));
+        view! {
+            <div class="mirror-code" data-language=language.id()>
+                <CodeBlock code what=format!("the code for {}", language.title()) />
+            </div>
+        }
+    };
     view! {
-        <h3>"curl"</h3>
-        <CodeBlock code=curl what="the curl command" />
-        <h3>"Python"</h3>
-        <CodeBlock code=python what="the Python program" />
+        <fieldset class="mirror-tabs">
+            <legend class="visually-hidden">"Language"</legend>
+            {Language::ALL.map(tab).collect_view()}
+        </fieldset>
+        {Language::ALL.map(code).collect_view()}
     }
     .into_any()
 }

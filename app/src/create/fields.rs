@@ -1,33 +1,78 @@
 //! The fields of the create form.
 
-use leptos::{ev, prelude::*};
+use leptos::{ev, html, prelude::*};
 
-use super::{
-    Field, Lifetime,
-    form::{BASE_IMAGE, PUBLIC_IMAGE},
-    state::State,
-};
+use super::{Field, host_images, kept::KeptVariables, lifetime, pairs::PairsField, state::State};
+use crate::view::{HostImages, ServerInfo};
+
+/// Ids of the suggestions, and the suggested amounts.
+const CPUS: (&str, [&str; 5]) = ("cpus", ["0.5", "1", "2", "4", "8"]);
+const MEMORIES: (&str, [&str; 6]) = ("memories", ["256Mi", "512Mi", "1Gi", "2Gi", "4Gi", "8Gi"]);
+/// Id of the suggested images.
+const IMAGES: &str = "images";
 
 /// All fields.
 #[component]
-pub(super) fn Fields(state: State) -> impl IntoView {
+pub(super) fn Fields(
+    state: State,
+    /// The images on the host.
+    images: StoredValue<HostImages>,
+    /// Whether the variables of the original are known, if this is to be a copy.
+    are_known: bool,
+) -> impl IntoView {
+    let image_note = Memo::new(move |_| {
+        images.with_value(|images| host_images::note(images, &state.form.read().image))
+    });
+    let names = images.with_value(|images| {
+        let all = images.images.iter().flatten();
+        all.map(|image| image.reference.clone()).collect::<Vec<_>>()
+    });
     view! {
-        <TextField state field=Field::Image name="image"
-            help=format!(
-                "A container image, such as {PUBLIC_IMAGE}, or {BASE_IMAGE} after cargo xtask up."
-            ) />
+        <TextField state field=Field::Name name="name"
+            help="The label that is its title in lists. May be empty." />
+        <TextField state field=Field::Image name="image" list=IMAGES help=image_note />
+        <Suggestions id=IMAGES of=names />
         <TextField state field=Field::Entrypoint name="entrypoint"
             help="The sandbox lives as long as this command. Quotes group words, as in a shell." />
         <LifetimeField state />
         <div class="pair">
-            <TextField state field=Field::Cpu name="cpu" help="Cores: 0.5 or 500m." />
-            <TextField state field=Field::Memory name="memory" help="512Mi, 2Gi …" />
+            <TextField state field=Field::Cpu name="cpu" list=CPUS.0 help="Cores: 0.5 or 500m. Empty: no limit." />
+            <TextField state field=Field::Memory name="memory" list=MEMORIES.0 help="512Mi, 2Gi … Empty: no limit." />
         </div>
-        <TextField state field=Field::Env name="env" lines=3 help="One per line: NAME=value." />
-        <TextField state field=Field::Metadata name="metadata" lines=2
-            help="Labels to find the sandbox by. One per line: name=value." />
+        <Suggestions id=CPUS.0 of=CPUS.1 />
+        <Suggestions id=MEMORIES.0 of=MEMORIES.1 />
+        <PairsField state field=Field::Env name="env" what="Variable"
+            help="" line_help="One per line: NAME=value.">
+            <KeptVariables state are_known />
+        </PairsField>
+        <PairsField state field=Field::Metadata name="metadata" what="Label"
+            help="To find the sandbox by. " line_help="One per line: name=value." />
     }
     .into_any()
+}
+
+/// Suggestions for a field.
+#[component]
+fn Suggestions(id: &'static str, #[prop(into)] of: SuggestedTexts) -> impl IntoView {
+    let options =
+        of.0.into_iter()
+            .map(|text| view! { <option value=text></option> });
+    view! { <datalist id=id>{options.collect_view()}</datalist> }.into_any()
+}
+
+/// Texts of a list of suggestions.
+struct SuggestedTexts(Vec<String>);
+
+impl From<Vec<String>> for SuggestedTexts {
+    fn from(texts: Vec<String>) -> Self {
+        Self(texts)
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for SuggestedTexts {
+    fn from(texts: [&str; N]) -> Self {
+        Self(texts.map(str::to_owned).into())
+    }
 }
 
 /// A field with its label, help and problem.
@@ -36,34 +81,15 @@ fn TextField(
     state: State,
     field: Field,
     name: &'static str,
-    #[prop(into)] help: String,
-    /// Height in lines; more than one makes it a text area.
-    #[prop(default = 1)]
-    lines: u32,
+    #[prop(into)] help: Signal<String>,
+    /// Id of its suggestions.
+    #[prop(optional)]
+    list: Option<&'static str>,
 ) -> impl IntoView {
-    let initial = state
-        .form
-        .with_untracked(|form| form.text(field).to_owned());
-    let on_input = move |event: ev::Event| state.edit(field, event_target_value(&event));
-    let invalid = move || state.problem(field).is_some().then_some("true");
-    let described = format!("{name}-problem {name}-help");
-    let input = if lines > 1 {
-        view! {
-            <textarea id=name name=name rows=lines spellcheck="false" aria-invalid=invalid
-                aria-describedby=described on:input=on_input>{raw_text(&initial)}</textarea>
-        }
-        .into_any()
-    } else {
-        view! {
-            <input id=name name=name type="text" value=initial spellcheck="false" autocomplete="off"
-                aria-invalid=invalid aria-describedby=described on:input=on_input />
-        }
-        .into_any()
-    };
     view! {
         <div class="field">
             <label for=name>{field.label()}</label>
-            {input}
+            <TextInput state field name list />
             <p id=format!("{name}-help") class="help">{help}</p>
             <p id=format!("{name}-problem") class="problem">{move || state.problem(field)}</p>
         </div>
@@ -71,41 +97,99 @@ fn TextField(
     .into_any()
 }
 
-/// Text inside a `<textarea>`. The server's renderer does not escape it, so this does; the browser
-/// creates a text node, which needs no escapes.
-fn raw_text(text: &str) -> String {
-    if cfg!(target_arch = "wasm32") {
-        return text.to_owned();
+/// The input of a text field.
+#[component]
+fn TextInput(
+    state: State,
+    field: Field,
+    name: &'static str,
+    list: Option<&'static str>,
+) -> impl IntoView {
+    let initial = state
+        .form
+        .with_untracked(|form| form.text(field).to_owned());
+    let invalid = move || state.problem(field).is_some().then_some("true");
+    let input = NodeRef::<html::Input>::new();
+    follow(state, field, input);
+    view! {
+        <input
+            id=name
+            name=name
+            node_ref=input
+            type="text"
+            value=initial
+            list=list
+            spellcheck="false"
+            autocapitalize="off"
+            autocomplete="off"
+            aria-invalid=invalid
+            aria-describedby=format!("{name}-problem {name}-help")
+            on:input=move |event: ev::Event| state.edit(field, event_target_value(&event))
+        />
     }
-    text.replace('&', "&amp;").replace('<', "&lt;")
+    .into_any()
+}
+
+/// Lets an input follow the form, which changes with a preset. At first the form follows the input: the
+/// user may have typed before the page was live.
+fn follow(state: State, field: Field, input: NodeRef<html::Input>) {
+    let text = Memo::new(move |_| state.form.read().text(field).to_owned());
+    Effect::new(move |ran: Option<()>| {
+        let wanted = text.get();
+        let Some(input) = input.get() else {
+            return;
+        };
+        let shown = input.value();
+        if shown == wanted {
+            return;
+        }
+        match ran {
+            None => state.edit(field, shown),
+            Some(()) => input.set_value(&wanted),
+        }
+    });
 }
 
 #[component]
 fn LifetimeField(state: State) -> impl IntoView {
-    let lifetime = move || state.form.read().lifetime;
-    let choose = move |lifetime| move |_: ev::Event| state.set_lifetime(lifetime);
+    let most = use_context::<ServerInfo>().and_then(|info| info.max_timeout_seconds);
+    let chosen = move || state.form.read().lifetime.clone();
+    let first = state.form.read_untracked().lifetime.clone();
+    let option = |(value, words): (String, &'static str)| {
+        view! {
+            <option value=value.clone() selected=value == first>
+                {words}
+            </option>
+        }
+    };
+    let is_other = Memo::new(move |_| chosen() == lifetime::OTHER);
+    let invalid = move || state.problem(Field::Ttl).is_some().then_some("true");
+    let choose = move |event: ev::Event| state.choose_lifetime(event_target_value(&event));
     view! {
-        <fieldset class="field">
-            <legend>"Lifetime"</legend>
-            <div class="choices">
-                <label>
-                    <input type="radio" name="lifetime" value="limited"
-                        checked=lifetime() == Lifetime::Limited
-                        on:change=choose(Lifetime::Limited) />
-                    "Deleted after a time"
-                </label>
-                <label>
-                    <input type="radio" name="lifetime" value="manual"
-                        checked=lifetime() == Lifetime::Manual
-                        on:change=choose(Lifetime::Manual) />
-                    "Kept until it is deleted"
-                </label>
+        <div class="field">
+            <label for="lifetime">{Field::Ttl.label()}</label>
+            <div class="lifetime">
+                <select
+                    id="lifetime"
+                    name="lifetime"
+                    aria-invalid=move || if is_other.get() { None } else { invalid() }
+                    aria-describedby="ttl-problem lifetime-help"
+                    on:change=choose
+                >
+                    {lifetime::choices(most).map(option).collect_view()}
+                </select>
+                <div class="ttl" class:off=move || !is_other.get()>
+                    <label for="ttl">"Time to live"</label>
+                    <TextInput state field=Field::Ttl name="ttl" list=None />
+                    <p id="ttl-help" class="help">
+                        "Such as 90s, 45m, 2h or 1d; at least a minute."
+                        <span class="needs-no-script">" If filled in, it is used instead."</span>
+                    </p>
+                </div>
             </div>
-            <div class="ttl" class:off=move || lifetime() == Lifetime::Manual>
-                <TextField state field=Field::Ttl name="ttl"
-                    help="90s, 30m, 2h or 1d; at least a minute. It can be renewed." />
-            </div>
-        </fieldset>
+            <p id="lifetime-help" class="help">"Then it is deleted. It can be extended."</p>
+            <p id="ttl-problem" class="problem">{move || state.problem(Field::Ttl)}</p>
+        </div>
     }
     .into_any()
 }

@@ -6,17 +6,17 @@
 
 use std::collections::BTreeMap;
 
-use osb_protocol::{FieldError, error::Loc};
+use osb_protocol::{FieldError, error::Loc, labels, resources::ResourceLimits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::words;
+use super::{
+    defaults::{IDLE, PUBLIC_IMAGE},
+    lifetime, words,
+};
 
-/// A small public image that has the default entry point.
-pub(super) const PUBLIC_IMAGE: &str = "debian:bookworm-slim";
-/// The image of this project. It exists only where `xtask up` built it, and needs no network there.
-pub(super) const BASE_IMAGE: &str = "opensandbox/base:latest";
-
+/// Label that is a sandbox's title in lists and on its page.
+const NAME: &str = "name";
 /// Problem of a form without an entry point.
 const NO_COMMAND: &str =
     "Name the command that the sandbox lives as long as, such as tail -f /dev/null.";
@@ -25,46 +25,44 @@ const NO_COMMAND: &str =
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CreateForm {
+    /// The label `name`.
+    pub name: String,
     /// Container image.
     pub image: String,
     /// Command line.
     pub entrypoint: String,
-    /// `NAME=value` lines.
-    pub env: String,
+    /// The chosen lifetime: seconds, `manual` or `other`.
+    pub lifetime: String,
+    /// Another lifetime, which comes before the chosen one.
+    pub ttl: String,
     /// Processor limit.
     pub cpu: String,
     /// Memory limit.
     pub memory: String,
-    /// Whether the sandbox expires.
-    pub lifetime: Lifetime,
-    /// Time until it expires, when `lifetime` is [`Lifetime::Limited`].
-    pub ttl: String,
-    /// `key=value` lines.
+    /// `NAME=value` lines.
+    pub env: String,
+    /// `name=value` lines.
     pub metadata: String,
-}
-
-/// Whether a sandbox expires.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Lifetime {
-    /// It expires after a time.
-    #[default]
-    Limited,
-    /// Never: the sandbox stays until it is deleted.
-    Manual,
+    /// Id of the sandbox that this one is a copy of, if it is one.
+    pub from: String,
+    /// Names of the variables whose values the server takes over from that sandbox, one a line.
+    pub kept: String,
 }
 
 impl Default for CreateForm {
     fn default() -> Self {
         Self {
+            name: String::new(),
             image: String::new(),
-            entrypoint: "tail -f /dev/null".to_owned(),
-            env: String::new(),
+            entrypoint: IDLE.to_owned(),
+            lifetime: lifetime::usual(None),
+            ttl: String::new(),
             cpu: "1".to_owned(),
             memory: "512Mi".to_owned(),
-            lifetime: Lifetime::Limited,
-            ttl: "30m".to_owned(),
+            env: String::new(),
             metadata: String::new(),
+            from: String::new(),
+            kept: String::new(),
         }
     }
 }
@@ -84,8 +82,10 @@ pub struct Request {
 pub enum Field {
     /// No field: shown above the form.
     Form,
+    Name,
     Image,
     Entrypoint,
+    /// Both the chosen and the typed lifetime.
     Ttl,
     Cpu,
     Memory,
@@ -97,8 +97,10 @@ impl Field {
     /// The field for a place that an error names.
     #[must_use]
     pub fn of(problem: &FieldError) -> Self {
-        let place = problem.field();
-        let mut parts = place.split('.');
+        let mut parts = problem.loc.iter().skip(1).map(|part| match part {
+            Loc::Name(name) => name.as_str(),
+            Loc::Index(_) => "",
+        });
         match (parts.next().unwrap_or_default(), parts.next()) {
             ("image", _) => Self::Image,
             ("entrypoint", _) => Self::Entrypoint,
@@ -106,16 +108,16 @@ impl Field {
             ("resourceLimits", Some("memory")) => Self::Memory,
             ("resourceLimits", _) => Self::Cpu,
             ("timeout", _) => Self::Ttl,
+            ("metadata", Some(NAME)) => Self::Name,
             ("metadata", _) => Self::Metadata,
             _ => Self::Form,
         }
     }
-}
 
-impl Field {
     /// All fields, in the order of the page.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Form,
+        Self::Name,
         Self::Image,
         Self::Entrypoint,
         Self::Ttl,
@@ -129,9 +131,10 @@ impl Field {
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Form => "Request",
+            Self::Name => "Name",
             Self::Image => "Image",
             Self::Entrypoint => "Entry point",
-            Self::Ttl => "Time to live",
+            Self::Ttl => "Lifetime",
             Self::Cpu => "CPU",
             Self::Memory => "Memory",
             Self::Env => "Environment",
@@ -139,17 +142,37 @@ impl Field {
         }
     }
 
-    /// Id of its input in the page.
-    pub(super) fn input_id(self) -> Option<&'static str> {
+    /// Name of its input, and its id in the page.
+    pub(super) fn input(self) -> Option<&'static str> {
         match self {
+            Self::Name => Some("name"),
             Self::Image => Some("image"),
             Self::Entrypoint => Some("entrypoint"),
-            Self::Env => Some("env"),
+            Self::Ttl => Some("ttl"),
             Self::Cpu => Some("cpu"),
             Self::Memory => Some("memory"),
-            Self::Ttl => Some("ttl"),
+            Self::Env => Some("env"),
             Self::Metadata => Some("metadata"),
             Self::Form => None,
+        }
+    }
+
+    /// Where the focus goes for it: the first of these elements that is visible.
+    pub(super) fn focus_targets(self) -> &'static [&'static str] {
+        match self {
+            Self::Name => &["#name"],
+            Self::Image => &["#image"],
+            Self::Entrypoint => &["#entrypoint"],
+            Self::Ttl => &["#ttl", "#lifetime"],
+            Self::Cpu => &["#cpu"],
+            Self::Memory => &["#memory"],
+            Self::Env => &["#env-rows [aria-invalid]", "#env-rows input", "#env"],
+            Self::Metadata => &[
+                "#metadata-rows [aria-invalid]",
+                "#metadata-rows input",
+                "#metadata",
+            ],
+            Self::Form => &[],
         }
     }
 }
@@ -158,6 +181,7 @@ impl CreateForm {
     /// Content of a text field.
     pub(super) fn text(&self, field: Field) -> &str {
         match field {
+            Field::Name => &self.name,
             Field::Image => &self.image,
             Field::Entrypoint => &self.entrypoint,
             Field::Env => &self.env,
@@ -172,6 +196,7 @@ impl CreateForm {
     /// Sets the content of a text field.
     pub(super) fn set_text(&mut self, field: Field, text: String) {
         match field {
+            Field::Name => self.name = text,
             Field::Image => self.image = text,
             Field::Entrypoint => self.entrypoint = text,
             Field::Env => self.env = text,
@@ -202,14 +227,19 @@ impl CreateForm {
             }
             Err(why) => problem("entrypoint", format!("The command {why}.")),
         }
-        for (field, text) in [("env", &self.env), ("metadata", &self.metadata)] {
-            match words::pairs(text) {
-                Ok(pairs) if pairs.is_empty() => {}
-                Ok(pairs) => {
-                    body.insert(field.to_owned(), json!(pairs));
-                }
-                Err(line) => problem(field, format!("Line {line} is not NAME=value.")),
+        match words::pairs(&self.env) {
+            Ok(pairs) if pairs.is_empty() => {}
+            Ok(pairs) => {
+                body.insert("env".to_owned(), json!(pairs));
             }
+            Err(line) => problem("env", format!("Line {line} is not NAME=value.")),
+        }
+        match self.labels() {
+            Ok(labels) if labels.is_empty() => {}
+            Ok(labels) => {
+                body.insert("metadata".to_owned(), json!(labels));
+            }
+            Err(why) => problem("metadata", why),
         }
         let limits = [("cpu", &self.cpu), ("memory", &self.memory)];
         let limits = limits.map(|(name, text)| (name, text.trim()));
@@ -218,21 +248,38 @@ impl CreateForm {
             .filter(|(_, it)| !it.is_empty())
             .collect();
         body.insert("resourceLimits".to_owned(), json!(limits));
-        if self.lifetime == Lifetime::Limited {
-            match words::seconds(&self.ttl) {
-                Some(seconds) => {
-                    body.insert("timeout".to_owned(), json!(seconds));
-                }
-                None => problem(
-                    "timeout",
-                    "Write a duration such as 90s, 30m, 2h or 1d.".to_owned(),
-                ),
+        match lifetime::seconds(&self.lifetime, &self.ttl) {
+            Ok(None) => {}
+            Ok(Some(seconds)) => {
+                body.insert("timeout".to_owned(), json!(seconds));
             }
+            Err(why) => problem("timeout", why.to_owned()),
         }
         Request {
             body: Value::Object(body),
             problems,
         }
+    }
+
+    /// All labels, the name included.
+    fn labels(&self) -> Result<BTreeMap<String, String>, String> {
+        let mut labels = words::pairs(&self.metadata)
+            .map_err(|line| format!("Line {line} is not name=value."))?;
+        let name = self.name.trim();
+        if !name.is_empty() && labels.insert(NAME.to_owned(), name.to_owned()).is_some() {
+            return Err(format!("The label {NAME} has a field of its own, above."));
+        }
+        Ok(labels)
+    }
+
+    /// Names of the variables that are taken over: those that the form does not set itself.
+    pub(super) fn kept_names(&self) -> Vec<String> {
+        let set = words::pairs(&self.env).unwrap_or_default();
+        let names = self.kept.lines().map(str::trim);
+        names
+            .filter(|name| !name.is_empty() && !set.contains_key(*name))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Problems of this form in the order of the page: unreadable fields, and the rules that its
@@ -258,6 +305,29 @@ impl CreateForm {
         }
         problems.sort_by_key(Field::of);
         problems
+    }
+
+    /// Problems that show without the server: what cannot be read, and the rules of the wire types.
+    pub(super) fn local_problems(&self) -> Vec<FieldError> {
+        let Request { body, problems } = self.request();
+        let mut rules = Vec::new();
+        let image = body.pointer("/image/uri").and_then(Value::as_str);
+        if let Some(Err(error)) = image.map(osb_protocol::image::check) {
+            let place = ["image", "uri"];
+            rules.push(FieldError::body("value_error", place, error.to_string()));
+        }
+        for error in labels::check_all(&texts(&body["metadata"])) {
+            let place = ["metadata", error.key()];
+            rules.push(FieldError::body("value_error", place, error.to_string()));
+        }
+        if let Err(errors) = ResourceLimits::parse(&texts(&body["resourceLimits"])) {
+            for error in errors {
+                let place = ["resourceLimits", error.key];
+                let text = format!("expected {}", error.expected);
+                rules.push(FieldError::body("value_error", place, text));
+            }
+        }
+        self.problems(problems, rules)
     }
 
     /// Puts a rule of the API into words of this form.
@@ -291,176 +361,36 @@ impl CreateForm {
         &self,
         backend: &dyn crate::backend::ConsoleBackend,
     ) -> Result<osb_protocol::SandboxId, crate::error::ConsoleError> {
+        use crate::error::ConsoleError;
         let Request { body, problems } = self.request();
         let problems = self.problems(problems, backend.validate(&body));
         if !problems.is_empty() {
-            return Err(crate::error::ConsoleError::Invalid { problems });
+            return Err(ConsoleError::Invalid { problems });
         }
-        backend.create(body).await
+        let created = match self.from.trim() {
+            "" => backend.create(body).await,
+            from => {
+                backend
+                    .create_copy(body, &from.into(), self.kept_names())
+                    .await
+            }
+        };
+        created.map_err(|error| match error {
+            ConsoleError::Invalid { problems } => ConsoleError::Invalid {
+                problems: self.problems(Vec::new(), problems),
+            },
+            other => other,
+        })
     }
+}
+
+/// The texts of an object of texts.
+fn texts(object: &Value) -> BTreeMap<String, String> {
+    let members = object.as_object().into_iter().flatten();
+    members
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_request_says_what_was_typed() {
-        let form = CreateForm {
-            image: " debian:12 ".to_owned(),
-            entrypoint: "sh -c 'sleep 1'".to_owned(),
-            env: "A=1\nEMPTY=".to_owned(),
-            ttl: "2h".to_owned(),
-            metadata: "team=a".to_owned(),
-            ..CreateForm::default()
-        };
-        let request = form.request();
-        assert_eq!(request.problems, []);
-        assert_eq!(
-            request.body,
-            json!({
-                "image": { "uri": "debian:12" },
-                "entrypoint": ["sh", "-c", "sleep 1"],
-                "env": { "A": "1", "EMPTY": "" },
-                "resourceLimits": { "cpu": "1", "memory": "512Mi" },
-                "timeout": 7200,
-                "metadata": { "team": "a" },
-            })
-        );
-    }
-
-    #[test]
-    fn manual_cleanup_sends_no_timeout() {
-        let form = CreateForm {
-            lifetime: Lifetime::Manual,
-            ttl: "nonsense".to_owned(),
-            ..CreateForm::default()
-        };
-        assert_eq!(form.request().problems, []);
-        assert_eq!(form.request().body.get("timeout"), None);
-    }
-
-    #[test]
-    fn unreadable_input_is_reported_at_its_field() {
-        let form = CreateForm {
-            entrypoint: "'".to_owned(),
-            env: "novalue".to_owned(),
-            metadata: "k=v\n=x".to_owned(),
-            ttl: "soon".to_owned(),
-            ..CreateForm::default()
-        };
-        let fields: Vec<_> = form.request().problems.iter().map(Field::of).collect();
-        assert_eq!(
-            fields,
-            [Field::Entrypoint, Field::Env, Field::Metadata, Field::Ttl]
-        );
-    }
-
-    #[test]
-    fn an_empty_image_field_has_a_message_of_the_form() {
-        let rule = |field: &'static str| {
-            FieldError::body(
-                "missing",
-                [Loc::from(field)],
-                "one of image.uri and snapshotId is required",
-            )
-        };
-        let problems = |image: &str| {
-            let form = CreateForm {
-                image: image.to_owned(),
-                ..CreateForm::default()
-            };
-            form.problems(Vec::new(), vec![rule("image"), rule("networkPolicy")])
-        };
-        let empty = problems(" ");
-        assert_eq!(empty[0], rule("networkPolicy"), "above the form");
-        assert_eq!(empty[1].msg, "Name an image, such as debian:bookworm-slim.");
-        assert_eq!(Field::of(&empty[1]), Field::Image);
-        assert_eq!(problems("x")[1], rule("image"), "an image that was named");
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_not_called_missing() {
-        let form = CreateForm {
-            image: "debian:12".to_owned(),
-            entrypoint: "sh -c 'x".to_owned(),
-            ..CreateForm::default()
-        };
-        let request = form.request();
-        let missing = FieldError::body("missing", ["entrypoint"], "is required with image");
-        let problems = form.problems(request.problems, vec![missing]);
-        let texts: Vec<_> = problems.iter().map(|problem| &*problem.msg).collect();
-        assert_eq!(texts, ["The command has a quote that is not closed."]);
-    }
-
-    #[test]
-    fn an_empty_form_misses_image_and_command_at_once() {
-        let form = CreateForm {
-            entrypoint: " ".to_owned(),
-            ..CreateForm::default()
-        };
-        let no_image = FieldError::body("missing", ["image"], "is required");
-        let problems = form.problems(form.request().problems, vec![no_image]);
-        let fields: Vec<_> = problems.iter().map(Field::of).collect();
-        assert_eq!(fields, [Field::Image, Field::Entrypoint]);
-        let rule = FieldError::body("missing", ["entrypoint"], "is required with image");
-        let problems = form.problems(Vec::new(), vec![rule]);
-        assert_eq!(problems.len(), 1, "once: {problems:?}");
-        assert_eq!(problems[0].msg, NO_COMMAND);
-    }
-
-    #[test]
-    fn problems_are_in_the_order_of_the_page_and_name_variables() {
-        let form = CreateForm {
-            ttl: "soon".to_owned(),
-            ..CreateForm::default()
-        };
-        let rules = vec![
-            FieldError::body(
-                "value_error",
-                ["env", "A"],
-                "must not contain NUL characters",
-            ),
-            FieldError::body("value_error", ["resourceLimits", "cpu"], "expected cores"),
-        ];
-        let problems = form.problems(form.request().problems, rules);
-        let texts: Vec<_> = problems.iter().map(|problem| &*problem.msg).collect();
-        assert_eq!(
-            texts,
-            [
-                "Write a duration such as 90s, 30m, 2h or 1d.",
-                "expected cores",
-                "A must not contain NUL characters",
-            ]
-        );
-        assert!(Field::ALL.is_sorted());
-    }
-
-    #[test]
-    fn a_short_time_has_a_message_of_the_form() {
-        let message = |kind: &str, msg: &str| {
-            let rule = FieldError::body(kind, ["timeout"], msg);
-            CreateForm::default()
-                .problems(Vec::new(), vec![rule])
-                .remove(0)
-        };
-        let short = message("greater_than_equal", "must be at least 60");
-        assert_eq!(short.msg, "A sandbox lives for at least 1 minute.");
-        let long = message("value_error", "must be at most 3600 seconds");
-        assert_eq!(long.msg, "must be at most 3600 seconds", "another rule");
-    }
-
-    #[test]
-    fn errors_of_the_server_find_their_field() {
-        let at = |path: &[&'static str]| {
-            let path = path.iter().map(|part| Loc::from(*part));
-            Field::of(&FieldError::body("x", path, "x"))
-        };
-        assert_eq!(at(&["image", "uri"]), Field::Image);
-        assert_eq!(at(&["resourceLimits", "memory"]), Field::Memory);
-        assert_eq!(at(&["resourceLimits", "cpu"]), Field::Cpu);
-        assert_eq!(at(&["metadata", "a.b"]), Field::Metadata);
-        assert_eq!(at(&["networkPolicy"]), Field::Form);
-        assert_eq!(at(&[]), Field::Form);
-    }
-}
+mod tests;

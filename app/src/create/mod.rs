@@ -3,17 +3,31 @@
 
 mod api;
 mod code;
+mod copy;
+mod defaults;
 mod fields;
 mod form;
+mod host_images;
+mod kept;
+mod lifetime;
 mod mirror;
 mod page;
+mod pairs;
+mod preset_list;
+mod presets;
 mod state;
 mod summary;
+#[cfg(feature = "ssr")]
+mod trial;
 mod words;
 
-pub use form::{CreateForm, Field, Lifetime, Request};
+pub use form::{CreateForm, Field, Request};
 pub use page::CreatePage;
+#[cfg(feature = "ssr")]
+pub use presets::preset_images;
 pub use state::Draft;
+#[cfg(feature = "ssr")]
+pub use trial::start_trial;
 
 use crate::lazy::{Part, part};
 

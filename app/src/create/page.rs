@@ -6,24 +6,216 @@
 
 use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_meta::Title;
-use leptos_router::hooks::use_navigate;
+use leptos_router::hooks::{use_navigate, use_query_map};
+use osb_protocol::SandboxId;
 
 use super::{
-    Draft, api,
+    CreateForm, Draft, api,
     code::EquivalentCode,
+    copy,
     fields::Fields,
+    lifetime,
+    preset_list::PresetList,
+    presets::Preset,
     state::State,
     summary::{SUMMARY, Summary},
 };
-use crate::{browser, frame::Toasts, ui::Icon, view::Creation};
+use crate::{
+    browser,
+    error::ConsoleError,
+    frame::Toasts,
+    ui::{Icon, LoadError},
+    view::{Creation, HostImages, Original, PageStatus, ServerInfo, offers_changes},
+};
 
 /// The page.
 #[component]
 pub fn CreatePage() -> impl IntoView {
-    let state = State::new(SharedValue::new(use_context::<Draft>).into_inner());
+    let draft = SharedValue::new(use_context::<Draft>).into_inner();
+    let images = Resource::new_blocking(|| (), |()| api::images());
+    let query = use_query_map();
+    let from = Memo::new(move |_| query.read().get("from").map(SandboxId::new));
+    let original = Resource::new_blocking(
+        move || from.get(),
+        |from| async move {
+            match from {
+                Some(id) => Some((id.clone(), api::read_original(id).await)),
+                None => None,
+            }
+        },
+    );
+    view! {
+        <Title text="Create" />
+        <div class="page-head">
+            <h1>"Create a sandbox"</h1>
+        </div>
+        <Transition fallback=|| {
+            view! {
+                <div class="skeleton" aria-busy="true">
+                    <div class="skeleton-row"></div>
+                </div>
+            }
+        }>
+            {move || {
+                let draft = draft.clone();
+                Suspend::new(async move {
+                    // The form works without knowing them.
+                    let images = images.await.unwrap_or_default();
+                    match original.await {
+                        Some((id, Err(error))) => {
+                            view! { <NoOriginal id error again=move |()| original.refetch() /> }
+                                .into_any()
+                        }
+                        Some((id, Ok(of))) => {
+                            view! { <Loaded draft images original=Some((id, of)) /> }.into_any()
+                        }
+                        None => view! { <Loaded draft images original=None /> }.into_any(),
+                    }
+                })
+            }}
+        </Transition>
+    }
+    .into_any()
+}
+
+/// The form of a new page.
+fn first_form(preset: Option<&Preset>) -> CreateForm {
+    let most = use_context::<ServerInfo>().and_then(|info| info.max_timeout_seconds);
+    let mut form = CreateForm {
+        lifetime: lifetime::usual(most),
+        ..CreateForm::default()
+    };
+    if let Some(preset) = preset {
+        preset.fill(&mut form);
+    }
+    form
+}
+
+/// Shown when the sandbox that is to be copied cannot be read.
+#[component]
+fn NoOriginal(
+    id: SandboxId,
+    error: ConsoleError,
+    #[prop(into)] again: Callback<()>,
+) -> impl IntoView {
+    if error == ConsoleError::NotFound {
+        PageStatus::set(404);
+    }
+    view! {
+        <section class="empty">
+            <Icon name="triangle-alert" />
+            <h2>{format!("{} cannot be copied", id.short())}</h2>
+            <LoadError error again />
+            <a class="button" href="/console/create">
+                "Create another sandbox"
+            </a>
+        </section>
+    }
+    .into_any()
+}
+
+/// Which sandbox is copied.
+#[component]
+fn CopyNote(id: SandboxId) -> impl IntoView {
+    view! {
+        <p class="copy-note">
+            <Icon name="copy" />
+            <span>
+                "A copy of "
+                <a class="mono" href=format!("/console/sandboxes/{id}")>
+                    {id.short().to_owned()}
+                </a>
+                ", created anew: its files are not copied."
+            </span>
+        </p>
+    }
+    .into_any()
+}
+
+#[component]
+fn Loaded(
+    draft: Option<Draft>,
+    images: HostImages,
+    /// What is copied.
+    original: Option<(SandboxId, Original)>,
+) -> impl IntoView {
+    let query = use_query_map();
+    let preset = Memo::new(move |_| query.read().get("preset"));
+    let first = match &original {
+        Some((id, original)) => copy::form_of(id, original),
+        None => first_form(preset.with_untracked(|id| Preset::named(id.as_deref()?))),
+    };
+    let state = State::new(first, draft);
+    // A rejected form has the names that were known when it was sent.
+    let are_known = match &original {
+        Some((_, original)) => original.variables.is_some(),
+        None => true,
+    };
+    let from = state.form.read_untracked().from.clone();
+    let copied = (!from.is_empty()).then(|| SandboxId::new(from));
+    // Links and the Back button change the preset.
+    Effect::new(move |before: Option<Option<String>>| {
+        let id = preset.get();
+        if let (true, Some(preset)) = (
+            before.is_some_and(|before| before != id),
+            id.as_deref().and_then(Preset::named),
+        ) {
+            state.fill(preset);
+        }
+        id
+    });
+    let images = StoredValue::new(images);
+    let may_create = offers_changes();
+    let submit = on_submit(state);
+    view! {
+        <div class="split">
+            <div class="create">
+                {match copied {
+                    Some(id) => view! { <CopyNote id /> }.into_any(),
+                    None => view! { <PresetList state images /> }.into_any(),
+                }}
+                <form
+                    method="post"
+                    action="/console/create"
+                    class="card form"
+                    on:submit=submit
+                    novalidate
+                >
+                    <Summary state />
+                    <Fields state images are_known />
+                    <div class="form-foot">
+                        <button
+                            type="submit"
+                            class="button primary"
+                            disabled=!may_create
+                            aria-describedby=(!may_create).then_some("may-not-create")
+                            aria-disabled=move || state.busy.get().then_some("true")
+                        >
+                            <Icon name="plus" />
+                            "Create"
+                        </button>
+                        {(!may_create)
+                            .then(|| {
+                                view! {
+                                    <p id="may-not-create" class="fine">
+                                        "Your role is read_only: creating needs the role operator."
+                                    </p>
+                                }
+                            })}
+                    </div>
+                </form>
+            </div>
+            <EquivalentCode state />
+        </div>
+    }
+    .into_any()
+}
+
+/// Sends the form, and opens the page of the sandbox or shows why there is none.
+fn on_submit(state: State) -> impl Fn(ev::SubmitEvent) {
     let navigate = use_navigate();
     let toasts = Toasts::current();
-    let submit = move |event: ev::SubmitEvent| {
+    move |event: ev::SubmitEvent| {
         event.prevent_default();
         if state.busy.get_untracked() {
             return;
@@ -45,32 +237,7 @@ pub fn CreatePage() -> impl IntoView {
             state.refuse(problems, refusal);
             browser::focus_when_shown(SUMMARY);
         });
-    };
-    view! {
-        <Title text="Create" />
-        <div class="page-head">
-            <h1>"Create a sandbox"</h1>
-        </div>
-        <div class="split">
-            <form method="post" action="/console/create" class="card form" on:submit=submit novalidate>
-                <Summary state />
-                <Fields state />
-                <div class="form-foot">
-                    <button
-                        type="submit"
-                        class="button primary"
-                        aria-disabled=move || state.busy.get().then_some("true")
-                    >
-                        <Icon name="plus" />
-                        "Create"
-                    </button>
-                    <p class="fine">"An image that is not on the host is pulled first."</p>
-                </div>
-            </form>
-            <EquivalentCode state />
-        </div>
     }
-    .into_any()
 }
 
 #[cfg(test)]
@@ -79,7 +246,10 @@ mod tests {
 
     #[test]
     fn every_field_of_the_form_can_be_focused() {
-        let ids = Field::ALL.iter().filter_map(|field| field.input_id());
-        assert_eq!(ids.count(), Field::ALL.len() - 1);
+        for field in Field::ALL.into_iter().filter(|field| *field != Field::Form) {
+            let id = format!("#{}", field.input().unwrap_or_default());
+            assert!(field.focus_targets().contains(&&*id), "{field:?}");
+        }
+        assert!(Field::Form.focus_targets().is_empty());
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use leptos::{prelude::*, task::spawn_local};
-use osb_protocol::FieldError;
+use osb_protocol::{FieldError, error::Loc};
 use serde::{Deserialize, Serialize};
 
-use super::{CreateForm, Field, Lifetime, api, form::Request};
+use super::{CreateForm, Field, api, form::Request, lifetime, presets::Preset};
+use crate::browser;
 
 /// Pause in typing after which the server checks the form.
 const REST: Duration = Duration::from_millis(300);
@@ -41,14 +42,17 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The state of a new page, or of one that shows a rejected form again.
-    pub(super) fn new(draft: Option<Draft>) -> Self {
+    /// The state of a page that begins with this form, or shows a rejected one again.
+    pub(super) fn new(first: CreateForm, draft: Option<Draft>) -> Self {
         let touched = match draft {
             Some(_) => Field::ALL.to_vec(),
             None => Vec::new(),
         };
         let was_refused = RwSignal::new(draft.is_some());
-        let draft = draft.unwrap_or_default();
+        let draft = draft.unwrap_or_else(|| Draft {
+            form: first,
+            ..Draft::default()
+        });
         let form = RwSignal::new(draft.form);
         Self {
             form,
@@ -68,19 +72,55 @@ impl State {
         self.touch(field);
     }
 
-    /// Notes the chosen lifetime.
-    pub(super) fn set_lifetime(self, lifetime: Lifetime) {
-        self.form.update(|form| form.lifetime = lifetime);
+    /// Notes the chosen lifetime. A time that was typed before would override it.
+    pub(super) fn choose_lifetime(self, choice: String) {
+        self.form.update(|form| {
+            if choice != lifetime::OTHER {
+                form.ttl.clear();
+            }
+            form.lifetime = choice;
+        });
         self.touch(Field::Ttl);
     }
 
-    /// Shows problems of this field from now on, and checks the form once typing pauses.
+    /// Notes the names of the variables that are copied, one a line.
+    pub(super) fn keep(self, names: String) {
+        self.form.update(|form| form.kept = names);
+    }
+
+    /// Leaves a variable out of the copy.
+    pub(super) fn leave_out(self, name: &str) {
+        self.form.update(|form| {
+            let kept: Vec<_> = form.kept.lines().filter(|it| *it != name).collect();
+            form.kept = kept.join("\n");
+        });
+    }
+
+    /// Fills the form in from a preset.
+    pub(super) fn fill(self, preset: &Preset) {
+        self.form.update(|form| preset.fill(form));
+        for field in [Field::Image, Field::Entrypoint, Field::Cpu, Field::Memory] {
+            self.touch(field);
+        }
+    }
+
+    /// Shows problems of this field from now on, and checks the form once typing pauses. A problem
+    /// that is shown already is checked at once, so that it goes when it is mended.
     fn touch(self, field: Field) {
         self.touched.update(|touched| {
             if !touched.contains(&field) {
                 touched.push(field);
             }
         });
+        let is_of_field = |problem: &FieldError| Field::of(problem) == field;
+        if self.problems.read_untracked().iter().any(is_of_field) {
+            let now = self.form.read_untracked().local_problems();
+            self.problems.update(|problems| {
+                problems.retain(|problem| !is_of_field(problem));
+                problems.extend(now.into_iter().filter(is_of_field));
+                problems.sort_by_key(Field::of);
+            });
+        }
         let edit = self.next_edit();
         let is_last = move || self.edits.try_get_value() == Some(edit);
         let rested = move || {
@@ -98,13 +138,16 @@ impl State {
         edit
     }
 
-    /// Shows the server's answer for the form after this edit.
+    /// Shows the server's answer for the form after this edit; without an answer, what shows without
+    /// the server.
     async fn ask(self, edit: u64) {
-        let answer = api::check(self.form.get_untracked()).await;
-        if let (Some(last), Ok(problems)) = (self.edits.try_get_value(), answer)
-            && last == edit
-        {
-            self.problems.set(problems);
+        let Some(form) = self.form.try_get_untracked() else {
+            return;
+        };
+        let answer = api::check(form.clone()).await;
+        if self.edits.try_get_value() == Some(edit) {
+            self.problems
+                .set(answer.unwrap_or_else(|_| form.local_problems()));
         }
     }
 
@@ -121,6 +164,25 @@ impl State {
         self.refusal.set(refusal);
         self.was_refused.set(true);
         self.busy.set(false);
+    }
+
+    /// Gives a field the focus.
+    pub(super) fn focus(field: Field) {
+        browser::focus_first_visible(field.focus_targets());
+    }
+
+    /// Whether an entry of a field, such as a variable, has a problem, or the field as a whole.
+    pub(super) fn has_problem(self, field: Field, name: &str) -> bool {
+        let is_of_entry = |problem: &FieldError| match problem.loc.get(2) {
+            Some(Loc::Name(entry)) => entry == name,
+            _ => true,
+        };
+        self.touched.read().contains(&field)
+            && self
+                .problems
+                .read()
+                .iter()
+                .any(|problem| Field::of(problem) == field && is_of_entry(problem))
     }
 
     /// The problem of a field, once it was edited.

@@ -4,7 +4,7 @@ use leptos::{ev, prelude::*};
 use osb_protocol::FieldError;
 
 use super::{Field, state::State};
-use crate::{browser, ui::Icon};
+use crate::ui::Icon;
 
 /// Id of the summary, which takes the focus when a form is refused.
 pub(super) const SUMMARY: &str = "problems";
@@ -43,10 +43,10 @@ pub(super) fn Summary(state: State) -> impl IntoView {
 pub(super) fn ProblemList(#[prop(into)] problems: Signal<Vec<FieldError>>) -> impl IntoView {
     let item = |problem: FieldError| {
         let field = Field::of(&problem);
-        let link = field.input_id().map(|id| {
+        let link = field.input().map(|id| {
             let go = move |event: ev::MouseEvent| {
                 event.prevent_default();
-                browser::focus(id);
+                State::focus(field);
             };
             view! {
                 <a href=format!("#{id}") on:click=go>

@@ -37,6 +37,16 @@ pub(super) fn split(command: &str) -> Result<Vec<String>, &'static str> {
     Ok(words)
 }
 
+/// Writes words as [`split`] reads them.
+pub(super) fn join(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    let quoted = words.iter().map(|word| match word.chars().all(is_plain) {
+        true if !word.is_empty() => word.clone(),
+        _ => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 /// Reads `NAME=value` lines; blank lines and lines that begin with `#` do not count. Of two lines
 /// with the same name the later one holds.
 ///
@@ -99,6 +109,22 @@ mod tests {
         for wrong in ["'", "a \"b", "a\\"] {
             assert!(split(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn words_are_written_as_they_are_read() {
+        for words in [
+            vec!["tail", "-f", "/dev/null"],
+            vec!["sh", "-c", "echo \"it's\" > 'x' \\ $HOME"],
+            vec!["", " ", "\n", "ä"],
+            vec![],
+        ] {
+            let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
+            let line = join(&words);
+            assert_eq!(split(&line).unwrap(), words, "{line}");
+        }
+        let plain = ["tail", "-f", "/dev/null"].map(str::to_owned);
+        assert_eq!(join(&plain), "tail -f /dev/null");
     }
 
     #[test]

@@ -17,13 +17,20 @@ pub(super) fn Rail(
         let here = path.with(|path| path.starts_with(prefix));
         here.then_some("page")
     };
+    let is_overview = move || path.with(|path| path == "/console").then_some("page");
     view! {
         <nav class="rail" aria-label="Main">
-            <A href="/console/sandboxes" attr:class="rail-brand" attr:aria-label="OpenSandbox, home">
+            <A href="/console" attr:class="rail-brand" attr:aria-label="OpenSandbox, home">
                 <Icon name="box" />
                 <span>"OpenSandbox"</span>
             </A>
             <ul>
+                <li>
+                    <a href="/console" aria-current=is_overview>
+                        <Icon name="layout-dashboard" />
+                        <span>"Overview"</span>
+                    </a>
+                </li>
                 <li>
                     <a
                         href="/console/sandboxes"

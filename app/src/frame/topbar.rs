@@ -91,6 +91,9 @@ fn steps(path: &str) -> Vec<(String, String)> {
         };
         steps.push((name, address.clone()));
     }
+    if steps.is_empty() {
+        steps.push(("Overview".to_owned(), address));
+    }
     steps
 }
 
@@ -198,6 +201,7 @@ mod tests {
                 .map(|(name, _)| name)
                 .collect::<Vec<_>>()
         };
+        assert_eq!(names("/console"), ["Overview"]);
         assert_eq!(names("/console/sandboxes"), ["Sandboxes"]);
         assert_eq!(
             names("/console/sandboxes/0b6c1f2e-aaaa/terminal"),

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     browser,
-    view::{SandboxDetail, SandboxRow},
+    view::{Pulse, SandboxDetail, SandboxRow},
 };
 
 /// First pause before connecting again; doubles up to [`LONGEST_PAUSE`].
@@ -120,6 +120,15 @@ impl Live {
         TAB.with_borrow_mut(|tab| {
             tab.socket = Some(socket);
             tab.greeted = false;
+        });
+    }
+
+    /// Watches the numbers of the overview until the calling effect ends.
+    pub fn watch_overview(self, on_pulse: impl Fn(Pulse) + 'static) {
+        self.watch(Topic::Overview, move |update| {
+            if let Update::Pulse(pulse) = update {
+                on_pulse(*pulse);
+            }
         });
     }
 

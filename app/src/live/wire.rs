@@ -4,7 +4,7 @@ use osb_protocol::{SandboxId, execd::pty::close_code, lifecycle::MetricsSample};
 use serde::{Deserialize, Serialize};
 
 use super::log::LogBatch;
-use crate::view::{SandboxDetail, SandboxRow};
+use crate::view::{Pulse, SandboxDetail, SandboxRow};
 
 /// Close code of the console's WebSockets, terminals included: the session that opened it ended, or
 /// there was none. Browsers hide from a page why a handshake failed, so the server completes it and
@@ -22,6 +22,8 @@ pub fn says_signed_out(code: u16, was_greeted: bool) -> bool {
 /// A topic that a tab can subscribe to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
+    /// Numbers of the overview; snapshot and deltas [`Pulse`].
+    Overview,
     /// The list; snapshot `Vec<SandboxRow>`, deltas [`RowChange`].
     Sandboxes,
     /// One sandbox; every message is a snapshot, `null` once it is gone.
@@ -36,6 +38,7 @@ pub enum Topic {
 impl std::fmt::Display for Topic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Overview => f.write_str("overview"),
             Self::Sandboxes => f.write_str("sandboxes"),
             Self::Sandbox(id) => write!(f, "sandbox/{id}"),
             Self::Logs(id) => write!(f, "sandbox/{id}/logs"),
@@ -50,6 +53,7 @@ impl std::str::FromStr for Topic {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut parts = text.splitn(3, '/');
         match (parts.next(), parts.next(), parts.next()) {
+            (Some("overview"), None, _) => Ok(Self::Overview),
             (Some("sandboxes"), None, _) => Ok(Self::Sandboxes),
             (Some("sandbox"), Some(id), part) if !id.is_empty() => match part {
                 None => Ok(Self::Sandbox(id.into())),
@@ -148,6 +152,8 @@ pub enum RowChange {
 /// Decoded data of a topic.
 #[derive(Clone, Debug)]
 pub(super) enum Update {
+    /// Numbers of the overview.
+    Pulse(Box<Pulse>),
     /// The whole list.
     List(Vec<SandboxRow>),
     /// One change of it.
@@ -173,6 +179,7 @@ impl Update {
     /// Decodes the data of a frame; `None` if a newer server sent what this page does not know.
     pub(super) fn read(topic: &Topic, is_delta: bool, data: serde_json::Value) -> Option<Self> {
         let read = match (topic, is_delta) {
+            (Topic::Overview, _) => serde_json::from_value(data).map(Self::Pulse),
             (Topic::Sandboxes, false) => serde_json::from_value(data).map(Self::List),
             (Topic::Sandboxes, true) => serde_json::from_value(data).map(Self::Change),
             (Topic::Sandbox(_), _) => serde_json::from_value(data).map(Self::Detail),
@@ -197,6 +204,7 @@ mod tests {
     #[test]
     fn topics_are_text() {
         for text in [
+            "overview",
             "sandboxes",
             "sandbox/a",
             "sandbox/a/logs",

@@ -9,5 +9,7 @@ mod stages;
 mod tab;
 
 pub use actions::{DeleteForm, PauseForm, RenewButton};
+pub(crate) use api::delete;
 pub use page::SandboxPage;
+pub(crate) use stages::StageBar;
 pub use tab::TabRoutes;

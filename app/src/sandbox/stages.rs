@@ -9,7 +9,7 @@ use crate::{
 
 /// The stage bar: each stage with the time since the one before.
 #[component]
-pub(super) fn StageBar(
+pub fn StageBar(
     /// The sandbox.
     current: RwSignal<SandboxDetail>,
 ) -> impl IntoView {

@@ -73,6 +73,7 @@ pub(super) fn Row(
                 >
                     <Icon name="terminal" />
                 </a>
+                <CloneLink id=id.clone() />
                 <div data-act="renew">
                     <RenewButton id=id.clone() extends=extendable seconds=QUICK_SECONDS />
                 </div>
@@ -86,6 +87,23 @@ pub(super) fn Row(
         </tr>
     }
     .into_any()
+}
+
+/// A link to the create form, filled in with what this sandbox was created with.
+#[component]
+fn CloneLink(id: SandboxId) -> impl IntoView {
+    offers_changes().then(|| {
+        view! {
+            <a
+                class="icon-button"
+                href=format!("/console/create?from={id}")
+                aria-label=format!("Clone {}", id.short())
+                title="Clone: create another like it"
+            >
+                <Icon name="copy-plus" />
+            </a>
+        }
+    })
 }
 
 /// Marks a row that appeared or changed while it was shown. Two values alternate, so that the

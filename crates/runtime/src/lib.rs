@@ -10,8 +10,10 @@
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod cause;
 mod clock;
+mod copying;
 mod diagnostics;
 pub mod docker;
 mod error;
@@ -29,7 +31,9 @@ mod spec;
 mod usage;
 mod vocabulary;
 
+pub use capacity::{Capacity, HostCapacity};
 pub use cause::Cause;
+pub use copying::{Copying, RequestEnvironment};
 pub use diagnostics::{
     Diagnostics, HealthCheck, Inspection, LogQuery, LogText, MASK, names_secret,
 };
@@ -110,6 +114,16 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Resource use of sandboxes, where it can be read.
     fn metering(&self) -> Option<&dyn Metering> {
+        None
+    }
+
+    /// How large its host is, where it has one.
+    fn capacity(&self) -> Option<&dyn Capacity> {
+        None
+    }
+
+    /// What copies of its sandboxes need, where it can be read.
+    fn copying(&self) -> Option<&dyn Copying> {
         None
     }
 

@@ -209,6 +209,7 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::POST, ServiceAdmin, Acts(Action::WebhookRedeliver))],
     ),
     // Pages. What they show comes through the principal's scope.
+    ("/console", &[(Method::GET, ReadOnly, Reads)]),
     ("/console/sandboxes", &[(Method::GET, ReadOnly, Reads)]),
     ("/console/sandboxes/{id}", &[(Method::GET, ReadOnly, Reads)]),
     (
@@ -236,6 +237,10 @@ const TABLE: &[(&str, Rules)] = &[
     ),
     ("/console/{*rest}", &[(Method::GET, ReadOnly, Reads)]),
     // Forms.
+    (
+        "/console/test",
+        &[(Method::POST, Operator, Acts(Action::SandboxCreate))],
+    ),
     (
         "/console/sandboxes/{id}/renew",
         &[(Method::POST, Operator, Acts(Action::SandboxRenew))],
@@ -270,6 +275,14 @@ const TABLE: &[(&str, Rules)] = &[
     ),
     // Server functions.
     (
+        "/console/fn/overview/get",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/overview/test",
+        &[(Method::POST, Operator, Acts(Action::SandboxCreate))],
+    ),
+    (
         "/console/fn/sandboxes/list",
         &[(Method::POST, ReadOnly, Reads)],
     ),
@@ -291,6 +304,14 @@ const TABLE: &[(&str, Rules)] = &[
     ),
     (
         "/console/fn/sandboxes/check",
+        &[(Method::POST, Operator, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/images",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/original",
         &[(Method::POST, Operator, Reads)],
     ),
     (
@@ -432,14 +453,17 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 7] = [
+        const READS: [&str; 10] = [
             "/metrics/events",
+            "/console/fn/overview/get",
             "/console/fn/sandboxes/list",
             "/console/fn/sandboxes/get",
             "/console/fn/sandboxes/port",
             "/console/fn/sandboxes/log",
             "/console/fn/sandboxes/metrics",
             "/console/fn/sandboxes/check",
+            "/console/fn/sandboxes/images",
+            "/console/fn/sandboxes/original",
         ];
         for (path, rules) in TABLE {
             for (method, _, effect) in *rules {

@@ -53,6 +53,17 @@ impl Service {
         }
     }
 
+    /// Notes what a create took over. Of variables only the names.
+    pub(super) fn note_copy(&self, of: &SandboxId, variables: &[String]) {
+        let Some(act) = &self.act else {
+            return;
+        };
+        act.note("copyOf", json!(of));
+        if !variables.is_empty() {
+            act.note("variablesOfCopy", json!(variables));
+        }
+    }
+
     /// Notes a renewal that is stored.
     pub(super) fn note_renewal(&self, before: &Facts, after: WireTime) {
         if let Some(act) = &self.act {

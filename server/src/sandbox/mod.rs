@@ -18,9 +18,11 @@
 //! * [`validate`]: the rules of a request. [`quota`]: what a tenant, a user or
 //!   an API key may use. [`disk`]: how much of it is on disk.
 
+pub mod activity;
 mod acts;
 mod answer;
 pub mod commands;
+pub mod copies;
 pub mod diagnostics;
 mod disk;
 pub mod endpoint;
@@ -30,6 +32,8 @@ pub mod expiry;
 mod explanation;
 pub mod facts;
 mod failed_hooks;
+pub mod host;
+mod images;
 mod journal;
 pub mod lifecycle;
 pub mod list;

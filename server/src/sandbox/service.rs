@@ -126,6 +126,12 @@ impl Service {
         self.inner.runtime.features()
     }
 
+    /// Longest life of a new sandbox, in seconds.
+    #[must_use]
+    pub fn max_timeout_seconds(&self) -> Option<i64> {
+        self.inner.limits.max_timeout_seconds
+    }
+
     /// The runtime's words for states and errors.
     #[must_use]
     pub fn vocabulary(&self) -> &'static Vocabulary {

@@ -11,11 +11,13 @@
 //! containers cannot reach each other ([`network`]).
 
 mod adoption;
+mod capacity;
 #[cfg(test)]
 mod causes;
 mod config;
 mod container;
 mod conversion;
+mod copying;
 mod create;
 #[cfg(test)]
 mod create_faults;
@@ -60,8 +62,8 @@ use osb_service::Supervisor;
 use tokio::sync::mpsc;
 
 use crate::{
-    Address, CreateSpec, Diagnostics, Foreign, Images, Metering, NoRoute, Observed, Pausing,
-    Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Viewpoint,
+    Address, Capacity, Copying, CreateSpec, Diagnostics, Foreign, Images, Metering, NoRoute,
+    Observed, Pausing, Progress, Reach, Runtime, RuntimeError, RuntimeEvent, Viewpoint,
 };
 
 /// Name of this back end.
@@ -173,6 +175,14 @@ impl Runtime for DockerRuntime {
     }
 
     fn metering(&self) -> Option<&dyn Metering> {
+        Some(self)
+    }
+
+    fn capacity(&self) -> Option<&dyn Capacity> {
+        Some(self)
+    }
+
+    fn copying(&self) -> Option<&dyn Copying> {
         Some(self)
     }
 

@@ -22,9 +22,10 @@ use tokio::sync::{Notify, mpsc};
 
 use self::powers::Pool;
 use crate::{
-    Address, Amendment, CreateSpec, Diagnostics, Foreign, Images, KeptBy, LocalImage, LogLine,
-    Metering, NoRoute, Observed, Pausing, Phase, Pools, Progress, PullFault, Reach, Role, Runtime,
-    RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint, Vocabulary,
+    Address, Amendment, Capacity, Copying, CreateSpec, Diagnostics, Foreign, Images, KeptBy,
+    LocalImage, LogLine, Metering, NoRoute, Observed, Pausing, Phase, Pools, Progress, PullFault,
+    Reach, Role, Runtime, RuntimeError, RuntimeEvent, Snapshots, Source, Stage, Status, Viewpoint,
+    Vocabulary,
 };
 
 const KIND: &str = "sim";
@@ -63,7 +64,8 @@ pub struct Faults {
 /// Abilities of the simulated back end.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whether it has the optional powers: pausing, snapshots, pools, diagnostics, metering, images.
+    /// Whether it has the optional powers: pausing, snapshots, pools, diagnostics, metering, capacity,
+    /// copying, images.
     pub powers: bool,
     /// Further features that a create may use.
     pub create_features: FeatureSet,
@@ -402,6 +404,14 @@ impl Runtime for SimRuntime {
     }
 
     fn metering(&self) -> Option<&dyn Metering> {
+        self.options.powers.then_some(self)
+    }
+
+    fn capacity(&self) -> Option<&dyn Capacity> {
+        self.options.powers.then_some(self)
+    }
+
+    fn copying(&self) -> Option<&dyn Copying> {
         self.options.powers.then_some(self)
     }
 

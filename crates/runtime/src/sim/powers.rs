@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use osb_protocol::{SandboxId, WireTime};
+use secrecy::SecretString;
 use tokio::sync::mpsc;
 
 use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Diagnostics, Images, Inspection, LocalImage, LogFollow, LogLine, LogLines, LogQuery, LogStream,
-    LogText, Metering, Pausing, Phase, PoolSpec, PoolStatus, Pools, Role, RuntimeError,
-    RuntimeEvent, Snapshots, Source, Usage,
+    Capacity, Copying, Diagnostics, HostCapacity, Images, Inspection, LocalImage, LogFollow,
+    LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, PoolSpec,
+    PoolStatus, Pools, RequestEnvironment, Role, RuntimeError, RuntimeEvent, Snapshots, Source,
+    Usage,
 };
 
 /// A pool. Its ready sandboxes are only counted.
@@ -156,6 +158,38 @@ impl Pausing for SimRuntime {
 
     async fn resume(&self, id: &SandboxId) -> Result<WireTime, RuntimeError> {
         self.set_frozen(id, false).await
+    }
+}
+
+#[async_trait]
+impl Capacity for SimRuntime {
+    async fn read_capacity(&self) -> Result<HostCapacity, RuntimeError> {
+        self.available()?;
+        Ok(HostCapacity {
+            name: "simulated host".to_owned(),
+            engine: "simulation".to_owned(),
+            processors: 8,
+            memory_bytes: 16 << 30,
+            available_bytes: Some(12 << 30),
+        })
+    }
+}
+
+#[async_trait]
+impl Copying for SimRuntime {
+    async fn read_environment(&self, id: &SandboxId) -> Result<RequestEnvironment, RuntimeError> {
+        self.available()?;
+        let state = self.locked();
+        let spec = state.specs.get(id);
+        let spec = spec.ok_or_else(|| RuntimeError::NotFound(id.clone()))?;
+        let variables = spec.env.iter().map(|(name, value)| {
+            let value = value.clone().map(SecretString::from);
+            (name.clone(), value)
+        });
+        Ok(RequestEnvironment {
+            variables: variables.collect(),
+            hooks: spec.lifecycle.clone().map(SecretString::from),
+        })
     }
 }
 

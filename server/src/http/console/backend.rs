@@ -7,25 +7,27 @@ use axum::http::StatusCode;
 use futures::{StreamExt, TryStreamExt};
 use osb_app::{
     backend::ConsoleBackend,
+    create::preset_images,
     error::ConsoleError,
     live::{LogLine, LogStream},
     view::{
-        self, BulkAct, BulkEnd, BulkResult, Ended, PortAddress, SandboxDetail, SandboxRow,
-        ServerInfo, StageState, extends, is_alive,
+        self, BulkAct, BulkEnd, BulkResult, Ended, HostImage, HostImages, Original, Overview,
+        PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState, extends, is_alive,
     },
 };
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
+    identity::Role,
     lifecycle::{ImageRef, MetricsHistory, Sandbox, SandboxState, SandboxStatus},
 };
-use osb_runtime::LogFollow;
+use osb_runtime::{LocalImage, LogFollow};
 use osb_service::ErrorChain;
 use osb_store::{HistoryEntry, Outcome};
 use serde_json::Value;
 
 use super::{
     super::{audited::Noted, error::answer_to},
-    stages,
+    overview, stages,
 };
 use crate::{
     audit::Act,
@@ -58,6 +60,7 @@ impl Domains {
         Arc::new(Domain {
             service: service.noting(noted.0.clone()),
             noted,
+            sees_host: principal.scope == Scope::All && principal.role >= Role::Operator,
         })
     }
 
@@ -66,6 +69,7 @@ impl Domains {
         Arc::new(Domain {
             service: self.service.within(scope),
             noted: Noted::default(),
+            sees_host: false,
         })
     }
 
@@ -82,6 +86,7 @@ impl Domains {
             features: self.service.features(),
             key_required: self.keys.is_required(),
             has_users: self.keys.accounts().has_users(),
+            max_timeout_seconds: self.service.max_timeout_seconds(),
             identity: principal.map(Principal::identity),
         }
     }
@@ -92,6 +97,8 @@ struct Domain {
     service: Service,
     /// The act of the request.
     noted: Noted,
+    /// Whether the caller may know what else is on the host.
+    sees_host: bool,
 }
 
 impl Domain {
@@ -120,6 +127,7 @@ impl Domain {
         Self {
             service: self.service.clone().noting(act.clone()),
             noted: Noted(act),
+            sees_host: self.sees_host,
         }
     }
 
@@ -169,6 +177,10 @@ impl ConsoleBackend for Domain {
         records.iter().map(|record| row(record)).collect()
     }
 
+    async fn overview(&self) -> Overview {
+        overview::of(&self.service, self.sees_host).await
+    }
+
     fn trouble(&self) -> Option<String> {
         self.service
             .available()
@@ -197,8 +209,49 @@ impl ConsoleBackend for Domain {
         self.service.validate(body)
     }
 
+    async fn images(&self) -> HostImages {
+        let images = self.service.images().await.map(|images| {
+            // Names of other images could reveal one tenant to another.
+            let may_know = |image: &LocalImage| {
+                self.sees_host || preset_images().any(|preset| preset == image.reference)
+            };
+            let known = images.into_iter().filter(may_know);
+            known
+                .map(|image| HostImage {
+                    reference: image.reference,
+                    bytes: image.bytes,
+                })
+                .collect()
+        });
+        HostImages {
+            images,
+            of_presets_only: !self.sees_host,
+        }
+    }
+
     async fn create(&self, body: Value) -> Result<SandboxId, ConsoleError> {
         self.done(self.service.accept(body))
+    }
+
+    async fn original(&self, id: &SandboxId) -> Result<Original, ConsoleError> {
+        let original = self.service.original(id).await.map_err(refused)?;
+        Ok(Original {
+            image: original.image,
+            entrypoint: original.entrypoint,
+            resources: original.resources,
+            metadata: original.metadata,
+            timeout: original.timeout,
+            variables: original.variables,
+        })
+    }
+
+    async fn create_copy(
+        &self,
+        body: Value,
+        of: &SandboxId,
+        variables: Vec<String>,
+    ) -> Result<SandboxId, ConsoleError> {
+        self.done(self.service.accept_copy(body, of, &variables).await)
     }
 
     async fn renew(

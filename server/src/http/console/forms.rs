@@ -11,7 +11,7 @@ use axum::{
 };
 use osb_app::{
     backend::ConsoleBackend,
-    create::{CreateForm, Draft},
+    create::{self, CreateForm, Draft},
     error::ConsoleError,
     sandboxes::run_bulk,
     view::{BulkAct, BulkEnd, BulkResult, Notice, bulk_summary, in_seconds},
@@ -30,9 +30,10 @@ use super::{
 const NAMED: usize = 10;
 
 /// Addresses of the forms.
-pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 9] {
+pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 10] {
     [
-        ("/console/create", post(create)),
+        ("/console/create", post(create_sandbox)),
+        ("/console/test", post(start_trial)),
         ("/console/sandboxes/{id}/renew", post(renew)),
         ("/console/sandboxes/{id}/pause", post(pause)),
         ("/console/sandboxes/{id}/resume", post(resume)),
@@ -67,7 +68,7 @@ impl FromRequestParts<ConsoleState> for Backend {
     }
 }
 
-async fn create(
+async fn create_sandbox(
     State(state): State<ConsoleState>,
     Backend(backend): Backend,
     session: Session,
@@ -96,6 +97,22 @@ async fn create(
         Err(error) => draft.refusal = Some(error.to_string()),
     }
     pages::render_draft(&state, parts, draft).await
+}
+
+/// Creates a sandbox that tests this installation. Its page shows the stages; it expires by itself.
+async fn start_trial(Backend(backend): Backend, session: Session) -> Redirect {
+    let (notice, page) = match create::start_trial(&*backend).await {
+        Ok(test) => {
+            let news = format!(
+                "{} is being created, and expires in a minute",
+                test.id.short()
+            );
+            (Notice::good(news), page_of(&test.id))
+        }
+        Err(error) => (Notice::bad(error.to_string()), "/console".to_owned()),
+    };
+    session::leave_notice(&session, &notice).await;
+    Redirect::to(&page)
 }
 
 #[derive(Deserialize)]

@@ -307,6 +307,9 @@ fn own_page(next: &str) -> Option<&str> {
         .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let here = Url::parse("http://console.invalid").ok()?;
     let read = here.join(next).ok()?;
+    if next == "/console" {
+        return Some(next);
+    }
     let stays = |path: &str| path.starts_with("/console/");
     (plain && stays(next) && here.origin() == read.origin() && stays(read.path())).then_some(next)
 }
@@ -323,9 +326,13 @@ mod tests {
         );
         let dots = "/console/sandboxes?q=1..2&state=Running";
         assert_eq!(own_page(dots), Some(dots));
+        assert_eq!(own_page("/console"), Some("/console"));
         for away in [
             "",
             "//evil",
+            "/console.evil",
+            "/console?a",
+            "/consolevil/x",
             "https://evil",
             "/console/../v1",
             "/console/%2e%2e/v1",

@@ -26,6 +26,7 @@ mod live;
 mod log_file;
 mod login;
 mod origin;
+mod overview;
 mod pages;
 mod policy;
 pub(super) mod session;
@@ -166,14 +167,7 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .route_layer(from_fn_with_state(state.room.clone(), overload::console))
         .route_layer(from_fn_with_state(state.clone(), session::admit));
     Router::new()
-        .route(
-            "/console",
-            get(|| async { Redirect::to("/console/sandboxes") }),
-        )
-        .route(
-            "/console/",
-            get(|| async { Redirect::to("/console/sandboxes") }),
-        )
+        .route("/console/", get(|| async { Redirect::to("/console") }))
         .route("/console/login", get(pages::render).post(login::log_in))
         .route("/console/logout", post(login::log_out))
         .merge(inside)

@@ -207,6 +207,19 @@ impl Service {
         Ok(history(id, step, start, &samples))
     }
 
+    /// Cores and bytes of memory that these sandboxes used together when they were sampled last.
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    pub(super) fn used_now(&self, ids: &[SandboxId]) -> (f64, f64) {
+        let recordings = self.inner.metrics.recordings();
+        let latest = ids
+            .iter()
+            .filter_map(|id| Some(recordings.get(id)?.latest()));
+        latest.fold((0.0, 0.0), |(cores, memory), sample| {
+            let used = sample.memory_bytes.unwrap_or_default() as f64;
+            (cores + sample.cpu_cores.unwrap_or_default(), memory + used)
+        })
+    }
+
     /// Receives a sample of a sandbox each second, until the receiver is dropped.
     ///
     /// # Errors

@@ -36,6 +36,8 @@ const FORMING_MAX: usize = 20;
 pub(super) struct Recording {
     /// The counters that were read last, and when, in Unix microseconds.
     last: Option<(i64, Usage)>,
+    /// The use between the last two.
+    latest: Sample,
     /// Samples of the fine point that is being formed, and its slot.
     forming: Vec<Point>,
     slot: i64,
@@ -66,6 +68,7 @@ impl Recording {
     pub(super) fn new() -> Self {
         Self {
             last: None,
+            latest: Sample::default(),
             forming: Vec::new(),
             slot: 0,
             fine: Track::new(FINE_STEP, FINE_POINTS, FINE_STRETCH),
@@ -126,6 +129,7 @@ impl Recording {
         let middle = earlier.map_or(at_us, |(before, _)| before.midpoint(at_us));
         let slot = middle.div_euclid(FINE_STEP * 1_000_000);
         self.last = Some((at_us, usage));
+        self.latest = sample;
         if slot > self.slot {
             self.form();
             self.slot = slot;
@@ -137,6 +141,11 @@ impl Recording {
         }
         self.settle(at_us);
         sample
+    }
+
+    /// The use that was sampled last.
+    pub(super) fn latest(&self) -> Sample {
+        self.latest
     }
 
     /// Completes the points whose time is over.

@@ -16,10 +16,10 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    logs, metrics,
+    logs, metrics, overview,
     published::{Published, Source},
 };
-use crate::sandbox::Service;
+use crate::{identity::Scope, sandbox::Service};
 
 /// Most topics followed at once. Each holds a few hundred KiB, and a connection to the engine.
 const FOLLOWERS: usize = 256;
@@ -28,10 +28,13 @@ const FOLLOWERS: usize = 256;
 pub(super) struct Followers {
     service: Service,
     tasks: Supervisor,
-    open: Mutex<HashMap<Topic, Open>>,
+    open: Mutex<HashMap<Key, Open>>,
     /// Number of the next run: unlike the numbers of an earlier process.
     next_run: AtomicU64,
 }
+
+/// What is followed: a topic and, if its content differs between tenants, the tenant.
+type Key = (Topic, Option<Arc<str>>);
 
 struct Open {
     follower: Arc<dyn Source>,
@@ -42,7 +45,7 @@ struct Open {
 /// A tab's part in a follower, until it is dropped.
 pub(super) struct Subscription {
     followers: Arc<Followers>,
-    topic: Topic,
+    key: Key,
     source: Arc<dyn Source>,
     /// Messages after the last snapshot.
     pub(super) messages: broadcast::Receiver<Utf8Bytes>,
@@ -59,7 +62,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.followers.leave(&self.topic);
+        self.followers.leave(&self.key);
     }
 }
 
@@ -76,16 +79,25 @@ impl Followers {
 
     /// Joins the follower of a topic, which it starts if it is the first; with the first message. `None`
     /// for a topic without a follower, or when there are too many. The caller has checked that the tab
-    /// may see the sandbox.
-    pub(super) fn join(self: &Arc<Self>, topic: &Topic) -> Option<(Utf8Bytes, Subscription)> {
+    /// may see the sandbox of the topic, if it has one.
+    pub(super) fn join(
+        self: &Arc<Self>,
+        topic: &Topic,
+        scope: &Scope,
+    ) -> Option<(Utf8Bytes, Subscription)> {
+        let tenant = match topic {
+            Topic::Overview => scope.tenant().map(Arc::from),
+            _ => None,
+        };
+        let key = (topic.clone(), tenant);
         let mut open = self.open();
         let is_full = open.len() >= FOLLOWERS;
-        let follower = match open.get_mut(topic) {
+        let follower = match open.get_mut(&key) {
             Some(follower) => follower,
             None if is_full => return None,
             None => {
-                let follower = self.start(topic)?;
-                open.entry(topic.clone()).or_insert(follower)
+                let follower = self.start(topic, scope)?;
+                open.entry(key.clone()).or_insert(follower)
             }
         };
         follower.tabs += 1;
@@ -94,14 +106,14 @@ impl Followers {
         let (snapshot, messages) = source.subscribe();
         let subscription = Subscription {
             followers: Arc::clone(self),
-            topic: topic.clone(),
+            key,
             source,
             messages,
         };
         Some((snapshot, subscription))
     }
 
-    fn start(&self, topic: &Topic) -> Option<Open> {
+    fn start(&self, topic: &Topic, scope: &Scope) -> Option<Open> {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let follower: Arc<dyn Source> = match topic {
@@ -123,6 +135,15 @@ impl Followers {
                 });
                 samples
             }
+            Topic::Overview => {
+                let first = overview::Numbers::default();
+                let numbers = Arc::new(Published::new(topic.clone(), first));
+                let follow = overview::follow(self.service.within(scope), Arc::clone(&numbers));
+                self.tasks.spawn_abortable("console-overview", async move {
+                    stopped.run_until_cancelled(follow).await;
+                });
+                numbers
+            }
             Topic::Sandboxes | Topic::Sandbox(_) => return None,
         };
         Some(Open {
@@ -132,19 +153,19 @@ impl Followers {
         })
     }
 
-    fn leave(&self, topic: &Topic) {
+    fn leave(&self, key: &Key) {
         let mut open = self.open();
-        let Some(follower) = open.get_mut(topic) else {
+        let Some(follower) = open.get_mut(key) else {
             return;
         };
         follower.tabs -= 1;
         if follower.tabs == 0 {
             follower.stop.cancel();
-            open.remove(topic);
+            open.remove(key);
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Topic, Open>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Key, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

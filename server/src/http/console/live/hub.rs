@@ -218,14 +218,17 @@ impl Hub {
         frame
     }
 
-    /// Follows what changes all the time in one sandbox, with the first message; `None` if it does not
-    /// exist within the scope, or too much is followed.
+    /// Follows what changes all the time, with the first message; `None` if its sandbox does not exist
+    /// within the scope, or too much is followed.
     pub(super) fn follow(&self, topic: &Topic, scope: &Scope) -> Option<(Utf8Bytes, Subscription)> {
-        let (Topic::Logs(id) | Topic::Metrics(id)) = topic else {
-            return None;
-        };
-        self.service.within(scope).find(id)?;
-        self.followers.join(topic)
+        match topic {
+            Topic::Overview => {}
+            Topic::Logs(id) | Topic::Metrics(id) => {
+                self.service.within(scope).find(id)?;
+            }
+            Topic::Sandboxes | Topic::Sandbox(_) => return None,
+        }
+        self.followers.join(topic, scope)
     }
 
     /// The message about a topic that has no content.
@@ -239,7 +242,7 @@ impl Hub {
 
     /// Topics that tabs follow.
     #[cfg(test)]
-    pub(super) fn followed(&self) -> usize {
+    pub(in super::super) fn followed(&self) -> usize {
         self.followers.count()
     }
 

@@ -13,6 +13,7 @@ mod followers;
 mod hub;
 mod logs;
 mod metrics;
+mod overview;
 mod published;
 mod socket;
 #[cfg(test)]

@@ -17,10 +17,10 @@ use crate::{
     identity::{Scope, accounts::UserEdit},
 };
 
-const PASSWORD: &str = "a long password";
+pub(super) const PASSWORD: &str = "a long password";
 
 impl Console {
-    async fn add_user(&self, role: Role, tenant: Option<&str>) -> User {
+    pub(super) async fn add_user(&self, role: Role, tenant: Option<&str>) -> User {
         let new = NewUser {
             name: format!("{role}"),
             password: PASSWORD.into(),
@@ -31,7 +31,7 @@ impl Console {
     }
 
     /// Signs in as a user; where the answer leads.
-    async fn sign_in(&mut self, user: &str, password: &str) -> String {
+    pub(super) async fn sign_in(&mut self, user: &str, password: &str) -> String {
         self.cookie = String::new();
         let form = format!("user={user}&key={}", password.replace(' ', "+"));
         let answer = self.post("/console/login", &form).await;
@@ -275,11 +275,16 @@ pub(super) fn cells() -> Vec<(Method, String)> {
     cells
 }
 
-/// What a role may do in the console, whatever the table says: reading pages, lists, endpoints, logs and metrics.
+/// What a role may do in the console, whatever the table says: reading pages, lists, endpoints, logs, metrics,
+/// names of images and the overview.
 fn may(role: Role, method: &Method, path: &str) -> bool {
-    let reads = ["list", "get", "port", "log", "metrics"].map(|name| format!("sandboxes/{name}"));
+    let of_sandboxes = ["list", "get", "port", "log", "metrics", "images"];
     let is_read = match path.strip_prefix("/console/fn/") {
-        Some(name) => reads.iter().any(|read| read == name),
+        Some("overview/get") => true,
+        Some(name) => {
+            let name = name.strip_prefix("sandboxes/");
+            name.is_some_and(|name| of_sandboxes.contains(&name))
+        }
         None => *method == Method::GET && !path.starts_with("/console/terminal"),
     };
     is_read || role >= Role::Operator

@@ -85,8 +85,10 @@ async fn every_address_of_the_console_leaves_one_entry_of_each_act_and_none_of_r
                 panic!("{role}: {method} {path}: {left:?}");
             };
             assert_eq!(entry.action, action.name(), "{method} {path}");
+            let needs_nothing = ["/console/test", "/console/fn/overview/test"];
             let expected = match role {
                 Role::ReadOnly => AuditOutcome::Denied,
+                _ if needs_nothing.contains(&&*path) => AuditOutcome::Succeeded,
                 _ => AuditOutcome::Failed,
             };
             assert_eq!(entry.outcome, expected, "{method} {path}: {entry:?}");

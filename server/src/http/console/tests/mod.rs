@@ -3,8 +3,10 @@
 mod accounts;
 mod addresses;
 mod audit;
+mod create;
 mod list;
 mod origins;
+mod overview;
 mod pages;
 mod sessions;
 
@@ -112,7 +114,7 @@ impl Console {
         Self::start_over(SimRuntime::new()).await
     }
 
-    async fn start_over(runtime: impl Into<Arc<SimRuntime>>) -> Self {
+    pub(super) async fn start_over(runtime: impl Into<Arc<SimRuntime>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(dir.path().join("state.db"));
         let store = osb_store::open(&location).await.unwrap();

@@ -1,0 +1,240 @@
+// The create page: presets, suggestions, rows, and what is wrong with a form.
+
+import type { Page } from "@playwright/test";
+import { expect, hydrated, image, logIn, test } from "./console";
+
+/** Types a label into the row that is free. */
+async function addLabel(page: Page, name: string, value: string): Promise<void> {
+  await page.getByLabel("Label name").last().fill(name);
+  await page.getByLabel(`Value of ${name}`).fill(value);
+}
+
+test("the form reports mistakes while the user types", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  await page.getByLabel("Lifetime").selectOption({ label: "Another time …" });
+  await page.getByLabel("Time to live").fill("5s");
+  await expect(page.locator("#ttl-problem")).toHaveText("A sandbox lives for at least 1 minute.");
+  await page.getByLabel("Time to live").fill("10m");
+  await expect(page.locator("#ttl-problem")).toBeEmpty();
+  // Rules between fields are checked once every field is well formed.
+  await page.getByLabel("Image").fill(image);
+  await addLabel(page, "bad key!", "x");
+  await expect(page.locator("#metadata-problem")).not.toBeEmpty();
+  await page.getByRole("button", { name: "Delete bad key!" }).click();
+  await expect(page.locator("#metadata-problem")).toBeEmpty();
+  await expect(page.getByLabel("Label name")).toBeFocused();
+  await page.getByLabel("Image").fill("");
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  await expect(page.locator("#image-problem")).toHaveText("Name an image, such as debian:bookworm-slim.");
+  const summary = page.getByRole("region", { name: "The sandbox was not created" });
+  await expect(summary).toBeFocused();
+  await expect(summary).toBeInViewport();
+  await summary.getByRole("link", { name: "Image" }).press("Enter");
+  await expect(page.getByLabel("Image")).toBeFocused();
+  await expect(page).toHaveURL(/\/console\/create$/);
+});
+
+test("mistakes are reported without the server's answer, too", async ({ page, faults }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  await page.route(/\/fn\/sandboxes\/check/, (route) => route.abort());
+  await page.getByLabel("Memory").fill("lots");
+  await expect(page.locator("#memory-problem")).toContainText("512Mi");
+  await page.getByLabel("Memory").fill("1Gi");
+  await expect(page.locator("#memory-problem")).toBeEmpty();
+  await expect.poll(() => faults.splice(0).every((fault) => fault.includes("ERR_FAILED"))).toBe(true);
+});
+
+test("a refused form reports all kinds of mistakes at once, mended with the keyboard only", async ({ page, api }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  await page.getByLabel("Image").fill(image);
+  await page.getByLabel("Entry point").fill("sh -c 'sleep");
+  await page.getByLabel("CPU").fill("fast");
+  await addLabel(page, "suite", "browser");
+  await addLabel(page, "bad!", "x");
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  const summary = page.getByRole("region", { name: "The sandbox was not created" });
+  await expect(summary).toBeFocused();
+  await expect(summary.getByRole("link")).toHaveText(["Entry point", "CPU", "Labels"]);
+  await expect(summary).toContainText("a quote that is not closed");
+  await expect(summary).not.toContainText("required");
+  // Each link leads to its field, whose message is read with it.
+  for (const [field, text] of [
+    [page.getByLabel("Entry point"), "sleep 60"],
+    [page.getByLabel("CPU"), "1"],
+    [page.getByLabel("Label name").nth(1), "good"],
+  ] as const) {
+    await summary.getByRole("link").first().focus();
+    await page.keyboard.press("Enter");
+    await expect(field).toBeFocused();
+    await expect(field).toHaveAttribute("aria-invalid", "true");
+    await expect(field).toHaveAccessibleDescription(/\w/);
+    await page.keyboard.press("ControlOrMeta+a");
+    await page.keyboard.type(text);
+    await expect(field).not.toHaveAttribute("aria-invalid", "true");
+  }
+  await expect(summary).toHaveCount(0);
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.getByRole("list", { name: "Stages" })).toContainText("accepted");
+  expect(await api.mine()).toContain(page.url().split("/").pop());
+});
+
+test("a lifetime that cannot be read is not shown as code without one", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  const code = page.getByRole("complementary", { name: "Equivalent code" });
+  await expect(code).toContainText("\"timeout\": 1800");
+  await page.getByLabel("Lifetime").selectOption({ label: "Another time …" });
+  await expect(code).toContainText("Lifetime: Write a duration");
+  await page.getByLabel("Time to live").fill("soon");
+  await expect(code).toContainText("Lifetime: Write a duration");
+  await expect(code).not.toContainText("timeout");
+  await expect(code).not.toContainText("curl");
+  await page.getByLabel("Time to live").fill("1h");
+  await expect(code).toContainText("\"timeout\": 3600");
+  await page.getByLabel("Lifetime").selectOption({ label: "Until it is deleted" });
+  await expect(page.getByLabel("Time to live")).toBeHidden();
+  await expect(code).not.toContainText("\"timeout\"");
+});
+
+test("a preset is chosen with the keyboard and becomes a sandbox", async ({ page, api }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  const shell = page.getByRole("link", { name: "Shell" });
+  await shell.focus();
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/preset=shell/);
+  await expect(shell).toHaveAttribute("aria-current", "true");
+  await expect(page.getByLabel("Image")).toHaveValue("opensandbox/base:latest");
+  // What belongs to no image stays when another preset is chosen, and when the user goes back.
+  await page.getByLabel("Name", { exact: true }).fill("from-a-preset");
+  await page.getByRole("link", { name: "Debian A small" }).click();
+  await expect(page.getByLabel("Image")).toHaveValue("debian:bookworm-slim");
+  await page.goBack();
+  await expect(page.getByLabel("Image")).toHaveValue("opensandbox/base:latest");
+  await expect(page.getByLabel("Name", { exact: true })).toHaveValue("from-a-preset");
+  await page.getByLabel("Image").fill(image);
+  await expect(page.locator("#image-help")).toContainText("On this host");
+  await page.getByLabel("Image").fill("no-such-image:1");
+  await expect(page.locator("#image-help")).toContainText("Not on this host");
+  await page.getByLabel("Image").fill(image);
+  await expect(page.locator(`#images option[value="${image}"]`)).toHaveCount(1);
+  await addLabel(page, "suite", "browser");
+  await page.getByLabel("Image").press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.locator(".page-head")).toContainText("Running");
+  const id = page.url().split("/").pop()!;
+  const made = await (await api.call("GET", `/sandboxes/${id}`)).json();
+  expect(made.metadata).toEqual({ name: "from-a-preset", suite: "browser" });
+});
+
+test("variables are typed in rows or as text, and neither loses one", async ({ page }) => {
+  await logIn(page, "/console/create");
+  await hydrated(page);
+  const group = page.getByRole("group", { name: "Environment" });
+  const code = page.getByRole("complementary", { name: "Equivalent code" });
+  await group.getByLabel("Variable name").fill("A");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("it's = \"1\"");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("B");
+  await expect(group.getByLabel("Variable name")).toHaveCount(3);
+  await group.getByRole("button", { name: "Edit as text" }).click();
+  const text = group.getByRole("textbox", { name: "Environment" });
+  await expect(text).toHaveValue("A=it's = \"1\"\nB=");
+  await text.fill("A=1\nC=3\nD");
+  await expect(page.locator("#env-problem")).toContainText("Line 3");
+  await text.fill("A=1\nC=3");
+  await group.getByRole("button", { name: "Edit as rows" }).click();
+  await expect(group.getByLabel("Value of C")).toHaveValue("3");
+  await group.getByRole("button", { name: "Delete A" }).press("Enter");
+  await expect(group.getByLabel("Variable name").first()).toBeFocused();
+  await expect(code).toContainText('env={"C": "3"}');
+});
+
+test("what was typed before the page was live is kept", async ({ page }) => {
+  await logIn(page, "/console/sandboxes");
+  let release = () => {};
+  const held = new Promise<void>((resolve) => (release = resolve));
+  await page.route(/osb_bg\.wasm$/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.goto("/console/create", { waitUntil: "commit" });
+  await page.getByLabel("Image").fill("typed:early");
+  await page.getByLabel("Variable name").fill("EARLY");
+  release();
+  await hydrated(page);
+  const code = page.getByRole("complementary", { name: "Equivalent code" });
+  await expect(code).toContainText("typed:early");
+  await expect(code).toContainText("EARLY");
+});
+
+for (const width of [360, 768, 1440]) {
+  test(`the create page fits into ${width} px`, async ({ page }) => {
+    await page.setViewportSize({ width, height: 900 });
+    await logIn(page, "/console/create?preset=browser");
+    await hydrated(page);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    expect(wide).toBeLessThanOrEqual(width);
+  });
+}
+
+test("a clone takes over values that never reach the browser", async ({ page, api }) => {
+  const answer = await api.call("POST", "/sandboxes", {
+    image: { uri: image },
+    entrypoint: ["sh", "-c", 'echo "the token is $TOKEN"; exec tail -f /dev/null'],
+    timeout: 3600,
+    resourceLimits: { cpu: "500m", memory: "256Mi" },
+    env: { TOKEN: "hunter2", UNUSED: "hunter3" },
+    metadata: { suite: "browser", name: "original" },
+  });
+  const { id } = (await answer.json()) as { id: string };
+  const seen: Promise<string>[] = [];
+  page.on("response", (response) => {
+    if (/html|json/.test(response.headers()["content-type"] ?? "")) seen.push(response.text().catch(() => ""));
+  });
+  await logIn(page, `/console/sandboxes?q=${id}`);
+  await hydrated(page);
+  await page.getByRole("link", { name: `Clone ${id.slice(0, 8)}` }).click();
+  await expect(page).toHaveURL(new RegExp(`from=${id}`));
+  await expect(page.getByLabel("Name", { exact: true })).toHaveValue("original-copy");
+  await expect(page.getByLabel("Image")).toHaveValue(image);
+  await expect(page.getByLabel("Lifetime")).toHaveValue("3600");
+  await expect(page.getByLabel("Value of suite")).toHaveValue("browser");
+  const kept = page.locator(".kept li");
+  await expect(kept).toHaveText(["TOKEN", "UNUSED"]);
+  await kept.getByRole("button", { name: "Delete UNUSED" }).click();
+  await expect(kept).toHaveText(["TOKEN"]);
+  const code = page.getByRole("complementary", { name: "Equivalent code" });
+  await expect(code).toContainText("The code lacks these variables, whose values stay on the server: TOKEN.");
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.locator(".page-head")).toContainText("Running");
+  const copy = page.url().split("/").pop()!;
+  expect((await Promise.all(seen)).join("\n")).not.toContain("hunter");
+  const made = await (await api.call("GET", `/sandboxes/${copy}`)).json();
+  expect(made.metadata).toEqual({ name: "original-copy", suite: "browser" });
+  // Only the copy's own output has it.
+  await page.getByRole("link", { name: "Logs" }).click();
+  await expect(page.locator("#main")).toContainText("the token is hunter2");
+});
+
+test("the code has four languages, chosen with the arrow keys", async ({ page }) => {
+  await logIn(page, "/console/create?preset=debian");
+  await hydrated(page);
+  const code = page.getByRole("complementary", { name: "Equivalent code" });
+  await expect(code.locator("pre:visible")).toContainText("curl -X POST");
+  await code.getByRole("radio", { name: "curl" }).focus();
+  for (const part of ["sandbox create", "from opensandbox import", "await Sandbox.create"]) {
+    await page.keyboard.press("ArrowRight");
+    await expect(code.locator("pre:visible")).toHaveCount(1);
+    await expect(code.locator("pre:visible")).toContainText(part);
+  }
+  await page.getByLabel("Name", { exact: true }).fill("it's");
+  await expect(code.locator("pre:visible")).toContainText('"name": "it\'s"');
+});
