@@ -241,6 +241,7 @@ async fn no_route_exceeds_the_quota_of_a_tenant_or_a_key() {
         }
         let creates = [
             "/console/create",
+            "/console/fn/overview/test",
             "/console/fn/sandboxes/create",
             "/sandboxes",
             "/v1/sandboxes",

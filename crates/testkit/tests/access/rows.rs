@@ -97,9 +97,14 @@ pub(super) const ROWS: &[Row] = &[
     ("/webhooks/{id}/test", "POST", ServiceAdmin, Server, NOTHING),
     ("/webhooks/{id}/deliveries", "GET", ServiceAdmin, Server, NOTHING),
     ("/webhooks/{id}/deliveries/{delivery}/redeliver", "POST", ServiceAdmin, Server, NOTHING),
-    // The console. Its first addresses lead to the login.
-    ("/console", "GET", ReadOnly, Open, NOTHING),
+    // The console.
+    ("/console", "GET", ReadOnly, Own, NOTHING),
     ("/console/", "GET", ReadOnly, Open, NOTHING),
+    ("/console/test", "POST", Operator, Own, NOTHING),
+    ("/console/fn/overview/get", "POST", ReadOnly, Own, NOTHING),
+    ("/console/fn/overview/test", "POST", Operator, Own, NOTHING),
+    ("/console/fn/sandboxes/images", "POST", ReadOnly, Own, NOTHING),
+    ("/console/fn/sandboxes/original", "POST", Operator, Sandbox, ID),
     ("/console/login", "GET POST", ReadOnly, Open, "key=wrong"),
     ("/console/logout", "POST", ReadOnly, Open, NOTHING),
     ("/console/sandboxes", "GET", ReadOnly, Own, NOTHING),
