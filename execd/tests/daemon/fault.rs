@@ -380,7 +380,7 @@ async fn a_shell_that_cannot_be_opened_yet_does_not_block_requests_about_its_ter
         place.path().display(),
         std::env::var("PATH").unwrap()
     );
-    let daemon = Daemon::start(&[], |command| {
+    let daemon = Daemon::start(&["--port", "0"], |command| {
         command.env("PATH", path);
     });
     let id = session(&daemon, json!({})).await;
@@ -500,7 +500,7 @@ async fn a_file_system_that_hangs_holds_up_only_who_looks_into_it() {
         hung.path().display(),
         std::env::var("PATH").unwrap()
     );
-    let daemon = Daemon::start(&[], |command| {
+    let daemon = Daemon::start(&["--port", "0"], |command| {
         command.env("PATH", path);
     });
     let mut shells = Vec::new();

@@ -43,6 +43,8 @@ pub(crate) fn daemon() -> Daemon {
 impl Daemon {
     /// Starts a daemon and waits until it reports its port.
     pub(crate) fn start(args: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
+        // The default port is one that the kernel also gives to connections.
+        assert!(args.contains(&"--port"), "a test chooses no fixed port");
         let mut command = Command::new(env!("CARGO_BIN_EXE_execd"));
         command.args(args);
         Self::launch(command, prepare)
