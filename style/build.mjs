@@ -22,6 +22,7 @@ const { dependencies } = createRequire(import.meta.url)("../package.json");
 const vendored = [
   ["@xterm/xterm", "lib/xterm.mjs", "xterm"],
   ["@xterm/addon-fit", "lib/addon-fit.mjs", "xterm-addon-fit"],
+  ["@xterm/addon-unicode11", "lib/addon-unicode11.mjs", "xterm-addon-unicode11"],
 ];
 
 async function vendor() {

@@ -10,7 +10,7 @@ const createFile = /\/pkg\/split_create\.wasm$/;
 function requested(page: Page): string[] {
   const names: string[] = [];
   page.on("request", (request) => {
-    const file = /\/pkg\/split_(\w+)\.wasm$|\/vendor\/([a-z-]+)-[\d.]+\.mjs$/.exec(request.url());
+    const file = /\/pkg\/split_(\w+)\.wasm$|\/vendor\/([a-z][a-z\d-]*?)-[\d.]+\.mjs$/.exec(request.url());
     if (file) names.push(file[1] ?? file[2]);
   });
   return names;
@@ -35,7 +35,7 @@ test("the code of a part is requested when the part is first shown, and only the
   await expect(page.locator(".terminal-bar")).toHaveCount(0);
   await tabs.getByRole("link", { name: "Terminal" }).click();
   await expect(page.locator(".terminal-bar")).toContainText("Connected");
-  expect(parts).toEqual(["terminal", "xterm", "xterm-addon-fit"]);
+  expect(parts).toEqual(["terminal", "xterm", "xterm-addon-fit", "xterm-addon-unicode11"]);
 });
 
 test("a part that the server rendered is taken over as it is", async ({ page }) => {

@@ -56,6 +56,68 @@ test("programs get all colours", async ({ page, sandbox }) => {
   await expect(piece).toHaveCSS("background-color", "rgb(0, 0, 80)");
 });
 
+test("the colours follow the theme at once", async ({ page, sandbox }) => {
+  await page.emulateMedia({ colorScheme: "light" });
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  const card = page.locator(".terminal-card");
+  const shown = page.locator(".terminal .xterm-scrollable-element");
+  const same = async (colour: string) => {
+    await expect(card).toHaveCSS("background-color", colour);
+    await expect(shown).toHaveCSS("background-color", colour);
+  };
+  const [light, dark] = ["rgb(251, 251, 253)", "rgb(11, 14, 19)"];
+  await same(light);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await same(dark);
+  const theme = page.getByRole("button", { name: /^Theme:/ });
+  await theme.click();
+  await expect(theme).toHaveAccessibleName("Theme: light");
+  await same(light);
+  await theme.click();
+  await same(dark);
+});
+
+test("typed letters of all scripts reach the shell, and are deleted as a whole", async ({
+  page,
+  sandbox,
+}) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await type(page, "stty -a | grep -o '.iutf8'");
+  await expect.poll(() => screen(page)).toContain("\n iutf8");
+  await page.keyboard.insertText("x='grün€日本😀");
+  await page.keyboard.press("Backspace");
+  await page.keyboard.insertText("é'; echo ${#x}:$x:");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => screen(page)).toContain("8:grün€日本é:");
+  // An emoji is two columns wide, as the shell assumes.
+  const wide = "printf '%s\\n' 😀 | wc -L";
+  await page.keyboard.insertText(wide);
+  await page.keyboard.press("Home");
+  await page.keyboard.insertText("echo wide; ");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => screen(page)).toContain(`echo wide; ${wide}`);
+});
+
+test("screen reader mode is a choice that is kept", async ({ page, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  const bar = page.locator(".terminal-bar");
+  await expect(bar).toContainText("Connected");
+  const text = page.locator(".xterm-accessibility");
+  await expect(text).toHaveCount(0);
+  const mode = page.getByRole("button", { name: "Screen reader mode" });
+  await mode.focus();
+  await page.keyboard.press("Enter");
+  await expect(mode).toHaveAttribute("aria-pressed", "true");
+  await type(page, "echo read $((40+2))");
+  await expect(text).toContainText("read 42");
+  await page.reload();
+  await expect(bar).toContainText("Connected");
+  await expect(mode).toHaveAttribute("aria-pressed", "true");
+  await expect(text).toContainText("read 42");
+});
+
 test("the end of a shell is reported, and a new one starts on request", async ({ page, sandbox }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
   const bar = page.locator(".terminal-bar");

@@ -13,6 +13,7 @@ use crate::ui::AssetRoot;
 /// Files below `vendor/`, with their versions as in package.json, and the class that each exports.
 const TERMINAL: (&str, &str) = ("xterm-6.0.0.mjs", "Terminal");
 const FIT: (&str, &str) = ("xterm-addon-fit-0.11.0.mjs", "FitAddon");
+const UNICODE: (&str, &str) = ("xterm-addon-unicode11-0.9.0.mjs", "Unicode11Addon");
 
 #[wasm_bindgen(raw_module = "../import.mjs")] // relative to `pkg/`, from `public/`
 extern "C" {
@@ -32,6 +33,9 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn options(this: &Modern) -> Object;
 
+    #[wasm_bindgen(method, getter)]
+    fn unicode(this: &Modern) -> Object;
+
     #[wasm_bindgen(method, js_name = "onData")]
     fn on_data(this: &Modern, act: &Closure<dyn FnMut(String)>) -> JsValue;
 
@@ -43,6 +47,7 @@ extern "C" {
 pub(super) struct Classes {
     terminal: Function,
     fit: Function,
+    unicode: Function,
 }
 
 impl Classes {
@@ -55,6 +60,7 @@ impl Classes {
         Ok(Self {
             terminal: class(TERMINAL).await?,
             fit: class(FIT).await?,
+            unicode: class(UNICODE).await?,
         })
     }
 }
@@ -92,7 +98,6 @@ impl Xterm {
         set(&options, "fontSize", 13.into());
         set(&options, "lineHeight", 1.25.into());
         set(&options, "scrollback", 100_000.into());
-        set(&options, "screenReaderMode", JsValue::TRUE);
         // Programs choose colours for a theme they do not know; WCAG AA wants this much.
         set(&options, "minimumContrastRatio", 4.5.into());
         let font = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace";
@@ -102,6 +107,11 @@ impl Xterm {
         let raw: Terminal = raw.unchecked_into();
         let fit: FitAddon = Reflect::construct(&classes.fit, &Array::new())?.unchecked_into();
         raw.load_addon(AsRef::<JsValue>::as_ref(&fit).clone().unchecked_into());
+        let unicode = Reflect::construct(&classes.unicode, &Array::new())?;
+        raw.load_addon(unicode.unchecked_into());
+        // The widths that today's shells use; xterm's own are those of 2010.
+        let widths = raw.unchecked_ref::<Modern>().unicode();
+        set(&widths, "activeVersion", "11".into());
         raw.open(place.clone());
         let on_data = Closure::new(on_data);
         let on_resize = Closure::new(move |size: JsValue| {
@@ -142,6 +152,13 @@ impl Xterm {
     /// Clears the terminal.
     pub(super) fn reset(&self) {
         self.raw.reset();
+    }
+
+    /// Sets whether the output is also in the page as text that screen readers read. It costs time
+    /// for every line.
+    pub(super) fn set_screen_reader(&self, on: bool) {
+        let modern: &Modern = self.raw.unchecked_ref();
+        set(&modern.options(), "screenReaderMode", on.into());
     }
 
     /// Sets the colours.

@@ -15,11 +15,16 @@ mod bindings;
 mod session;
 #[cfg(feature = "hydrate")]
 mod socket;
+#[cfg(feature = "hydrate")]
+mod theme;
+mod toolbar;
 
 use leptos::{html::Div, prelude::*};
 use osb_protocol::SandboxId;
 
+use self::toolbar::Toolbar;
 use crate::{
+    browser::Memory,
     lazy::{Part, part},
     tab::Current,
     ui::SignInLink,
@@ -64,6 +69,36 @@ pub(crate) enum TerminalAction {
     StartNew,
 }
 
+/// What the user sets for all terminals. The browser keeps it.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// Whether the output is also text for screen readers.
+    pub(crate) screen_reader: RwSignal<bool>,
+}
+
+impl Settings {
+    const SCREEN_READER: &str = "osb.terminal.screen-reader";
+
+    /// The settings, which are the browser's own once the page is live.
+    fn kept() -> Self {
+        let settings = Self {
+            screen_reader: RwSignal::new(false),
+        };
+        Effect::new(move |before: Option<()>| {
+            let screen_reader = settings.screen_reader;
+            match before {
+                None => screen_reader.set(Memory::Browser.get(Self::SCREEN_READER).is_some()),
+                Some(()) => {
+                    let value = screen_reader.get().then_some("on");
+                    Memory::Browser.set(Self::SCREEN_READER, value);
+                }
+            }
+            screen_reader.track();
+        });
+        settings
+    }
+}
+
 /// The terminal of the sandbox that the page shows.
 #[component]
 pub fn TerminalTab() -> impl IntoView {
@@ -86,8 +121,9 @@ fn Terminal(
     let place = NodeRef::<Div>::new();
     let phase = RwSignal::new(Phase::Connecting);
     let action = RwSignal::new(None::<TerminalAction>);
+    let settings = Settings::kept();
     #[cfg(feature = "hydrate")]
-    session::mount(id.clone(), place, phase, action);
+    session::mount(id.clone(), place, phase, action, settings);
     let line = move || match phase.get() {
         Phase::Connecting => "Connecting …".to_owned(),
         Phase::Open => "Connected".to_owned(),
@@ -117,14 +153,17 @@ fn Terminal(
     };
     view! {
         <section class="terminal-card" aria-label=format!("Terminal of {}", id.short())>
-            <div
-                class="terminal-bar"
-                role="status"
-                data-open=move || (phase.get() == Phase::Open).to_string()
-            >
-                <span>{line}</span>
-                {button}
-                {move || (phase.get() == Phase::SignedOut).then(|| view! { <SignInLink /> })}
+            <div class="terminal-bar">
+                <div
+                    class="terminal-state"
+                    role="status"
+                    data-open=move || (phase.get() == Phase::Open).to_string()
+                >
+                    <span>{line}</span>
+                    {button}
+                    {move || (phase.get() == Phase::SignedOut).then(|| view! { <SignInLink /> })}
+                </div>
+                <Toolbar settings />
             </div>
             <div class="terminal" node_ref=place></div>
             <noscript>

@@ -11,9 +11,10 @@ use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use web_sys::ResizeObserver;
 
 use super::{
-    Phase, TerminalAction,
+    Phase, Settings, TerminalAction,
     bindings::{Classes, Xterm},
     socket::{Socket, SocketEvent},
+    theme::{ThemeWatch, colours},
 };
 use crate::{
     browser::{self, Memory},
@@ -34,6 +35,7 @@ const RETRY_MOST: Duration = Duration::from_secs(8);
 struct Session {
     sandbox: SandboxId,
     phase: RwSignal<Phase>,
+    settings: Settings,
     xterm: Option<Xterm>,
     socket: Option<Socket>,
     /// The PTY, once known.
@@ -42,6 +44,7 @@ struct Session {
     offset: u64,
     attempts: u32,
     observer: Option<(ResizeObserver, Closure<dyn FnMut()>)>,
+    theme: Option<ThemeWatch>,
 }
 
 type Shared = Rc<RefCell<Session>>;
@@ -52,16 +55,19 @@ pub(super) fn mount(
     place: NodeRef<Div>,
     phase: RwSignal<Phase>,
     action: RwSignal<Option<TerminalAction>>,
+    settings: Settings,
 ) {
     let session = Rc::new(RefCell::new(Session {
         pty: Memory::Tab.get(&memory_name(&sandbox)),
         sandbox,
         phase,
+        settings,
         xterm: None,
         socket: None,
         offset: 0,
         attempts: 0,
         observer: None,
+        theme: None,
     }));
     let kept = StoredValue::new_local(Rc::clone(&session));
     Effect::new(move |_| {
@@ -74,12 +80,19 @@ pub(super) fn mount(
             grant(&kept.get_value(), action);
         }
     });
+    Effect::new(move |_| {
+        let screen_reader = settings.screen_reader.get();
+        if let Some(xterm) = &kept.get_value().borrow().xterm {
+            xterm.set_screen_reader(screen_reader);
+        }
+    });
     on_cleanup(move || {
         let session = kept.get_value();
         let mut session = session.borrow_mut();
         if let Some((observer, _)) = session.observer.take() {
             observer.disconnect();
         }
+        session.theme = None;
         session.socket = None;
         session.xterm = None;
     });
@@ -141,6 +154,8 @@ fn open(session: &Shared, classes: &Classes, place: &web_sys::HtmlElement) -> Re
             }
         },
     )?;
+    let settings = session.borrow().settings;
+    xterm.set_screen_reader(settings.screen_reader.get_untracked());
     xterm.fit();
     session.borrow_mut().xterm = Some(xterm);
     observe(session, place);
@@ -150,14 +165,20 @@ fn open(session: &Shared, classes: &Classes, place: &web_sys::HtmlElement) -> Re
 
 /// Follows the size of the place, and the theme of the page.
 fn observe(session: &Shared, place: &web_sys::HtmlElement) {
-    let (seen, at) = (Rc::downgrade(session), place.clone());
-    let on_change = Closure::<dyn FnMut()>::new(move || {
-        let Some(session) = seen.upgrade() else {
-            return;
-        };
-        let session = session.borrow();
-        if let Some(xterm) = &session.xterm {
+    let (shown, at) = (Rc::downgrade(session), place.clone());
+    let theme = ThemeWatch::new(move || {
+        if let Some(session) = shown.upgrade()
+            && let Some(xterm) = &session.borrow().xterm
+        {
             xterm.set_theme(&colours(&at));
+        }
+    });
+    session.borrow_mut().theme = theme;
+    let seen = Rc::downgrade(session);
+    let on_change = Closure::<dyn FnMut()>::new(move || {
+        if let Some(session) = seen.upgrade()
+            && let Some(xterm) = &session.borrow().xterm
+        {
             xterm.fit();
         }
     });
@@ -165,40 +186,6 @@ fn observe(session: &Shared, place: &web_sys::HtmlElement) {
         observer.observe(place);
         session.borrow_mut().observer = Some((observer, on_change));
     }
-}
-
-/// xterm's colours, from the custom properties of style/terminal.css.
-fn colours(place: &web_sys::HtmlElement) -> Vec<(&'static str, String)> {
-    const NAMES: [(&str, &str); 20] = [
-        ("background", "--term-bg"),
-        ("foreground", "--term-fg"),
-        ("cursor", "--term-cursor"),
-        ("selectionBackground", "--term-selection"),
-        ("black", "--term-black"),
-        ("red", "--term-red"),
-        ("green", "--term-green"),
-        ("yellow", "--term-yellow"),
-        ("blue", "--term-blue"),
-        ("magenta", "--term-magenta"),
-        ("cyan", "--term-cyan"),
-        ("white", "--term-white"),
-        ("brightBlack", "--term-bright-black"),
-        ("brightRed", "--term-red"),
-        ("brightGreen", "--term-green"),
-        ("brightYellow", "--term-yellow"),
-        ("brightBlue", "--term-blue"),
-        ("brightMagenta", "--term-magenta"),
-        ("brightCyan", "--term-cyan"),
-        ("brightWhite", "--term-fg"),
-    ];
-    let style = window().get_computed_style(place).ok().flatten();
-    let read = |property| style.as_ref()?.get_property_value(property).ok();
-    let named = NAMES
-        .into_iter()
-        .filter_map(|(name, property)| Some((name, read(property)?)));
-    named
-        .map(|(name, colour)| (name, colour.trim().to_owned()))
-        .collect()
 }
 
 fn connect(session: &Shared, take_over: bool) {

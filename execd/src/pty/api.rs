@@ -14,6 +14,7 @@ use osb_protocol::execd::pty::{NewPty, PtyCreated, PtyMode, PtyStatus};
 
 use super::{
     attach::Attach,
+    process::Start,
     session::{HolderGuard, PtySession, PtySessions},
 };
 use crate::{
@@ -60,9 +61,12 @@ async fn create(
         kernel_path::create_directories(&path).map_err(|error| failed(&error))?;
         Ok(Some(path))
     });
-    let command = wanted.command.filter(|command| !command.is_empty());
-    let cwd = cwd.await?;
-    let session_id = sessions.add(|id, activity| PtySession::new(id, activity, cwd, command))?;
+    let start = Start {
+        command: wanted.command.filter(|command| !command.is_empty()),
+        utf8: wanted.utf8,
+        cwd: cwd.await?,
+    };
+    let session_id = sessions.add(|id, activity| PtySession::new(id, activity, start))?;
     Ok((StatusCode::CREATED, Json(PtyCreated { session_id })).into_response())
 }
 

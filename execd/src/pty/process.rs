@@ -5,13 +5,13 @@
 )]
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::process::CommandExt,
     },
-    path::Path,
+    path::PathBuf,
     process::{Command, Stdio},
     sync::Arc,
 };
@@ -21,13 +21,14 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::{Signal, ioctl_tiocsctty, setsid},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Winsize, tcsetwinsize},
+    termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize},
 };
 use tokio::io::unix::AsyncFd;
 
 use super::scrollback::Stream;
 use crate::{
     base::Base,
+    env::Variables,
     process::{Exit, Process, Program, tree},
 };
 
@@ -38,6 +39,17 @@ const SIZE: Winsize = Winsize {
     ws_xpixel: 0,
     ws_ypixel: 0,
 };
+
+/// How the process of a session starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Start {
+    /// Working directory; `None`: that of the daemon.
+    pub(super) cwd: Option<PathBuf>,
+    /// Command for the shell; `None`: an interactive shell.
+    pub(super) command: Option<String>,
+    /// Whether a process without a locale gets one with UTF-8.
+    pub(super) utf8: bool,
+}
 
 /// Process of a session, with the daemon's ends of its terminal or pipes.
 #[derive(Debug)]
@@ -52,16 +64,13 @@ pub(super) struct PtyProcess {
 pub(super) type AsyncDescriptor = Arc<AsyncFd<OwnedFd>>;
 
 impl PtyProcess {
-    /// Starts an interactive shell, or one that runs the command `text`.
+    /// Starts an interactive shell, or one that runs a command.
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn start(
-        base: &Base,
-        cwd: Option<&Path>,
-        text: Option<&str>,
-        terminal: bool,
-    ) -> io::Result<Self> {
+    pub(super) fn start(base: &Base, start: &Start, terminal: bool) -> io::Result<Self> {
+        let cwd = start.cwd.as_deref();
+        let text = start.command.as_deref();
         let mut variables = base.environment.for_user();
         if terminal
             && variables
@@ -70,6 +79,10 @@ impl PtyProcess {
         {
             variables.set("TERM", "xterm-256color");
         }
+        if start.utf8 && locale(&variables).is_none() {
+            variables.set("LANG", "C.UTF-8");
+        }
+        let erases_characters = start.utf8 && locale(&variables).is_some_and(is_utf8);
         if let Some(cwd) = cwd {
             variables.set("PWD", cwd);
         }
@@ -84,7 +97,7 @@ impl PtyProcess {
             command.current_dir(cwd);
         }
         if terminal {
-            on_terminal(base, command)
+            on_terminal(base, command, erases_characters)
         } else {
             on_pipes(base, command)
         }
@@ -141,6 +154,18 @@ impl PtyProcess {
     }
 }
 
+/// The locale that sets the encoding of text. Empty variables do not count (POSIX, XBD 8.2).
+fn locale(variables: &Variables) -> Option<&OsStr> {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let mut values = names.iter().filter_map(|name| variables.get(name));
+    values.find(|value| !value.is_empty())
+}
+
+fn is_utf8(locale: &OsStr) -> bool {
+    let name = locale.to_string_lossy().to_ascii_lowercase();
+    name.contains("utf-8") || name.contains("utf8")
+}
+
 /// Registers the daemon's end with the runtime.
 fn register(fd: OwnedFd) -> io::Result<AsyncDescriptor> {
     rustix::io::ioctl_fionbio(&fd, true)?;
@@ -149,13 +174,23 @@ fn register(fd: OwnedFd) -> io::Result<AsyncDescriptor> {
     Ok(Arc::new(registered.map_err(|error| error.into_parts().1)?))
 }
 
-fn on_terminal(base: &Base, mut command: Command) -> io::Result<PtyProcess> {
+/// Starts a command on a terminal, whose line editing erases whole characters of UTF-8 or bytes.
+fn on_terminal(
+    base: &Base,
+    mut command: Command,
+    erases_characters: bool,
+) -> io::Result<PtyProcess> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;
     unlockpt(&master)?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let slave = open(ptsname(&master, Vec::new())?, flags, Mode::empty())?;
     tcsetwinsize(&slave, SIZE)?;
+    if erases_characters {
+        let mut modes = tcgetattr(&slave)?;
+        modes.input_modes |= InputModes::IUTF8;
+        tcsetattr(&slave, OptionalActions::Now, &modes)?;
+    }
     command.stdin(Stdio::from(slave.try_clone()?));
     command.stdout(Stdio::from(slave.try_clone()?));
     command.stderr(Stdio::from(slave));

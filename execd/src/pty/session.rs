@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{
-    process::{PtyProcess, read, read_now},
+    process::{PtyProcess, Start, read, read_now},
     scrollback::{Scrollback, Stream},
 };
 use crate::{
@@ -42,8 +41,7 @@ impl PtySessions {
 #[derive(Debug)]
 pub struct PtySession {
     pub(super) id: String,
-    cwd: Option<PathBuf>,
-    command: Option<String>,
+    start: Start,
     pub(super) scrollback: Scrollback,
     state: Mutex<State>,
     /// Cancelled when the session is deleted.
@@ -70,7 +68,7 @@ impl Evictable for PtySession {
         let Some(run) = self.run() else {
             return false;
         };
-        self.command.is_some() || run.running.has_foreground_job()
+        self.start.command.is_some() || run.running.has_foreground_job()
     }
 
     fn end(&self) {
@@ -132,16 +130,10 @@ impl Drop for HolderGuard {
 
 impl PtySession {
     /// Creates a session without a process.
-    pub(super) fn new(
-        id: String,
-        activity: Activity,
-        cwd: Option<PathBuf>,
-        command: Option<String>,
-    ) -> Self {
+    pub(super) fn new(id: String, activity: Activity, start: Start) -> Self {
         Self {
             id,
-            cwd,
-            command,
+            start,
             scrollback: Scrollback::default(),
             state: Mutex::default(),
             deleted: CancellationToken::new(),
@@ -228,9 +220,7 @@ impl PtySession {
         }
         // Without the lock: the directory or the program may lie on a file system that hangs, and
         // other requests read the state meanwhile.
-        let running = in_place(|| {
-            PtyProcess::start(base, self.cwd.as_deref(), self.command.as_deref(), terminal)
-        })?;
+        let running = in_place(|| PtyProcess::start(base, &self.start, terminal))?;
         info!(
             id = self.id,
             pid = running.process.pid().as_raw_nonzero(),
@@ -319,9 +309,12 @@ mod tests {
     };
 
     fn add(sessions: &PtySessions, command: Option<&str>) -> Arc<PtySession> {
-        let command = command.map(str::to_owned);
+        let start = Start {
+            command: command.map(str::to_owned),
+            ..Start::default()
+        };
         let id = sessions
-            .add(|id, activity| PtySession::new(id, activity, None, command))
+            .add(|id, activity| PtySession::new(id, activity, start))
             .unwrap();
         sessions.get(&id).unwrap()
     }

@@ -87,6 +87,7 @@ async fn a_session_from_create_to_exit() {
     let new = NewPty {
         cwd: Some("/w".to_owned()),
         command: None,
+        ..NewPty::default()
     };
     let id = execd.create_pty(&new).await.unwrap();
     assert_eq!(execd.pty_status(&id).await.unwrap().output_offset, 9);

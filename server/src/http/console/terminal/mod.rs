@@ -160,7 +160,10 @@ async fn attach(
         Some(pty) => pty.clone(),
         // A 404 here means an execd without terminals, not a terminal that is gone.
         None => execd
-            .create_pty(&NewPty::default())
+            .create_pty(&NewPty {
+                utf8: true,
+                ..NewPty::default()
+            })
             .await
             .map_err(|error| Refusal {
                 code: close_code::REFUSED,
