@@ -230,7 +230,9 @@ pub const PTY_RING: usize = 1 << 20;
 pub const PTY_READ: usize = 16 << 10;
 /// Output in one frame (contract: execd §9.3).
 pub const PTY_FRAME: usize = 32 << 10;
-/// How long a process waits for a holder that is half a ring behind.
+/// Least and most output that a client with flow control lets be on its way.
+pub const PTY_WINDOW: std::ops::RangeInclusive<u64> = 16 << 10..=512 << 10;
+/// How long a process waits for a holder that is behind: half a ring, or its window.
 pub const PTY_PATIENCE: Duration = Duration::from_millis(250);
 /// One message of a client, such as pasted text. A longer one is rejected with close code 1009.
 pub const PTY_MESSAGE: usize = 16 << 20;

@@ -118,6 +118,9 @@ async fn attach(
         .get("since")
         .and_then(|since| since.parse().ok())
         .unwrap_or(0);
+    let window = query.get("window").and_then(|window| window.parse().ok());
+    let window =
+        window.map(|it: u64| it.clamp(*limits::PTY_WINDOW.start(), *limits::PTY_WINDOW.end()));
     let tasks = base.tasks.clone();
     let used = session.activity.begin();
     let attach = Attach {
@@ -125,6 +128,7 @@ async fn attach(
         session,
         mode,
         since,
+        window,
     };
     let upgrade = upgrade
         .max_message_size(limits::PTY_MESSAGE)

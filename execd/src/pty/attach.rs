@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     input::Input,
+    scrollback::HolderPosition,
     session::{HolderGuard, PtySession, Run},
     socket::{CloseReason, Disconnected, Received, Receiver, Sender, split},
 };
@@ -28,6 +29,8 @@ pub(super) struct Attach {
     pub(super) session: Arc<PtySession>,
     pub(super) mode: PtyMode,
     pub(super) since: u64,
+    /// Most output on its way that the client has not acknowledged; `None`: no limit.
+    pub(super) window: Option<u64>,
 }
 
 /// Close frame that ends a connection; `None` if the client has closed it.
@@ -108,6 +111,10 @@ struct Connection {
     role: PtyRole,
     /// Offset up to which output was sent.
     offset: u64,
+    window: Option<u64>,
+    /// Offset up to which the client has acknowledged output. Output that was evicted before it was
+    /// sent counts as acknowledged.
+    acknowledged: u64,
     violations: u32,
     input: Input,
 }
@@ -120,6 +127,8 @@ impl Connection {
             run,
             role,
             offset: attach.since,
+            window: attach.window,
+            acknowledged: 0,
             violations: 0,
             input: Input::default(),
         }
@@ -169,7 +178,7 @@ impl Connection {
             }
             let listening = !self.input.is_full();
             tokio::select! {
-                () = session.scrollback.wait_beyond(self.offset) => self.send_output(sender, end_offset).await?,
+                () = session.scrollback.wait_beyond(self.offset), if self.room() > 0 => self.send_output(sender, end_offset).await?,
                 changed = end.changed() => changed.map_err(|_| Disconnected)?,
                 received = receiver.next(), if listening => {
                     silent_until = Instant::now() + limits::PTY_SILENCE;
@@ -219,9 +228,9 @@ impl Connection {
             // An offset that does not exist yet skips the replay.
             None => self.offset = self.session.scrollback.total(),
         }
-        if self.role == PtyRole::Holder {
-            self.session.scrollback.set_holder_offset(Some(self.offset));
-        }
+        // The replay is outside of the window.
+        self.acknowledged = self.offset;
+        self.report_position();
         let frame = ServerFrame::Connected {
             session_id: self.session.id.clone(),
             mode: if self.run.running.is_terminal() {
@@ -230,8 +239,32 @@ impl Connection {
                 PtyMode::Pipe
             },
             role: self.role,
+            window: self.window,
         };
         sender.frame(&frame).await
+    }
+
+    /// Bytes of output that may be sent now.
+    fn room(&self) -> u64 {
+        let on_its_way = self.offset.saturating_sub(self.acknowledged);
+        self.window
+            .map_or(u64::MAX, |window| window.saturating_sub(on_its_way))
+    }
+
+    /// Reports how far the holder is, for whom the process waits.
+    fn report_position(&self) {
+        if self.role == PtyRole::Holder {
+            let offset = self.window.map_or(self.offset, |_| self.acknowledged);
+            let slack = self.window;
+            let position = HolderPosition { offset, slack };
+            self.session.scrollback.set_holder(Some(position));
+        }
+    }
+
+    /// Makes room for output that the client has shown.
+    fn acknowledge(&mut self, offset: u64) {
+        self.acknowledged = self.acknowledged.max(offset.min(self.offset));
+        self.report_position();
     }
 
     /// Sends one frame of output. The loop sends the rest, so that output does not delay input.
@@ -241,6 +274,7 @@ impl Connection {
         end: Option<u64>,
     ) -> Result<(), Disconnected> {
         let left = end.map_or(u64::MAX, |end| end.saturating_sub(self.offset));
+        let left = left.min(self.room());
         let max = limits::PTY_FRAME.min(usize::try_from(left).unwrap_or(usize::MAX));
         let scrollback = &self.session.scrollback;
         let slice = match self.role {
@@ -249,6 +283,7 @@ impl Connection {
         };
         let Some(slice) = slice else { return Ok(()) };
         let missed = slice.from > self.offset;
+        self.acknowledged += slice.from - self.offset;
         self.offset = slice.from + slice.bytes.len() as u64;
         // A replay frame carries its offset, which shows a slow client how much it missed.
         if self.role == PtyRole::Viewer || missed {
@@ -256,9 +291,7 @@ impl Connection {
         } else {
             sender.output(&slice).await?
         }
-        if self.role == PtyRole::Holder {
-            self.session.scrollback.set_holder_offset(Some(self.offset));
-        }
+        self.report_position();
         Ok(())
     }
 
@@ -294,7 +327,8 @@ impl Connection {
         };
         match frame {
             ClientFrame::Ping => sender.frame(&ServerFrame::Pong).await?,
-            ClientFrame::Unknown => {
+            ClientFrame::Ack { offset } if self.window.is_some() => self.acknowledge(offset),
+            ClientFrame::Unknown | ClientFrame::Ack { .. } => {
                 sender
                     .error(code::INVALID_FRAME, "unknown frame type")
                     .await?

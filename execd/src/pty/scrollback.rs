@@ -22,14 +22,23 @@ pub(super) struct Slice {
     pub(super) bytes: Vec<u8>,
 }
 
+/// How far the holder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HolderPosition {
+    /// Offset up to which it has read.
+    pub(super) offset: u64,
+    /// Bytes that it may be behind before the process waits; `None`: half of the ring.
+    pub(super) slack: Option<u64>,
+}
+
 /// Ring buffer of the most recent output. It grows up to its capacity.
 #[derive(Debug)]
 pub(super) struct Scrollback {
     state: Mutex<State>,
     /// Number of bytes ever added. A change wakes the readers.
     total: watch::Sender<u64>,
-    /// Offset up to which the holder has read; `None` without a holder.
-    held: watch::Sender<Option<u64>>,
+    /// How far the holder is; `None` without a holder.
+    held: watch::Sender<Option<HolderPosition>>,
     capacity: usize,
 }
 
@@ -79,15 +88,17 @@ impl Scrollback {
     /// Gives the holder time to catch up before further output evicts bytes that it has not read.
     pub(super) async fn make_room(&self, patience: Duration) {
         let total = self.total();
-        let near = (self.capacity / 2) as u64;
-        let keeps_up = |held: &Option<u64>| held.is_none_or(|held| total - held.min(total) <= near);
+        let half = (self.capacity / 2) as u64;
+        let keeps_up = |held: &Option<HolderPosition>| {
+            held.is_none_or(|held| total.saturating_sub(held.offset) <= held.slack.unwrap_or(half))
+        };
         let mut held = self.held.subscribe();
         let _late = tokio::time::timeout(patience, held.wait_for(keeps_up)).await;
     }
 
-    /// Sets the offset up to which the holder has read; `None` without a holder.
-    pub(super) fn set_holder_offset(&self, offset: Option<u64>) {
-        self.held.send_replace(offset);
+    /// Sets how far the holder is; `None` without a holder.
+    pub(super) fn set_holder(&self, position: Option<HolderPosition>) {
+        self.held.send_replace(position);
     }
 
     /// Waits until there is output after an offset.
@@ -205,12 +216,19 @@ mod tests {
         let patience = Duration::from_secs(1);
         scrollback.make_room(patience).await;
         let start = tokio::time::Instant::now();
-        scrollback.set_holder_offset(Some(2));
+        let hold = |offset, slack| scrollback.set_holder(Some(HolderPosition { offset, slack }));
+        hold(2, None);
         scrollback.make_room(patience).await;
         assert_eq!(start.elapsed(), patience, "late");
-        scrollback.set_holder_offset(Some(9));
+        hold(9, None);
         scrollback.make_room(patience).await;
         assert_eq!(start.elapsed(), patience, "near enough");
+        hold(9, Some(1));
+        scrollback.make_room(patience).await;
+        assert_eq!(start.elapsed(), patience, "within its window");
+        hold(9, Some(0));
+        scrollback.make_room(patience).await;
+        assert_eq!(start.elapsed(), 2 * patience, "beyond its window");
     }
 
     proptest! {

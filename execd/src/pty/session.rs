@@ -121,7 +121,7 @@ impl Drop for HolderGuard {
             .is_some_and(|holder| holder.number == self.number)
         {
             state.holder = None;
-            self.session.scrollback.set_holder_offset(None);
+            self.session.scrollback.set_holder(None);
         }
         drop(state);
         self.released.cancel();

@@ -1,5 +1,7 @@
 //! Terminals over a real WebSocket (contract: execd §9, A10).
 
+mod flow;
+
 use futures::{SinkExt, StreamExt};
 use osb_protocol::execd::pty::{PtyMode, PtyRole, REPLAY, STDERR, STDIN, STDOUT, ServerFrame};
 use serde_json::json;
@@ -56,6 +58,7 @@ impl Terminal {
                     session_id,
                     mode,
                     role,
+                    ..
                 }) => {
                     assert_eq!(session_id, id);
                     let viewer = query.contains("mode=viewer");

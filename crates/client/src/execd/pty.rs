@@ -48,6 +48,10 @@ pub struct Attach {
     pub since: u64,
     /// Take the place of the present holder.
     pub takeover: bool,
+    /// Flow control: most bytes of output on their way that are not acknowledged
+    /// ([`ClientFrame::Ack`]). Execd answers with the window that it uses; one of an earlier
+    /// release uses none.
+    pub window: Option<u64>,
 }
 
 impl Default for Attach {
@@ -57,6 +61,7 @@ impl Default for Attach {
             role: PtyRole::Holder,
             since: 0,
             takeover: false,
+            window: None,
         }
     }
 }
@@ -72,6 +77,9 @@ impl Attach {
         }
         if self.takeover {
             query.push(("takeover", "1".to_owned()));
+        }
+        if let Some(window) = self.window {
+            query.push(("window", window.to_string()));
         }
         query
     }
@@ -292,6 +300,7 @@ mod tests {
             role: PtyRole::Viewer,
             since: 7,
             takeover: true,
+            window: Some(9),
         };
         let names = |attach: &Attach| -> Vec<String> {
             let query = attach.query().into_iter();
@@ -302,7 +311,7 @@ mod tests {
         assert_eq!(names(&Attach::default()), ["since=0"]);
         assert_eq!(
             names(&all),
-            ["since=7", "pty=0", "mode=viewer", "takeover=1"]
+            ["since=7", "pty=0", "mode=viewer", "takeover=1", "window=9"]
         );
     }
 }

@@ -112,6 +112,7 @@ async fn a_session_from_create_to_exit() {
         session_id: id.clone(),
         mode: PtyMode::Pty,
         role: PtyRole::Holder,
+        window: None,
     };
     assert_eq!(next().await, Some(PtyFrame::Control(connected)));
     input.write(b"ls\n").await.unwrap();

@@ -16,6 +16,10 @@ pub enum ServerFrame {
         mode: PtyMode,
         /// What this connection may do.
         role: PtyRole,
+        /// Most bytes of output on their way before [`ClientFrame::Ack`]; absent without flow
+        /// control (not in the contract).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        window: Option<u64>,
     },
     /// Answer to [`ClientFrame::Ping`].
     Pong,
@@ -74,6 +78,13 @@ pub enum ClientFrame {
         #[serde(default)]
         signal: String,
     },
+    /// The client has shown the output up to this offset, which makes room in its window. Only
+    /// for connections with flow control (not in the contract).
+    Ack {
+        /// Offset in all output of the session.
+        #[serde(default)]
+        offset: u64,
+    },
     /// Asks for a pong.
     Ping,
     /// A type this build does not know.
@@ -118,10 +129,15 @@ mod tests {
             session_id: "a".into(),
             mode: PtyMode::Pipe,
             role: PtyRole::Viewer,
+            window: None,
         };
         let message =
             "{\"type\":\"connected\",\"session_id\":\"a\",\"mode\":\"pipe\",\"role\":\"viewer\"}\n";
         assert_eq!(connected.encode(), message);
+        // Later releases may know more members, earlier ones fewer.
+        assert_eq!(ServerFrame::decode(message), Some(connected));
+        let ack = ClientFrame::Ack { offset: 7 };
+        assert_eq!(ack.encode(), r#"{"type":"ack","offset":7}"#);
         let size = ClientFrame::Resize {
             cols: 120,
             rows: 40,
@@ -161,6 +177,7 @@ mod tests {
             any::<String>().prop_map(|data| ClientFrame::Stdin { data }),
             any::<(u32, u32)>().prop_map(|(cols, rows)| ClientFrame::Resize { cols, rows }),
             any::<String>().prop_map(|signal| ClientFrame::Signal { signal }),
+            any::<u64>().prop_map(|offset| ClientFrame::Ack { offset }),
             Just(ClientFrame::Ping),
         ]
     }
@@ -169,13 +186,14 @@ mod tests {
         let mode = prop_oneof![Just(PtyMode::Pty), Just(PtyMode::Pipe)];
         let role = prop_oneof![Just(PtyRole::Holder), Just(PtyRole::Viewer)];
         prop_oneof![
-            (any::<String>(), mode, role).prop_map(|(session_id, mode, role)| {
-                ServerFrame::Connected {
+            (any::<String>(), mode, role, any::<Option<u64>>()).prop_map(
+                |(session_id, mode, role, window)| ServerFrame::Connected {
                     session_id,
                     mode,
                     role,
+                    window,
                 }
-            }),
+            ),
             Just(ServerFrame::Pong),
             any::<(String, String)>().prop_map(|(error, code)| ServerFrame::Error { error, code }),
             any::<i32>().prop_map(|exit_code| ServerFrame::Exit { exit_code }),
