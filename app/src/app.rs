@@ -13,7 +13,7 @@ use crate::{
     frame::{Frame, NotFound},
     lazy::{Lazy, Part},
     login::LoginPage,
-    logs, metrics, overview,
+    logs, metrics, overview, run,
     sandbox::{SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
     terminal,
@@ -24,11 +24,12 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 5] = [
+pub(crate) const PARTS: [Part; 6] = [
     create::PART,
     logs::PART,
     metrics::PART,
     overview::PART,
+    run::PART,
     terminal::PART,
 ];
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leptos::prelude::use_context;
-use osb_protocol::{FieldError, SandboxId, WireTime, lifecycle::MetricsHistory};
+use osb_protocol::{
+    FieldError, SandboxId, WireTime,
+    lifecycle::{MetricsHistory, SandboxCommand},
+};
 
 use crate::{
     error::ConsoleError,
@@ -107,6 +110,19 @@ pub trait ConsoleBackend: Send + Sync {
         id: &SandboxId,
         step_seconds: u32,
     ) -> Result<MetricsHistory, ConsoleError>;
+
+    /// The last commands that a sandbox reports, newest first, also of one that is gone.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`], and [`ConsoleError::Refused`] when none are recorded.
+    async fn commands(&self, id: &SandboxId) -> Result<Vec<SandboxCommand>, ConsoleError>;
+
+    /// Ends the command of a sandbox that began at this time.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`], and [`ConsoleError::Refused`] when it does not run or execd does not
+    /// answer.
+    async fn interrupt(&self, id: &SandboxId, started_at: WireTime) -> Result<(), ConsoleError>;
 
     /// Does the same to several sandboxes, a few at a time; one that fails does not stop the others.
     /// The results are in the order of the ids.

@@ -5,7 +5,7 @@
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
-//! | [`logs`], [`metrics`] | tabs of a sandbox: its output, its resource use |
+//! | [`logs`], [`run`], [`metrics`] | tabs of a sandbox: its output, its commands, its resource use |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
@@ -34,9 +34,13 @@ pub mod login;
 pub mod logs;
 pub mod metrics;
 pub mod overview;
+mod quote;
+pub mod run;
 pub mod sandbox;
 pub mod sandboxes;
 pub mod shell;
+#[cfg(feature = "hydrate")]
+mod socket;
 pub mod tab;
 pub mod terminal;
 pub mod ui;

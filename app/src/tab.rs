@@ -22,6 +22,8 @@ pub enum Tab {
     Terminal,
     /// The output of its entry point.
     Logs,
+    /// What ran in it, and a way to run more.
+    Run,
     /// Its resource use over time.
     Metrics,
 }
@@ -42,7 +44,13 @@ struct TabSpec {
 
 impl Tab {
     /// All tabs, in their order on the page.
-    pub const ALL: [Self; 4] = [Self::Overview, Self::Terminal, Self::Logs, Self::Metrics];
+    pub const ALL: [Self; 5] = [
+        Self::Overview,
+        Self::Terminal,
+        Self::Run,
+        Self::Logs,
+        Self::Metrics,
+    ];
 
     const fn spec(self) -> TabSpec {
         match self {
@@ -69,6 +77,14 @@ impl Tab {
                 needs_running: false,
                 feature: Some(Feature::Diagnostics),
                 key: Some("l"),
+            },
+            Self::Run => TabSpec {
+                segment: "run",
+                title: "Run",
+                icon: "square-play",
+                needs_running: false,
+                feature: None,
+                key: None,
             },
             Self::Metrics => TabSpec {
                 segment: "metrics",

@@ -105,7 +105,8 @@ test("10,000 lines a second are followed in bounded memory", async ({ page, api 
   await expect.poll(number).toBeGreaterThan(before);
   expect(await distance(page)).toBeLessThan(1_000);
   // The page still answers.
-  await page.getByRole("link", { name: "Overview" }).click();
+  const tabs = page.getByRole("navigation", { name: "Parts of this sandbox" });
+  await tabs.getByRole("link", { name: "Overview" }).click();
   await expect(page.getByRole("region", { name: "Identity" })).toBeVisible();
 });
 

@@ -25,6 +25,8 @@ use crate::{
 /// A command that is about to begin.
 #[derive(Debug)]
 pub struct Begun<'a> {
+    /// Its id, if it can be interrupted by one.
+    pub id: Option<&'a str>,
     /// How it is run.
     pub kind: CommandKind,
     /// Its text.
@@ -75,6 +77,7 @@ impl CommandHistory {
         let entry = CommandHistoryEntry {
             number: state.last_number,
             revision: state.revision,
+            id: begun.id.map(str::to_owned),
             kind: begun.kind,
             command: redact::shown(begun.command),
             cwd: begun.cwd.map(|cwd| cut(cwd, limits::HISTORY_TEXT)),
@@ -196,6 +199,7 @@ mod tests {
 
     fn begun(command: &str) -> Begun<'_> {
         Begun {
+            id: None,
             kind: CommandKind::Foreground,
             command,
             cwd: None,

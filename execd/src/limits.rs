@@ -299,4 +299,4 @@ pub const HISTORY_TEXT: usize = 512;
 /// Bytes of a page of the history.
 pub const HISTORY_PAGE: usize = 1 << 20;
 /// Bytes of an entry of the history beside its texts, as JSON.
-pub const HISTORY_NUMBERS: usize = 320;
+pub const HISTORY_NUMBERS: usize = 368;

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use leptos::prelude::*;
+use osb_protocol::lifecycle::SandboxCommand;
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{CloseEvent, MessageEvent, WebSocket};
 
@@ -176,6 +177,19 @@ impl Live {
         self.watch(Topic::Metrics(id), move |update| {
             if let Update::Usage(samples) = update {
                 on_samples(samples);
+            }
+        });
+    }
+
+    /// Watches what runs in a sandbox until the calling effect ends.
+    pub fn watch_commands(
+        self,
+        id: osb_protocol::SandboxId,
+        on_commands: impl Fn(Vec<SandboxCommand>) + 'static,
+    ) {
+        self.watch(Topic::Commands(id), move |update| {
+            if let Update::Commands(commands) = update {
+                on_commands(commands);
             }
         });
     }

@@ -1,6 +1,10 @@
 //! Messages of `/console/live`: JSON in text frames, in both directions.
 
-use osb_protocol::{SandboxId, execd::pty::close_code, lifecycle::MetricsSample};
+use osb_protocol::{
+    SandboxId,
+    execd::pty::close_code,
+    lifecycle::{MetricsSample, SandboxCommand},
+};
 use serde::{Deserialize, Serialize};
 
 use super::log::LogBatch;
@@ -33,6 +37,9 @@ pub enum Topic {
     /// Its resource use each second; snapshot the last `Vec<MetricsSample>`, deltas `MetricsSample`.
     /// Both topics answer `null` for a sandbox that does not exist, and to a tab that follows too many.
     Metrics(SandboxId),
+    /// What runs in it; the snapshot and every delta have the last `Vec<SandboxCommand>`, newest first.
+    /// The snapshot may be `null`.
+    Commands(SandboxId),
 }
 
 impl std::fmt::Display for Topic {
@@ -43,6 +50,7 @@ impl std::fmt::Display for Topic {
             Self::Sandbox(id) => write!(f, "sandbox/{id}"),
             Self::Logs(id) => write!(f, "sandbox/{id}/logs"),
             Self::Metrics(id) => write!(f, "sandbox/{id}/metrics"),
+            Self::Commands(id) => write!(f, "sandbox/{id}/commands"),
         }
     }
 }
@@ -59,6 +67,7 @@ impl std::str::FromStr for Topic {
                 None => Ok(Self::Sandbox(id.into())),
                 Some("logs") => Ok(Self::Logs(id.into())),
                 Some("metrics") => Ok(Self::Metrics(id.into())),
+                Some("commands") => Ok(Self::Commands(id.into())),
                 Some(_) => Err("no such topic"),
             },
             _ => Err("no such topic"),
@@ -164,6 +173,8 @@ pub(super) enum Update {
     Log(LogBatch),
     /// Resource use.
     Usage(Samples),
+    /// What runs in a sandbox.
+    Commands(Vec<SandboxCommand>),
 }
 
 /// Resource use of a sandbox.
@@ -184,6 +195,7 @@ impl Update {
             (Topic::Sandboxes, true) => serde_json::from_value(data).map(Self::Change),
             (Topic::Sandbox(_), _) => serde_json::from_value(data).map(Self::Detail),
             (Topic::Logs(_), _) => serde_json::from_value(data).map(Self::Log),
+            (Topic::Commands(_), _) => serde_json::from_value(data).map(Self::Commands),
             (Topic::Metrics(_), false) => {
                 serde_json::from_value(data).map(|list| Self::Usage(Samples::Recent(list)))
             }
@@ -209,6 +221,7 @@ mod tests {
             "sandbox/a",
             "sandbox/a/logs",
             "sandbox/a/metrics",
+            "sandbox/a/commands",
         ] {
             assert_eq!(text.parse::<Topic>().unwrap().to_string(), text);
         }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::ansi;
 use crate::live::{LogBatch, LogLine, LogState, LogStream};
+use crate::ui::ansi;
 
 /// Most lines that a page holds.
 pub(super) const LINES: usize = 100_000;

@@ -3,8 +3,8 @@
 use leptos::prelude::*;
 use osb_protocol::WireTime;
 
-use super::{ansi, buffer::Line};
-use crate::live::LogStream;
+use super::buffer::Line;
+use crate::{live::LogStream, ui::ansi};
 
 /// One line, with how many before it were left out.
 pub(super) fn row(line: &Line, offset_minutes: RwSignal<i64>) -> AnyView {

@@ -9,7 +9,7 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 use super::overview::OverviewTab;
 use crate::{
     lazy::Lazy,
-    logs, metrics,
+    logs, metrics, run,
     tab::{Current, Tab},
     terminal,
     ui::Icon,
@@ -58,6 +58,7 @@ fn content(tab: Tab) -> AnyView {
     match tab {
         Tab::Overview => view! { <OverviewTab /> }.into_any(),
         Tab::Terminal => view! { <Lazy part=terminal::PART /> }.into_any(),
+        Tab::Run => view! { <Lazy part=run::PART /> }.into_any(),
         Tab::Logs => view! { <Lazy part=logs::PART /> }.into_any(),
         Tab::Metrics => view! { <Lazy part=metrics::PART /> }.into_any(),
     }

@@ -14,8 +14,6 @@ mod bindings;
 #[cfg(feature = "hydrate")]
 mod session;
 #[cfg(feature = "hydrate")]
-mod socket;
-#[cfg(feature = "hydrate")]
 mod theme;
 mod toolbar;
 

@@ -13,12 +13,12 @@ use web_sys::ResizeObserver;
 use super::{
     Phase, Settings, TerminalAction,
     bindings::{Classes, Xterm},
-    socket::{Socket, SocketEvent},
     theme::{ThemeWatch, colours},
 };
 use crate::{
     browser::{self, Memory},
     live::says_signed_out,
+    socket::{Socket, SocketEvent},
 };
 
 /// Most bytes in one input frame: the server takes messages of up to 1 MiB, and a paste may be

@@ -1,5 +1,6 @@
 //! Small parts that several pages use.
 
+pub(crate) mod ansi;
 mod badge;
 mod chart;
 mod clock;

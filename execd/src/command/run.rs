@@ -69,6 +69,7 @@ pub(super) fn start(
     };
     let log = kept.log.clone();
     let begun = Begun {
+        id: Some(&id),
         kind: match background {
             true => CommandKind::Background,
             false => CommandKind::Foreground,

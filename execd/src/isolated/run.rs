@@ -44,6 +44,7 @@ impl Code {
     /// Entry of the history.
     pub(super) fn begun(&self) -> Begun<'_> {
         Begun {
+            id: None,
             kind: CommandKind::Isolated,
             command: &self.text,
             cwd: None,

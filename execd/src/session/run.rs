@@ -92,6 +92,7 @@ async fn run_to_end(base: Base, session: Arc<ShellSession>, order: Order, mut wr
     );
     let began = Instant::now();
     let number = base.history.begin(Begun {
+        id: None,
         kind: CommandKind::Session,
         command,
         cwd: order.cwd.as_deref().map(|cwd| cwd.display().to_string()),

@@ -54,6 +54,10 @@ actions! {
     MetadataPatch "sandbox" "metadata.patch",
     /// A terminal of the console is opened.
     TerminalOpen "sandbox" "terminal.open",
+    /// A command is run from the console.
+    CommandRun "sandbox" "command.run",
+    /// A command is interrupted from the console.
+    CommandInterrupt "sandbox" "command.interrupt",
     /// A tunnel to a port of a sandbox is opened through the proxy, such as a WebSocket.
     TunnelOpen "sandbox" "tunnel.open",
     /// The network policy of a sandbox is replaced.

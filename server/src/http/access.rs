@@ -229,6 +229,10 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::GET, ReadOnly, Reads)],
     ),
     (
+        "/console/sandboxes/{id}/run",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
         "/console/create",
         &[
             (Method::GET, ReadOnly, Reads),
@@ -303,6 +307,14 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::POST, ReadOnly, Reads)],
     ),
     (
+        "/console/fn/sandboxes/commands",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/interrupt",
+        &[(Method::POST, Operator, Acts(Action::CommandInterrupt))],
+    ),
+    (
         "/console/fn/sandboxes/check",
         &[(Method::POST, Operator, Reads)],
     ),
@@ -355,6 +367,10 @@ const TABLE: &[(&str, Rules)] = &[
     (
         "/console/terminal/{sandbox}",
         &[(Method::GET, Operator, Acts(Action::TerminalOpen))],
+    ),
+    (
+        "/console/run/{sandbox}",
+        &[(Method::GET, Operator, Acts(Action::CommandRun))],
     ),
 ];
 
@@ -453,7 +469,7 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 10] = [
+        const READS: [&str; 11] = [
             "/metrics/events",
             "/console/fn/overview/get",
             "/console/fn/sandboxes/list",
@@ -461,6 +477,7 @@ mod tests {
             "/console/fn/sandboxes/port",
             "/console/fn/sandboxes/log",
             "/console/fn/sandboxes/metrics",
+            "/console/fn/sandboxes/commands",
             "/console/fn/sandboxes/check",
             "/console/fn/sandboxes/images",
             "/console/fn/sandboxes/original",
@@ -468,7 +485,8 @@ mod tests {
         for (path, rules) in TABLE {
             for (method, _, effect) in *rules {
                 let may_read = method == Method::GET || READS.contains(path);
-                let opens = *path == "/console/terminal/{sandbox}";
+                let opens = ["/console/terminal/{sandbox}", "/console/run/{sandbox}"];
+                let opens = opens.contains(path);
                 assert_eq!(*effect == Reads, may_read && !opens, "{method} {path}");
             }
         }

@@ -192,6 +192,7 @@ fn status_and_code(error: &Error) -> (StatusCode, Code) {
         Error::Entrypoint(_) => (S::BAD_REQUEST, code::INVALID_ENTRYPOINT),
         Error::Unsupported { feature, .. } => unsupported(*feature),
         Error::ExpiryPassed => (S::BAD_REQUEST, code::INVALID_EXPIRATION),
+        Error::NoSuchCommand(_) => (S::CONFLICT, code::CONFLICT),
         Error::NoExpiry(_) | Error::Shortens { .. } => (S::CONFLICT, code::INVALID_EXPIRATION),
         Error::Port => (S::BAD_REQUEST, code::INVALID_PORT),
         // The one endpoint error that SDKs poll, on every runtime (contract: clients rule 20).
@@ -381,6 +382,7 @@ mod tests {
             ),
             (Error::NotFound(id()), 404, "DOCKER::SANDBOX_NOT_FOUND"),
             (Error::ExpiryPassed, 400, "DOCKER::INVALID_EXPIRATION"),
+            (Error::NoSuchCommand(id()), 409, "GENERAL::CONFLICT"),
             (Error::NoExpiry(id()), 409, "DOCKER::INVALID_EXPIRATION"),
             (Error::Port, 400, "DOCKER::INVALID_PORT"),
             (

@@ -18,11 +18,11 @@ use osb_protocol::{
     headers::EXECD_ACCESS_TOKEN,
     lifecycle::{Endpoint, SandboxCommand, SandboxCommandList},
 };
-use osb_runtime::Phase;
+use osb_runtime::{EXECD_PORT, Phase};
 use osb_service::ErrorChain;
 use osb_store::ReportedCommand;
 use secrecy::ExposeSecret;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::{debug, warn};
 
 use super::{Error, Facts, Service, lifecycle::now};
@@ -36,6 +36,8 @@ const PRUNED: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Least time from the end of a report to the beginning of the sandbox's next one.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Longest time that execd takes to interrupt a command: it waits 3 s before it uses force.
+const INTERRUPTED: Duration = Duration::from_secs(10);
 /// Sandboxes that are asked at the same time.
 const ASKED: usize = 8;
 /// Most pages of one report; the rest follows in the next one.
@@ -127,6 +129,58 @@ impl Service {
             reported_by: "sandbox".to_owned(),
             commands: stored.into_iter().filter_map(shown).collect(),
         })
+    }
+
+    /// Ends the command of a sandbox that began at this time, as the sandbox reports it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NoSuchCommand`] when none that began then can be interrupted, and
+    /// [`Error::Unreachable`] when execd does not answer.
+    pub async fn interrupt_command(
+        &self,
+        id: &SandboxId,
+        started_at: WireTime,
+    ) -> Result<(), Error> {
+        self.note_sandbox(id);
+        let record = self.find(id).ok_or_else(|| Error::NotFound(id.clone()))?;
+        let silent = |why: &dyn std::fmt::Display| {
+            debug!(sandbox = %id, error = %why, "a command is not interrupted");
+            Error::Unreachable {
+                id: id.clone(),
+                port: EXECD_PORT,
+                reason: "execd does not answer",
+            }
+        };
+        let none = || Error::NoSuchCommand(id.clone());
+        let client = self
+            .report_client(&record.facts)
+            .map_err(|why| silent(&why))?;
+        let (end, mut since, mut epoch) = (Instant::now() + PATIENCE, 0, 0);
+        for _ in 0..PAGES {
+            let page = timeout_at(end, client.command_history(since, epoch)).await;
+            let page = page.map_err(|late| silent(&late))?;
+            let page = page.map_err(|error| silent(&error))?;
+            let found = page.entries.iter().find(|entry| {
+                entry.started_at.as_microsecond() == started_at.unix_us()
+                    && entry.finished_at.is_none()
+            });
+            if let Some(entry) = found {
+                let command = entry.id.as_deref().ok_or_else(none)?;
+                return match timeout(INTERRUPTED, client.interrupt(command)).await {
+                    Ok(Ok(())) => Ok(()),
+                    // It has just ended.
+                    Ok(Err(osb_client::Error::Api(_))) => Err(none()),
+                    Ok(Err(error)) => Err(silent(&error)),
+                    Err(late) => Err(silent(&late)),
+                };
+            }
+            let last = page.entries.iter().map(|entry| entry.revision).max();
+            match last {
+                Some(last) if page.more => (since, epoch) = (last, page.epoch),
+                _ => break,
+            }
+        }
+        Err(none())
     }
 
     async fn read_all_reports(&self) {
@@ -319,6 +373,7 @@ mod tests {
             entries: revisions
                 .iter()
                 .map(|revision| CommandHistoryEntry {
+                    id: None,
                     number: 1,
                     revision: *revision,
                     kind: osb_protocol::execd::history::CommandKind::Session,

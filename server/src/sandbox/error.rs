@@ -77,6 +77,11 @@ pub enum Error {
     /// No sandbox by that name.
     #[error("sandbox {0} not found")]
     NotFound(SandboxId),
+    /// The command does not run, or cannot be interrupted alone.
+    #[error(
+        "sandbox {0}: this command does not run any more, or runs in a session and ends with that"
+    )]
+    NoSuchCommand(SandboxId),
     /// Not in this state.
     #[error("sandbox {id} is {state}: {needs}")]
     WrongState {
@@ -218,6 +223,7 @@ impl Error {
             | Self::Entrypoint(_)
             | Self::Unsupported { .. }
             | Self::NotFound(_)
+            | Self::NoSuchCommand(_)
             | Self::WrongState { .. }
             | Self::Paused(_)
             | Self::ExpiryPassed

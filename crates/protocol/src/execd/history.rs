@@ -22,6 +22,9 @@ pub struct CommandHistoryEntry {
     pub number: u64,
     /// Grows with every begin and end of a command.
     pub revision: u64,
+    /// Its id, by which it is interrupted; absent for runs in sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// How it was run.
     pub kind: CommandKind,
     /// The command text, or the argument list as JSON text; secrets are masked, and a long text is cut.

@@ -63,7 +63,7 @@ impl Cell {
 
     /// Whether the answer may have no end.
     pub(super) fn streams(&self) -> bool {
-        ["/watch", "/live", "/terminal/{sandbox}"]
+        ["/watch", "/live", "/terminal/{sandbox}", "/run/{sandbox}"]
             .iter()
             .any(|end| self.pattern.ends_with(end))
     }

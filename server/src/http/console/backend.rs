@@ -18,7 +18,7 @@ use osb_app::{
 use osb_protocol::{
     FieldError, SandboxId, WireTime,
     identity::Role,
-    lifecycle::{ImageRef, MetricsHistory, Sandbox, SandboxState, SandboxStatus},
+    lifecycle::{ImageRef, MetricsHistory, Sandbox, SandboxCommand, SandboxState, SandboxStatus},
 };
 use osb_runtime::{LocalImage, LogFollow};
 use osb_service::ErrorChain;
@@ -27,6 +27,7 @@ use serde_json::Value;
 
 use super::{
     super::{audited::Noted, error::answer_to},
+    memory::Memory,
     overview, stages,
 };
 use crate::{
@@ -39,6 +40,8 @@ use crate::{
 const LOG_LINES: usize = 40;
 /// Lines that the logs tab is rendered with.
 const TAIL_LINES: usize = 200;
+/// Commands that the run tab lists.
+pub(super) const COMMANDS: u32 = 200;
 /// Sandboxes of a bulk action that are worked on at the same time.
 const BULK_AT_ONCE: usize = 8;
 
@@ -61,6 +64,7 @@ impl Domains {
             service: service.noting(noted.0.clone()),
             noted,
             sees_host: principal.scope == Scope::All && principal.role >= Role::Operator,
+            memory: Memory::of_request(),
         })
     }
 
@@ -70,6 +74,7 @@ impl Domains {
             service: self.service.within(scope),
             noted: Noted::default(),
             sees_host: false,
+            memory: Memory::default(),
         })
     }
 
@@ -99,6 +104,8 @@ struct Domain {
     noted: Noted,
     /// Whether the caller may know what else is on the host.
     sees_host: bool,
+    /// What the request has read.
+    memory: Memory,
 }
 
 impl Domain {
@@ -128,6 +135,7 @@ impl Domain {
             service: self.service.clone().noting(act.clone()),
             noted: Noted(act),
             sees_host: self.sees_host,
+            memory: Memory::default(),
         }
     }
 
@@ -277,20 +285,23 @@ impl ConsoleBackend for Domain {
     }
 
     async fn log(&self, id: &SandboxId) -> Result<Vec<LogLine>, ConsoleError> {
-        let wanted = LogFollow {
-            tail: TAIL_LINES,
-            since: None,
-            follow: false,
+        let read = async {
+            let wanted = LogFollow {
+                tail: TAIL_LINES,
+                since: None,
+                follow: false,
+            };
+            let lines = match self.service.open_log(id, wanted).await {
+                Ok(lines) => lines.take(TAIL_LINES),
+                // It has no container yet.
+                Err(Error::NotFound(_)) if self.service.find(id).is_some() => return Ok(Vec::new()),
+                Err(error) => return Err(refused(error)),
+            };
+            let lines: Result<Vec<_>, _> = lines.try_collect().await;
+            let lines = lines.map_err(|error| refused(error.into()))?;
+            Ok(lines.into_iter().map(on_wire).collect())
         };
-        let lines = match self.service.open_log(id, wanted).await {
-            Ok(lines) => lines.take(TAIL_LINES),
-            // It has no container yet.
-            Err(Error::NotFound(_)) if self.service.find(id).is_some() => return Ok(Vec::new()),
-            Err(error) => return Err(refused(error)),
-        };
-        let lines: Result<Vec<_>, _> = lines.try_collect().await;
-        let lines = lines.map_err(|error| refused(error.into()))?;
-        Ok(lines.into_iter().map(on_wire).collect())
+        self.memory.once(format!("log/{id}"), read).await
     }
 
     async fn metrics(
@@ -298,19 +309,51 @@ impl ConsoleBackend for Domain {
         id: &SandboxId,
         step_seconds: u32,
     ) -> Result<MetricsHistory, ConsoleError> {
-        let refuse = |message: &str| ConsoleError::Refused {
-            message: message.to_owned(),
+        let read = async {
+            let refuse = |message: &str| ConsoleError::Refused {
+                message: message.to_owned(),
+            };
+            if !self.service.has_metrics() {
+                return Err(refuse(
+                    "Metrics are turned off, or not available on this runtime.",
+                ));
+            }
+            let step = usize::try_from(step_seconds)
+                .ok()
+                .and_then(Step::of_seconds);
+            let step = step.ok_or_else(|| refuse("steps have 10 or 60 seconds"))?;
+            self.service.metrics(id, step).await.map_err(refused)
         };
-        if !self.service.has_metrics() {
-            return Err(refuse(
-                "Metrics are turned off, or not available on this runtime.",
-            ));
-        }
-        let step = usize::try_from(step_seconds)
-            .ok()
-            .and_then(Step::of_seconds);
-        let step = step.ok_or_else(|| refuse("steps have 10 or 60 seconds"))?;
-        self.service.metrics(id, step).await.map_err(refused)
+        self.memory
+            .once(format!("metrics/{id}/{step_seconds}"), read)
+            .await
+    }
+
+    async fn commands(&self, id: &SandboxId) -> Result<Vec<SandboxCommand>, ConsoleError> {
+        let read = async {
+            if !self.service.has_commands() {
+                return Err(ConsoleError::Refused {
+                    message: "The commands of sandboxes are not recorded on this server."
+                        .to_owned(),
+                });
+            }
+            let found = match self.service.commands(id, COMMANDS).await {
+                Ok(list) => list.commands,
+                // It is known, but ran nothing.
+                Err(Error::NotFound(_))
+                    if self.service.history(id).await.is_ok_and(|it| it.is_some()) =>
+                {
+                    Vec::new()
+                }
+                Err(error) => return Err(refused(error)),
+            };
+            Ok(found)
+        };
+        self.memory.once(format!("commands/{id}"), read).await
+    }
+
+    async fn interrupt(&self, id: &SandboxId, started_at: WireTime) -> Result<(), ConsoleError> {
+        self.done(self.service.interrupt_command(id, started_at).await)
     }
 
     async fn bulk(&self, act: BulkAct, ids: Vec<SandboxId>) -> Vec<BulkResult> {
@@ -348,17 +391,20 @@ impl ConsoleBackend for Domain {
     }
 
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
-        let query = EndpointQuery {
-            port,
-            proxy_base: "/v1".to_owned(),
-            through_proxy: false,
+        let read = async {
+            let query = EndpointQuery {
+                port,
+                proxy_base: "/v1".to_owned(),
+                through_proxy: false,
+            };
+            let endpoint = self.service.endpoint(id, &query).map_err(refused)?;
+            Ok(PortAddress {
+                port,
+                direct: endpoint.endpoint,
+                proxied: format!("/v1/sandboxes/{id}/proxy/{port}/"),
+            })
         };
-        let endpoint = self.service.endpoint(id, &query).map_err(refused)?;
-        Ok(PortAddress {
-            port,
-            direct: endpoint.endpoint,
-            proxied: format!("/v1/sandboxes/{id}/proxy/{port}/"),
-        })
+        self.memory.once(format!("port/{id}/{port}"), read).await
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `/console/sandboxes/{id}/logs/download` | a log as a file | [`log_file`] |
 //! | `/console/live` | the tab's WebSocket | [`live`] |
 //! | `/console/terminal/{sandbox}` | a shell | [`terminal`] |
+//! | `/console/run/{sandbox}` | a command with its output | [`run`] |
 //!
 //! It has a session of its own and neither API key nor CORS. What keeps other pages out, from the
 //! outside in: [`origin`] refuses writes and WebSockets that another origin began, [`session`] lets
@@ -25,10 +26,12 @@ mod forms;
 mod live;
 mod log_file;
 mod login;
+mod memory;
 mod origin;
 mod overview;
 mod pages;
 mod policy;
+mod run;
 pub(super) mod session;
 mod stages;
 mod terminal;
@@ -153,6 +156,7 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .merge(forms::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
+        .route("/console/run/{sandbox}", get(run::upgrade))
         .route(
             "/console/sandboxes/{id}/logs/download",
             get(log_file::download),

@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    logs, metrics, overview,
+    commands, logs, metrics, overview,
     published::{Published, Source},
 };
 use crate::{identity::Scope, sandbox::Service};
@@ -134,6 +134,15 @@ impl Followers {
                     stopped.run_until_cancelled(follow).await;
                 });
                 samples
+            }
+            Topic::Commands(id) => {
+                let recent = Arc::new(Published::new(topic.clone(), commands::Recent::default()));
+                let follow =
+                    commands::follow(self.service.clone(), id.clone(), Arc::clone(&recent));
+                self.tasks.spawn_abortable("console-commands", async move {
+                    stopped.run_until_cancelled(follow).await;
+                });
+                recent
             }
             Topic::Overview => {
                 let first = overview::Numbers::default();

@@ -223,7 +223,7 @@ impl Hub {
     pub(super) fn follow(&self, topic: &Topic, scope: &Scope) -> Option<(Utf8Bytes, Subscription)> {
         match topic {
             Topic::Overview => {}
-            Topic::Logs(id) | Topic::Metrics(id) => {
+            Topic::Logs(id) | Topic::Metrics(id) | Topic::Commands(id) => {
                 self.service.within(scope).find(id)?;
             }
             Topic::Sandboxes | Topic::Sandbox(_) => return None,

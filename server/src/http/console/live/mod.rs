@@ -9,6 +9,7 @@
 //! A change is encoded once for all tabs. A tab that lags behind the broadcast gets a snapshot
 //! instead, so slow tabs do not grow the server's memory.
 
+mod commands;
 mod followers;
 mod hub;
 mod logs;

@@ -268,6 +268,7 @@ pub(super) fn cells() -> Vec<(Method, String)> {
     for path in [
         "/console/live",
         "/console/terminal/{sandbox}",
+        "/console/run/{sandbox}",
         "/console/{*rest}",
     ] {
         cells.push((Method::GET, path.to_owned()));
@@ -278,14 +279,19 @@ pub(super) fn cells() -> Vec<(Method, String)> {
 /// What a role may do in the console, whatever the table says: reading pages, lists, endpoints, logs, metrics,
 /// names of images and the overview.
 fn may(role: Role, method: &Method, path: &str) -> bool {
-    let of_sandboxes = ["list", "get", "port", "log", "metrics", "images"];
+    let of_sandboxes = [
+        "list", "get", "port", "log", "metrics", "commands", "images",
+    ];
     let is_read = match path.strip_prefix("/console/fn/") {
         Some("overview/get") => true,
         Some(name) => {
             let name = name.strip_prefix("sandboxes/");
             name.is_some_and(|name| of_sandboxes.contains(&name))
         }
-        None => *method == Method::GET && !path.starts_with("/console/terminal"),
+        None => {
+            let enters = ["/console/terminal/", "/console/run/"];
+            *method == Method::GET && !enters.iter().any(|way| path.starts_with(way))
+        }
     };
     is_read || role >= Role::Operator
 }

@@ -33,7 +33,7 @@ impl Console {
     }
 
     /// The entries that a request leaves.
-    pub(super) async fn left_by(&self, work: impl Future) -> Vec<AuditEntry> {
+    pub(in super::super) async fn left_by(&self, work: impl Future) -> Vec<AuditEntry> {
         let before = self.trail().await.len();
         work.await;
         self.trail().await.split_off(before)

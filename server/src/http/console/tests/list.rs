@@ -1,12 +1,18 @@
 //! The list: sandboxes that are gone, pages, and actions on several.
 
+use std::sync::Arc;
+
 use axum::http::{Request, StatusCode, header};
+use osb_app::backend::ConsoleBackend;
 use osb_protocol::{SandboxId, audit::AuditOutcome};
-use osb_runtime::sim::{Faults, SimRuntime};
+use osb_runtime::sim::{Faults, Options, SimRuntime};
 use serde_json::{Value, json};
 
 use super::{Console, FORM};
-use crate::identity::Scope;
+use crate::{
+    http::audited::Noted,
+    identity::{Principal, Scope},
+};
 
 const ENDED: &str = "/console/sandboxes?state=Ended";
 
@@ -109,6 +115,37 @@ async fn a_tenant_sees_what_ended_of_its_own() {
     assert_eq!(other.ended(0, 9).await.unwrap(), []);
     assert_eq!(other.ended_count(9).await.unwrap(), 0);
     assert!(other.sandbox(&id).await.is_err());
+}
+
+#[tokio::test]
+async fn every_rendering_of_a_page_has_the_same_lines() {
+    let sim = Arc::new(SimRuntime::with_options(Options {
+        powers: true,
+        ..Options::default()
+    }));
+    let console = Console::open_over(Arc::clone(&sim)).await;
+    let print = |line: &str| {
+        let output = vec![line.to_owned()];
+        sim.set_faults(Faults {
+            output,
+            ..Faults::default()
+        });
+    };
+    let id = console.sandbox("a").await;
+    let page = || {
+        let domains = &console.state.domains;
+        domains.of(&Principal::configured_key(), Noted::default())
+    };
+    let (first, next) = (page(), page());
+    let lines = async |page: &Arc<dyn ConsoleBackend>| {
+        let lines = page.log(&id).await.unwrap();
+        lines.into_iter().map(|line| line.2).collect::<Vec<_>>()
+    };
+    print("one");
+    assert_eq!(lines(&first).await, ["one"]);
+    print("two");
+    assert_eq!(lines(&first).await, ["one"], "the browser has the first");
+    assert_eq!(lines(&next).await, ["two"]);
 }
 
 #[tokio::test]

@@ -14,9 +14,9 @@ struct Style {
 
 /// A piece of text, and the classes of its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) class: String,
-    pub(super) text: String,
+pub(crate) struct Piece {
+    pub(crate) class: String,
+    pub(crate) text: String,
 }
 
 impl Style {
@@ -84,7 +84,7 @@ const COLOURS: [&str; 16] = [
 ];
 
 /// Splits a line into pieces of one style.
-pub(super) fn pieces(line: &str) -> Vec<Piece> {
+pub(crate) fn pieces(line: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut style = Style::default();
     let mut text = String::new();
@@ -116,7 +116,7 @@ pub(super) fn pieces(line: &str) -> Vec<Piece> {
 }
 
 /// The text without styles: what a filter searches.
-pub(super) fn plain(line: &str) -> String {
+pub(crate) fn plain(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = last_overwrite(line);
     while let Some(at) = rest.find('\u{1b}') {

@@ -1,11 +1,11 @@
-//! The WebSocket of one terminal.
+//! A WebSocket of one component, such as a terminal.
 
 use js_sys::{ArrayBuffer, Uint8Array};
 use wasm_bindgen::{JsCast, closure::Closure};
 use web_sys::{BinaryType, CloseEvent, MessageEvent, WebSocket};
 
 /// A message or the end of the connection.
-pub(super) enum SocketEvent {
+pub(crate) enum SocketEvent {
     /// A binary frame.
     Bytes(Vec<u8>),
     /// A text frame.
@@ -15,7 +15,7 @@ pub(super) enum SocketEvent {
 }
 
 /// A connection. Dropping it closes it without another call of its handler.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     raw: WebSocket,
     _on_message: Closure<dyn FnMut(MessageEvent)>,
     _on_close: Closure<dyn FnMut(CloseEvent)>,
@@ -23,7 +23,7 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Connects; `None` when the address is refused, which only a wrong page policy does.
-    pub(super) fn open(
+    pub(crate) fn open(
         url: &str,
         on_event: impl Fn(SocketEvent) + Clone + 'static,
     ) -> Option<Self> {
@@ -52,14 +52,14 @@ impl Socket {
     }
 
     /// Sends a binary frame, if connected.
-    pub(super) fn send_bytes(&self, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&self, bytes: &[u8]) {
         if self.raw.ready_state() == WebSocket::OPEN {
             let _ = self.raw.send_with_u8_array(bytes);
         }
     }
 
     /// Sends a text frame, if connected.
-    pub(super) fn send_text(&self, text: &str) {
+    pub(crate) fn send_text(&self, text: &str) {
         if self.raw.ready_state() == WebSocket::OPEN {
             let _ = self.raw.send_with_str(text);
         }
