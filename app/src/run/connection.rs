@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use osb_protocol::SandboxId;
 
 use super::{
-    tab::{Phase, Runner},
+    runner::{Phase, Runner},
     wire::{RunMessage, RunRequest},
 };
 use crate::{

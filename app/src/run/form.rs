@@ -3,7 +3,7 @@
 use leptos::{ev, prelude::*};
 
 use super::{
-    tab::Runner,
+    runner::Runner,
     wire::{RunOrder, SECONDS_MAX},
 };
 use crate::ui::Icon;

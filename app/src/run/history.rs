@@ -3,7 +3,7 @@
 use leptos::{prelude::*, task::spawn_local};
 use osb_protocol::{SandboxId, WireTime, lifecycle::SandboxCommand};
 
-use super::{api, form::Fields, tab::Runner, wire::RunOrder};
+use super::{api, form::Fields, runner::Runner, wire::RunOrder};
 use crate::{
     frame::Toasts,
     quote::shell_line,
@@ -141,7 +141,8 @@ fn Row(
         command.cwd.map(|cwd| format!("in {cwd}")),
         command.uid.map(|uid| format!("as user {uid}")),
         (command.kind != "foreground").then_some(command.kind),
-        command.error.filter(|_| command.exit_code != Some(0)),
+        // The badge has the exit status.
+        command.error.filter(|why| !why.starts_with("exit status")),
     ];
     let facts: String = facts
         .into_iter()

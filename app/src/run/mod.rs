@@ -8,11 +8,13 @@
 //! from the sandbox itself, so programs in it may have forged it.
 
 mod api;
+mod buffer;
 #[cfg(feature = "hydrate")]
 mod connection;
 mod form;
 mod history;
 mod output;
+mod runner;
 mod tab;
 mod wire;
 

@@ -189,6 +189,7 @@ async fn pass_on(page: &mut WebSocket, execd: &ExecdClient, events: Events) {
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
     let mut run = None::<String>;
+    let mut began = None::<i64>;
     let mut interrupts = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -199,9 +200,10 @@ async fn pass_on(page: &mut WebSocket, execd: &ExecdClient, events: Events) {
                 for event in batch.iter().flatten() {
                     if event.kind == EventKind::Init {
                         run = Some(event.text.clone());
+                        began = Some(event.timestamp);
                     }
                 }
-                let (messages, is_over) = messages(batch.into_iter().flatten());
+                let (messages, is_over) = messages(batch.into_iter().flatten(), began);
                 for message in messages {
                     if !send(page, &message).await {
                         return;
@@ -243,8 +245,9 @@ async fn pass_on(page: &mut WebSocket, execd: &ExecdClient, events: Events) {
     }
 }
 
-/// Events as messages for the page, and whether the last one ends the command.
-fn messages(events: impl Iterator<Item = Event>) -> (Vec<RunMessage>, bool) {
+/// Events of a command that began at this time, in Unix milliseconds, as messages for the page; and
+/// whether the last one ends the command.
+fn messages(events: impl Iterator<Item = Event>, began: Option<i64>) -> (Vec<RunMessage>, bool) {
     let mut messages = Vec::new();
     let mut lines = Vec::new();
     for event in events {
@@ -259,7 +262,7 @@ fn messages(events: impl Iterator<Item = Event>) -> (Vec<RunMessage>, bool) {
                 if !lines.is_empty() {
                     messages.push(RunMessage::Output { lines });
                 }
-                messages.push(RunMessage::Ended(ended(event)));
+                messages.push(RunMessage::Ended(ended(event, began)));
                 return (messages, true);
             }
             EventKind::Ping
@@ -276,7 +279,12 @@ fn messages(events: impl Iterator<Item = Event>) -> (Vec<RunMessage>, bool) {
     (messages, false)
 }
 
-fn ended(event: Event) -> Ended {
+fn ended(event: Event, began: Option<i64>) -> Ended {
+    // Only the event of a command that ended well has the time.
+    let millis = match (event.execution_time, began) {
+        (0, Some(began)) => (event.timestamp - began).max(0),
+        (millis, _) => millis,
+    };
     let exit_code = event.exit_code();
     let error = event.error.map(|error| {
         let why = error.traceback.unwrap_or_default().join("; ");
@@ -288,7 +296,7 @@ fn ended(event: Event) -> Ended {
     });
     Ended {
         exit_code,
-        millis: event.execution_time,
+        millis,
         error,
     }
 }
@@ -332,7 +340,7 @@ mod tests {
             event(EventKind::Ping, ""),
             event(EventKind::Stdout, "b"),
         ];
-        let (sent, is_over) = messages(batch.into_iter());
+        let (sent, is_over) = messages(batch.into_iter(), None);
         let lines = vec![line("a"), line("b")];
         assert_eq!(sent, [RunMessage::Started, RunMessage::Output { lines }]);
         assert!(!is_over);
@@ -341,10 +349,13 @@ mod tests {
     #[test]
     fn an_end_has_code_and_reason() {
         let event = json!({
-            "type": "error", "timestamp": 1, "execution_time": 5,
+            "type": "error", "timestamp": 45,
             "error": { "ename": "CommandExecError", "evalue": "3", "traceback": ["exit status 3"] }
         });
-        let (sent, is_over) = messages(std::iter::once(serde_json::from_value(event).unwrap()));
+        let (sent, is_over) = messages(
+            std::iter::once(serde_json::from_value(event).unwrap()),
+            Some(40),
+        );
         let ended = Ended {
             exit_code: Some(3),
             millis: 5,

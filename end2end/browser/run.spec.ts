@@ -1,0 +1,112 @@
+// The run tab: commands with their output, the list of what ran, running again, interrupting.
+
+import type { Page } from "@playwright/test";
+import { expect, hydrated, logIn, test } from "./console";
+
+const result = (page: Page) => page.getByRole("region", { name: "Result" });
+const output = (page: Page) => page.getByRole("log", { name: "Output" });
+const rows = (page: Page) => page.locator(".command-list > li");
+
+async function open(page: Page, api: { create(): Promise<{ id: string }> }): Promise<string> {
+  const { id } = await api.create();
+  await logIn(page, `/console/sandboxes/${id}/run`);
+  await hydrated(page);
+  await expect(page.getByRole("button", { name: "Run", exact: true })).toBeEnabled();
+  return id;
+}
+
+test("a command is run, listed and run again, with keys alone", async ({ page, api }) => {
+  await open(page, api);
+  const command = page.getByLabel("Command", { exact: true });
+  await command.focus();
+  await page.keyboard.type("echo one; echo two >&2; exit 3");
+  await page.keyboard.press("Enter");
+  await expect(result(page).getByRole("status")).toContainText(/Exit 3 in \d+ ms/);
+  await expect(output(page).locator(".log-line").first()).toHaveText("one");
+  await expect(output(page).locator("[data-stream=error]")).toHaveText("two");
+  await expect(rows(page)).toHaveCount(1);
+  await expect(rows(page).first()).toContainText("Exit 3");
+  const again = rows(page).first().getByRole("button", { name: /^Run again: echo one/ });
+  await again.focus();
+  await page.keyboard.press("Enter");
+  await expect(rows(page)).toHaveCount(2);
+  await expect(command).toHaveValue("echo one; echo two >&2; exit 3");
+  await expect(command).toBeFocused();
+});
+
+test("a command that runs is stopped, here and from the list", async ({ page, api }) => {
+  await open(page, api);
+  const command = page.getByLabel("Command", { exact: true });
+  await command.fill("echo begun; exec sleep 600");
+  await command.press("Enter");
+  await expect(output(page)).toContainText("begun");
+  await expect(rows(page).first()).toContainText("Running");
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
+  await expect(result(page).getByRole("status")).toContainText(/Ended by a signal|Exit \d+/);
+  await expect(rows(page).first()).not.toContainText("Running");
+
+  // It goes on when its page is left.
+  await command.fill("exec sleep 601");
+  await command.press("Enter");
+  await expect(rows(page)).toHaveCount(2);
+  await page.reload();
+  await hydrated(page);
+  await expect(rows(page).first()).toContainText("Running");
+  await rows(page).first().getByRole("button", { name: "Stop: exec sleep 601" }).click();
+  await expect(rows(page).first()).not.toContainText("Running");
+});
+
+test("what other clients run appears, and hostile output is text", async ({ page, api, context }) => {
+  const id = await open(page, api);
+  const other = await context.newPage();
+  await other.goto(`/console/sandboxes/${id}/run`);
+  await hydrated(other);
+  const hostile = "printf '<img src=x onerror=alert(1)>\\n\\033[31mred\\033[0m\\n'";
+  await page.getByLabel("Command", { exact: true }).fill(hostile);
+  await page.keyboard.press("Enter");
+  await expect(output(page)).toContainText("<img src=x onerror=alert(1)>");
+  await expect(output(page).locator(".ansi-1")).toHaveText("red");
+  await expect(rows(other).first()).toContainText("<img src=x onerror=alert(1)>");
+  expect(await page.locator(".run img").count()).toBe(0);
+  expect(await other.locator(".run img").count()).toBe(0);
+});
+
+test("directory, user and limit count, and a wrong one is named", async ({ page, api }) => {
+  await open(page, api);
+  await page.getByText("Directory, user, limit").click();
+  await page.getByLabel("Directory").fill("/usr");
+  await page.getByLabel("User (number)").fill("root");
+  const command = page.getByLabel("Command", { exact: true });
+  await command.fill("pwd; id -u; sleep 600");
+  await command.press("Enter");
+  await expect(page.locator("#run-problem")).toContainText("User: a number");
+  await expect(page.getByLabel("User (number)")).toBeFocused();
+  await page.getByLabel("User (number)").fill("1234");
+  await page.getByLabel("Limit (seconds)").fill("1");
+  await page.getByRole("button", { name: "Run", exact: true }).click();
+  await expect(output(page)).toContainText("/usr");
+  await expect(output(page)).toContainText("1234");
+  await expect(result(page).getByRole("status")).toContainText(/signal|Exit|failed/);
+  await expect(rows(page).first()).toContainText("in /usr · as user 1234");
+});
+
+test("much output is shown in bounded memory", async ({ page, api }) => {
+  await open(page, api);
+  await page.getByLabel("Command", { exact: true }).fill("seq 1 50000");
+  await page.keyboard.press("Enter");
+  await expect(result(page).getByRole("status")).toContainText("Exit 0");
+  await expect(output(page).locator(".log-line").last()).toHaveText("50000");
+  await expect(output(page)).toContainText("48000 earlier lines are not shown");
+  expect(await output(page).locator(".log-line").count()).toBe(2000);
+});
+
+test.describe("without script", () => {
+  test.use({ javaScriptEnabled: false });
+
+  test("what ran is readable", async ({ page, api }) => {
+    const { id } = await api.create();
+    await logIn(page, `/console/sandboxes/${id}/run`);
+    await expect(page.getByRole("heading", { name: "What ran here" })).toBeVisible();
+    await expect(page.locator(".run noscript .banner")).toBeVisible();
+  });
+});
