@@ -31,7 +31,7 @@ for (const colorScheme of ["light", "dark"] as const) {
     });
 
     test("every page", async ({ page, sandbox, api, faults }) => {
-      const failed = await api.create(["sh", "-c", "echo no; exit 1"]);
+      const failed = await api.create(["sh", "-c", "echo no; exit 1"], { name: "named" });
       await logIn(page);
       for (const path of [
         "/console",
@@ -46,6 +46,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${sandbox.id}/terminal`,
         `/console/sandboxes/${failed.id}/logs`,
         `/console/sandboxes/${sandbox.id}/metrics?table=on`,
+        `/console/sandboxes/${sandbox.id}/run`,
         "/console/sandboxes/unknown",
       ]) {
         await page.goto(path);
