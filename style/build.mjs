@@ -22,6 +22,8 @@ const { dependencies } = createRequire(import.meta.url)("../package.json");
 const vendored = [
   ["@xterm/xterm", "lib/xterm.mjs", "xterm"],
   ["@xterm/addon-fit", "lib/addon-fit.mjs", "xterm-addon-fit"],
+  ["@xterm/addon-search", "lib/addon-search.mjs", "xterm-addon-search"],
+  ["@xterm/addon-web-links", "lib/addon-web-links.mjs", "xterm-addon-web-links"],
   ["@xterm/addon-unicode11", "lib/addon-unicode11.mjs", "xterm-addon-unicode11"],
 ];
 

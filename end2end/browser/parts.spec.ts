@@ -35,7 +35,8 @@ test("the code of a part is requested when the part is first shown, and only the
   await expect(page.locator(".terminal-bar")).toHaveCount(0);
   await tabs.getByRole("link", { name: "Terminal" }).click();
   await expect(page.locator(".terminal-bar")).toContainText("Connected");
-  expect(parts).toEqual(["terminal", "xterm", "xterm-addon-fit", "xterm-addon-unicode11"]);
+  const addons = ["fit", "web-links", "unicode11"].map((name) => `xterm-addon-${name}`);
+  expect(parts).toEqual(["terminal", "xterm", ...addons]);
 });
 
 test("a part that the server rendered is taken over as it is", async ({ page }) => {

@@ -1,5 +1,6 @@
 // The terminal: a real shell that outlives the page that shows it.
 
+import type { Page } from "@playwright/test";
 import { expect, logIn, screen, test, type } from "./console";
 
 test("types, resizes, survives a reload and asks before a takeover", async ({
@@ -137,4 +138,214 @@ test("t opens the terminal of the chosen sandbox", async ({ page, sandbox }) => 
   await page.keyboard.press("t");
   await expect(page).toHaveURL(new RegExp(`${sandbox.id}/terminal`));
   await expect(page.locator(".terminal-bar")).toContainText("Connected");
+});
+
+/** Counts output in the page, from before its first script. */
+async function countOutput(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    const count = { received: 0, atInterrupt: -1 };
+    Object.assign(window, { __count: count });
+    window.WebSocket = class extends WebSocket {
+      constructor(url: string | URL) {
+        super(url);
+        if (!String(url).includes("/console/terminal/")) return;
+        this.addEventListener("message", ({ data }) => {
+          count.received += (data as ArrayBuffer).byteLength ?? 0;
+        });
+      }
+
+      send(data: string | ArrayBuffer | ArrayBufferView | Blob) {
+        const bytes = data instanceof Uint8Array ? data : new Uint8Array();
+        if (bytes[0] === 0 && bytes[1] === 3) count.atInterrupt = count.received;
+        super.send(data as ArrayBuffer);
+      }
+    };
+  });
+}
+
+function counted(page: Page): Promise<{ received: number; atInterrupt: number }> {
+  return page.evaluate(
+    () => (window as unknown as { __count: { received: number; atInterrupt: number } }).__count,
+  );
+}
+
+test("an interrupt does not wait behind a flood of output", async ({ page, sandbox }) => {
+  await countOutput(page);
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await type(page, "yes");
+  await expect.poll(async () => (await counted(page)).received).toBeGreaterThan(2 << 20);
+  await page.keyboard.press("Control+c");
+  await page.keyboard.type("echo back $((40+2))");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => screen(page)).toContain("back 42");
+  const { received, atInterrupt } = await counted(page);
+  expect(atInterrupt).toBeGreaterThan(0);
+  // Twice the window and what the kernel holds; without flow control, it was 20 MB.
+  expect(received - atInterrupt).toBeLessThan(512 << 10);
+});
+
+test("a flood of lines arrives complete", async ({ page, sandbox }) => {
+  await countOutput(page);
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await type(page, "seq -f 'line %.0f of a log that is followed' 50000; echo all $((40+2))");
+  await expect.poll(() => screen(page)).toContain("all 42");
+  expect(await screen(page)).toContain("line 50000 of");
+  expect((await counted(page)).received).toBeGreaterThan(50_000 * 36);
+});
+
+test("a second tab may watch, take over, or start a shell of its own", async ({
+  page,
+  context,
+  sandbox,
+}) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  const bar = page.locator(".terminal-bar");
+  await expect(bar).toContainText("Connected");
+  await type(page, "echo first $((40+2))");
+  await expect.poll(() => screen(page)).toContain("first 42");
+  const memory = await page.evaluate(() => JSON.stringify(sessionStorage));
+
+  const copy = async () => {
+    const other = await context.newPage();
+    await other.addInitScript((memory) => {
+      if (sessionStorage.length > 0) return;
+      for (const [name, value] of Object.entries(JSON.parse(memory))) {
+        sessionStorage.setItem(name, value as string);
+      }
+    }, memory);
+    await other.goto(`/console/sandboxes/${sandbox.id}/terminal`);
+    await expect(other.locator(".terminal-bar")).toContainText("open in another tab");
+    return other;
+  };
+  const offer = (other: Page, name: string) =>
+    other.locator(".terminal-state").getByRole("button", { name, exact: true });
+
+  const viewer = await copy();
+  await offer(viewer, "View only").focus();
+  await viewer.keyboard.press("Enter");
+  await expect(viewer.locator(".terminal-bar")).toContainText("View only");
+  await expect.poll(() => screen(viewer)).toContain("first 42");
+  await type(viewer, "echo typed by the viewer");
+  await page.bringToFront();
+  await type(page, "echo seen $((1+1))");
+  await expect.poll(() => screen(viewer)).toContain("seen 2");
+  expect(await screen(viewer)).not.toContain("typed by");
+  await expect(bar).toContainText("Connected");
+
+  const fresh = await copy();
+  await offer(fresh, "New shell").click();
+  await expect(fresh.locator(".terminal-bar")).toContainText("Connected");
+  await type(fresh, "echo own $((2+2))");
+  await expect.poll(() => screen(fresh)).toContain("own 4");
+  expect(await screen(fresh)).not.toContain("first");
+
+  await offer(viewer, "Take over").click();
+  await expect(viewer.locator(".terminal-bar")).toContainText("Connected");
+  await expect(bar).toContainText("open in another tab");
+  // After a reload, the shell is this tab's again without a question.
+  await viewer.reload();
+  await expect(viewer.locator(".terminal-bar")).toContainText("Connected");
+  await expect.poll(() => screen(viewer)).toContain("seen 2");
+});
+
+test("waits for a create, a resume and an end, and says so", async ({ page, api }) => {
+  const sandbox = await api.create(["sh", "-c", "echo over; read line < /tmp/end || sleep 900"]);
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  const bar = page.locator(".terminal-bar");
+  await expect(bar).toContainText("Connected");
+  await type(page, "echo before $((40+2))");
+  await expect.poll(() => screen(page)).toContain("before 42");
+
+  await api.call("POST", `/sandboxes/${sandbox.id}/pause`);
+  const card = page.locator(".not-running");
+  await expect(card).toContainText("The sandbox is paused");
+  await page.reload();
+  await expect(card).toContainText("The sandbox is paused");
+  await expect(page.locator(".terminal-card")).toHaveCount(0);
+  await card.getByRole("button", { name: "Resume" }).focus();
+  await page.keyboard.press("Enter");
+  await expect(bar).toContainText("Connected");
+  await expect(card).toHaveCount(0);
+  await expect.poll(() => screen(page)).toContain("before 42");
+
+  await api.remove(sandbox.id);
+  await expect(card).toContainText("deleted");
+  await expect(bar).toContainText("The sandbox has ended");
+  await expect(page.getByRole("button", { name: /new shell/i })).toHaveCount(0);
+});
+
+test("a failed sandbox has no shell, but a reason and logs", async ({ page, api }) => {
+  const sandbox = await api.create(["sh", "-c", "echo the last words; exit 3"]);
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  const card = page.locator(".not-running");
+  await expect(card).toContainText("Failed");
+  await expect(card).toContainText("exit code 3");
+  await expect(page.getByRole("button", { name: /shell/i })).toHaveCount(0);
+  await card.getByRole("link", { name: "Logs" }).click();
+  await expect(page).toHaveURL(new RegExp(`${sandbox.id}/logs`));
+});
+
+test("text is found, copied and pasted with the keyboard", async ({ page, context, sandbox }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await type(page, "echo needle-$((40+2))");
+  await expect.poll(() => screen(page)).toContain("needle-42");
+  const tools = page.getByRole("group", { name: "Terminal tools" });
+  await tools.getByRole("button", { name: "Search the output" }).press("Enter");
+  const field = page.getByRole("searchbox", { name: "Text to find" });
+  await expect(field).toBeFocused();
+  const search = page.locator(".terminal-search");
+  await page.keyboard.type("nowhere-to-be-seen");
+  await page.keyboard.press("Enter");
+  await expect(search).toContainText("Not found");
+  await field.fill("needle-42");
+  await page.keyboard.press("Enter");
+  await expect(search).not.toContainText("Not found");
+  await page.keyboard.press("Escape");
+  await expect(search).toHaveCount(0);
+  // What was found is selected.
+  await expect(page.locator(".xterm-helper-textarea")).toBeFocused();
+  await page.keyboard.press("Control+Shift+C");
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe("needle-42");
+  await page.keyboard.type("echo pasted-");
+  await page.keyboard.press("Control+Shift+V");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => screen(page)).toContain("\npasted-needle-42");
+});
+
+test("tools change the size and open another shell", async ({ page, context, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  const tools = page.getByRole("group", { name: "Terminal tools" });
+  const letters = page.locator(".xterm-rows");
+  await expect(letters).toHaveCSS("font-size", "13px");
+  await tools.getByRole("button", { name: "Larger text" }).press("Enter");
+  await expect(letters).toHaveCSS("font-size", "14px");
+  const card = page.locator(".terminal-card");
+  const full = tools.getByRole("button", { name: "Full height" });
+  await full.press("Enter");
+  const { height } = page.viewportSize()!;
+  await expect.poll(async () => (await card.boundingBox())!.height).toBe(height);
+  await full.press("Enter");
+  await expect.poll(async () => (await card.boundingBox())!.height).toBeLessThan(height);
+  await page.reload();
+  await expect(letters).toHaveCSS("font-size", "14px");
+  const opened = context.waitForEvent("page");
+  await tools.getByRole("link", { name: "New shell in a new tab" }).click();
+  const other = await opened;
+  await expect(other.locator(".terminal-bar")).toContainText("Connected");
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+});
+
+test("a title is text, whatever a program makes of it", async ({ page, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await type(page, "printf '\\e]2;<img src=x onerror=alert(1)>\\u202egnp\\a'; echo set $((40+2))");
+  await expect.poll(() => screen(page)).toContain("set 42");
+  const title = page.locator(".terminal-title");
+  await expect(title).toHaveText("<img src=x onerror=alert(1)>gnp");
+  await expect(title.locator("img")).toHaveCount(0);
 });

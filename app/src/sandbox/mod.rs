@@ -2,6 +2,7 @@
 
 mod actions;
 mod api;
+mod not_running;
 mod overview;
 mod page;
 mod ports;

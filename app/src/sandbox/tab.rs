@@ -6,7 +6,7 @@ use leptos_router::{
 };
 use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
-use super::overview::OverviewTab;
+use super::{not_running::NotRunning, overview::OverviewTab};
 use crate::{
     lazy::Lazy,
     logs, metrics, run,
@@ -78,32 +78,15 @@ fn TabBody(tab: Tab) -> impl IntoView {
     let has_run = Memo::new(move |before: Option<&bool>| {
         before.copied().unwrap_or_default() || state() == SandboxState::Running
     });
-    let waiting = move || {
-        view! {
-            <section class="empty">
-                <Icon name=tab.icon() />
-                <p role="status">{move || not_running(tab, &state())}</p>
-            </section>
-        }
-    };
+    let is_running =
+        Memo::new(move |_| state() == SandboxState::Running && current.read().ended.is_none());
     view! {
-        <Show when=move || has_run.get() fallback=waiting>
-            {content(tab)}
+        <Show when=move || !is_running.get()>
+            <NotRunning tab current />
         </Show>
+        <Show when=move || has_run.get()>{content(tab)}</Show>
     }
     .into_any()
-}
-
-/// Why a tab that needs a running sandbox shows nothing.
-fn not_running(tab: Tab, state: &SandboxState) -> String {
-    use SandboxState::{Failed, Stopping, Terminated};
-    let title = tab.title();
-    match state {
-        Failed | Stopping | Terminated => {
-            format!("{title} is unavailable: the sandbox is not running ({state}).")
-        }
-        _ => format!("{title} becomes available when the sandbox is running (now {state})."),
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,12 @@
 //! The types come from `xterm-js-rs`; what xterm changed since that was written is bound here. Its
 //! constructors are not used: with them, every page would load xterm.
 
+use std::cell::RefCell;
+
 use js_sys::{Array, Function, Object, Reflect, Uint8Array};
+use leptos::prelude::{document, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
+use web_sys::{HtmlTextAreaElement, KeyboardEvent};
 use xterm_js_rs::{Terminal, addons::fit::FitAddon};
 
 use crate::ui::AssetRoot;
@@ -13,6 +17,8 @@ use crate::ui::AssetRoot;
 /// Files below `vendor/`, with their versions as in package.json, and the class that each exports.
 const TERMINAL: (&str, &str) = ("xterm-6.0.0.mjs", "Terminal");
 const FIT: (&str, &str) = ("xterm-addon-fit-0.11.0.mjs", "FitAddon");
+const LINKS: (&str, &str) = ("xterm-addon-web-links-0.12.0.mjs", "WebLinksAddon");
+const SEARCH: (&str, &str) = ("xterm-addon-search-0.16.0.mjs", "SearchAddon");
 const UNICODE: (&str, &str) = ("xterm-addon-unicode11-0.9.0.mjs", "Unicode11Addon");
 
 #[wasm_bindgen(raw_module = "../import.mjs")] // relative to `pkg/`, from `public/`
@@ -41,12 +47,43 @@ extern "C" {
 
     #[wasm_bindgen(method, js_name = "onResize")]
     fn on_resize(this: &Modern, act: &Closure<dyn FnMut(JsValue)>) -> JsValue;
+
+    #[wasm_bindgen(method, js_name = "onTitleChange")]
+    fn on_title(this: &Modern, act: &Closure<dyn FnMut(String)>) -> JsValue;
+
+    #[wasm_bindgen(method, js_name = "attachCustomKeyEventHandler")]
+    fn on_key(this: &Modern, act: &Closure<dyn FnMut(KeyboardEvent) -> bool>);
+
+    #[wasm_bindgen(method, js_name = "getSelection")]
+    fn selection(this: &Modern) -> String;
+
+    #[wasm_bindgen(method)]
+    fn focus(this: &Modern);
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// The search addon.
+    type Search;
+
+    #[wasm_bindgen(method, js_name = "findNext")]
+    fn find_next(this: &Search, text: &str) -> bool;
+
+    #[wasm_bindgen(method, js_name = "findPrevious")]
+    fn find_previous(this: &Search, text: &str) -> bool;
+
+    /// The document, with the one way to copy that also works without HTTPS.
+    type OldDocument;
+
+    #[wasm_bindgen(method, js_name = "execCommand")]
+    fn exec_command(this: &OldDocument, command: &str) -> bool;
 }
 
 /// The classes of xterm.
 pub(super) struct Classes {
     terminal: Function,
     fit: Function,
+    links: Function,
     unicode: Function,
 }
 
@@ -60,8 +97,18 @@ impl Classes {
         Ok(Self {
             terminal: class(TERMINAL).await?,
             fit: class(FIT).await?,
+            links: class(LINKS).await?,
             unicode: class(UNICODE).await?,
         })
+    }
+
+    /// Loads what searches the output, unless it is loaded.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Classes::load`].
+    pub(super) async fn load_search() -> Result<Function, JsValue> {
+        class(SEARCH).await
     }
 }
 
@@ -71,12 +118,26 @@ async fn class((file, name): (&str, &str)) -> Result<Function, JsValue> {
     Reflect::get(&module, &name.into())?.dyn_into()
 }
 
+/// What a terminal calls.
+pub(super) struct Handlers {
+    /// With what was typed, and with answers of the terminal to programs.
+    pub(super) on_data: Closure<dyn FnMut(String)>,
+    /// With the new columns and rows.
+    pub(super) on_resize: Box<dyn FnMut(u32, u32)>,
+    /// With the title that a program sets.
+    pub(super) on_title: Closure<dyn FnMut(String)>,
+}
+
 /// A terminal in the page. Dropping it removes it.
 pub(super) struct Xterm {
     raw: Terminal,
     fit: FitAddon,
+    search: RefCell<Option<Search>>,
     _on_data: Closure<dyn FnMut(String)>,
     _on_resize: Closure<dyn FnMut(JsValue)>,
+    _on_title: Closure<dyn FnMut(String)>,
+    _on_key: Closure<dyn FnMut(KeyboardEvent) -> bool>,
+    _on_link: Closure<dyn FnMut(JsValue, String)>,
 }
 
 impl Xterm {
@@ -89,13 +150,11 @@ impl Xterm {
         classes: &Classes,
         place: &web_sys::HtmlElement,
         theme: &[(&str, String)],
-        on_data: impl FnMut(String) + 'static,
-        mut on_resize: impl FnMut(u32, u32) + 'static,
+        handlers: Handlers,
     ) -> Result<Self, JsValue> {
         let options = Object::new();
         set(&options, "allowProposedApi", JsValue::TRUE);
         set(&options, "cursorBlink", JsValue::TRUE);
-        set(&options, "fontSize", 13.into());
         set(&options, "lineHeight", 1.25.into());
         set(&options, "scrollback", 100_000.into());
         // Programs choose colours for a theme they do not know; WCAG AA wants this much.
@@ -113,18 +172,39 @@ impl Xterm {
         let widths = raw.unchecked_ref::<Modern>().unicode();
         set(&widths, "activeVersion", "11".into());
         raw.open(place.clone());
-        let on_data = Closure::new(on_data);
+        let on_link = Closure::new(|_: JsValue, address: String| {
+            let _ = window().open_with_url_and_target_and_features(
+                &address,
+                "_blank",
+                "noopener,noreferrer",
+            );
+        });
+        let links = Reflect::construct(&classes.links, &Array::of1(on_link.as_ref()))?;
+        raw.load_addon(links.unchecked_into());
+        let Handlers {
+            on_data,
+            mut on_resize,
+            on_title,
+        } = handlers;
         let on_resize = Closure::new(move |size: JsValue| {
             on_resize(number(&size, "cols"), number(&size, "rows"));
         });
         let modern: &Modern = raw.unchecked_ref();
+        let keys: Modern = AsRef::<JsValue>::as_ref(&raw).clone().unchecked_into();
+        let on_key = Closure::new(move |event: KeyboardEvent| passes_key(&keys, &event));
         modern.on_data(&on_data);
         modern.on_resize(&on_resize);
+        modern.on_title(&on_title);
+        modern.on_key(&on_key);
         Ok(Self {
             raw,
             fit,
+            search: RefCell::new(None),
             _on_data: on_data,
             _on_resize: on_resize,
+            _on_title: on_title,
+            _on_key: on_key,
+            _on_link: on_link,
         })
     }
 
@@ -154,6 +234,39 @@ impl Xterm {
         self.raw.reset();
     }
 
+    /// Copies what is selected. Returns whether it was copied.
+    pub(super) fn copy(&self) -> bool {
+        copy_selection(self.raw.unchecked_ref())
+    }
+
+    /// Selects the next place with this text, or the previous one. Returns whether there is one.
+    pub(super) fn find(&self, class: &Function, text: &str, back: bool) -> bool {
+        let mut search = self.search.borrow_mut();
+        if search.is_none() {
+            let Ok(addon) = Reflect::construct(class, &Array::new()) else {
+                return false;
+            };
+            self.raw.load_addon(addon.clone().unchecked_into());
+            *search = Some(addon.unchecked_into());
+        }
+        search.as_ref().is_some_and(|search| match back {
+            true => search.find_previous(text),
+            false => search.find_next(text),
+        })
+    }
+
+    /// Sets whether nothing can be typed.
+    pub(super) fn set_read_only(&self, on: bool) {
+        let modern: &Modern = self.raw.unchecked_ref();
+        set(&modern.options(), "disableStdin", on.into());
+    }
+
+    /// Sets the size of the text, in CSS pixels.
+    pub(super) fn set_font_size(&self, size: u32) {
+        let modern: &Modern = self.raw.unchecked_ref();
+        set(&modern.options(), "fontSize", size.into());
+    }
+
     /// Sets whether the output is also in the page as text that screen readers read. It costs time
     /// for every line.
     pub(super) fn set_screen_reader(&self, on: bool) {
@@ -173,6 +286,47 @@ impl Drop for Xterm {
         let raw: &xterm_js_rs::Disposable = self.raw.unchecked_ref();
         raw.dispose();
     }
+}
+
+/// Whether a key is for the program. Ctrl+Shift+C copies, instead of opening the browser's tools,
+/// and Ctrl+Shift+V is left to the browser, which pastes.
+fn passes_key(terminal: &Modern, event: &KeyboardEvent) -> bool {
+    if !event.ctrl_key() || !event.shift_key() || event.alt_key() || event.meta_key() {
+        return true;
+    }
+    match event.code().as_str() {
+        "KeyC" => {
+            event.prevent_default();
+            if event.type_() == "keydown" {
+                copy_selection(terminal);
+            }
+            false
+        }
+        "KeyV" => false,
+        _ => true,
+    }
+}
+
+/// Copies what is selected, and returns whether it was copied. The clipboard of browsers takes text
+/// directly only with HTTPS; a selected field can be copied everywhere.
+fn copy_selection(terminal: &Modern) -> bool {
+    let text = terminal.selection();
+    let document = document();
+    let field = document.create_element("textarea").ok();
+    let field = field.and_then(|it| it.dyn_into::<HtmlTextAreaElement>().ok());
+    let (Some(field), Some(body), false) = (field, document.body(), text.is_empty()) else {
+        return false;
+    };
+    field.set_value(&text);
+    field.set_class_name("visually-hidden");
+    if body.append_child(&field).is_err() {
+        return false;
+    }
+    field.select();
+    let copied = document.unchecked_ref::<OldDocument>().exec_command("copy");
+    field.remove();
+    terminal.focus();
+    copied
 }
 
 fn colours(theme: &[(&str, String)]) -> Object {

@@ -6,11 +6,16 @@
 //!
 //! The PTY belongs to the tab: its id is kept in the tab's own memory, so a reload attaches to it
 //! again and execd replays what it still knows (1 MiB). A lost connection attaches with `since`, so
-//! that nothing appears twice. A PTY has one writer: when another tab holds it, this one asks
-//! before it takes over (contract: execd §9).
+//! that nothing appears twice. A PTY has one writer: when another tab holds it, this one offers to
+//! watch, to take over, or to start another shell (contract: execd §9). The page acknowledges what
+//! is on the screen (`flow`), so that a program never runs far ahead of it.
 
 #[cfg(feature = "hydrate")]
 mod bindings;
+#[cfg(any(feature = "hydrate", test))]
+mod flow;
+#[cfg(any(feature = "hydrate", test))]
+mod plain;
 #[cfg(feature = "hydrate")]
 mod session;
 #[cfg(feature = "hydrate")]
@@ -18,11 +23,12 @@ mod theme;
 mod toolbar;
 
 use leptos::{html::Div, prelude::*};
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
-use self::toolbar::Toolbar;
+use self::toolbar::{SearchBar, Toolbar};
 use crate::{
     browser::Memory,
+    frame::Toasts,
     lazy::{Part, part},
     tab::Current,
     ui::SignInLink,
@@ -44,6 +50,8 @@ pub(crate) enum Phase {
     Connecting,
     /// Attached: keys go to the shell.
     Open,
+    /// Attached: another tab writes.
+    Viewing,
     /// The connection broke and is being reopened.
     Lost,
     /// The session ended; the shell keeps running without this page.
@@ -58,13 +66,55 @@ pub(crate) enum Phase {
     Refused(String),
 }
 
+impl Phase {
+    /// What the user reads.
+    fn words(&self) -> String {
+        match self {
+            Self::Connecting => "Connecting …".to_owned(),
+            Self::Open => "Connected".to_owned(),
+            Self::Viewing => "View only: another tab types in this shell.".to_owned(),
+            Self::Lost => "Connection lost. Reconnecting …".to_owned(),
+            Self::SignedOut => "You are signed out.".to_owned(),
+            Self::Taken => "This shell is open in another tab.".to_owned(),
+            Self::Ended(0) => "The shell ended.".to_owned(),
+            Self::Ended(status) => format!("The shell ended with status {status}."),
+            Self::NotLoaded => "The terminal could not be loaded. Reload the page.".to_owned(),
+            Self::Refused(why) => why.clone(),
+        }
+    }
+
+    /// What the user can do then.
+    fn offers(&self) -> &'static [(&'static str, TerminalAction)] {
+        const VIEW: (&str, TerminalAction) = ("View only", TerminalAction::View);
+        const TAKE_OVER: (&str, TerminalAction) = ("Take over", TerminalAction::TakeOver);
+        const NEW: (&str, TerminalAction) = ("New shell", TerminalAction::StartNew);
+        match self {
+            Self::Taken => &[VIEW, TAKE_OVER, NEW],
+            Self::Viewing => &[TAKE_OVER, NEW],
+            Self::Ended(_) | Self::Refused(_) => &[("Start a new shell", TerminalAction::StartNew)],
+            _ => &[],
+        }
+    }
+}
+
 /// An action of the user outside the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TerminalAction {
     /// Take the shell over from another tab.
     TakeOver,
+    /// Watch the shell.
+    View,
     /// Start a new shell.
     StartNew,
+    /// Copy what is selected.
+    Copy,
+    /// Search the output from the selected place, towards the beginning or the end.
+    Find {
+        /// Towards the beginning.
+        back: bool,
+    },
+    /// Search no more.
+    EndFind,
 }
 
 /// What the user sets for all terminals. The browser keeps it.
@@ -72,28 +122,80 @@ pub(crate) enum TerminalAction {
 pub(crate) struct Settings {
     /// Whether the output is also text for screen readers.
     pub(crate) screen_reader: RwSignal<bool>,
+    /// Size of the text, in CSS pixels.
+    pub(crate) font_size: RwSignal<u32>,
 }
 
 impl Settings {
     const SCREEN_READER: &str = "osb.terminal.screen-reader";
+    const FONT_SIZE: &str = "osb.terminal.font-size";
+    /// Sizes to choose from, and the one to begin with.
+    const FONT_SIZES: std::ops::RangeInclusive<u32> = 10..=24;
+    const FONT_DEFAULT: u32 = 13;
 
     /// The settings, which are the browser's own once the page is live.
     fn kept() -> Self {
         let settings = Self {
             screen_reader: RwSignal::new(false),
+            font_size: RwSignal::new(Self::FONT_DEFAULT),
         };
+        let Self {
+            screen_reader,
+            font_size,
+        } = settings;
         Effect::new(move |before: Option<()>| {
-            let screen_reader = settings.screen_reader;
-            match before {
-                None => screen_reader.set(Memory::Browser.get(Self::SCREEN_READER).is_some()),
-                Some(()) => {
-                    let value = screen_reader.get().then_some("on");
-                    Memory::Browser.set(Self::SCREEN_READER, value);
-                }
+            if before.is_none() {
+                screen_reader.set(Memory::Browser.get(Self::SCREEN_READER).is_some());
+                let size = Memory::Browser.get(Self::FONT_SIZE);
+                let size = size.and_then(|size| size.parse().ok());
+                let size = size.filter(|size| Self::FONT_SIZES.contains(size));
+                font_size.set(size.unwrap_or(Self::FONT_DEFAULT));
             }
-            screen_reader.track();
+            let reads = screen_reader.get().then_some("on");
+            Memory::Browser.set(Self::SCREEN_READER, reads);
+            let size = font_size.get();
+            let size = (size != Self::FONT_DEFAULT).then(|| size.to_string());
+            Memory::Browser.set(Self::FONT_SIZE, size.as_deref());
         });
         settings
+    }
+}
+
+/// What the terminal and the page around it share.
+#[derive(Clone, Copy)]
+pub(crate) struct Ui {
+    phase: RwSignal<Phase>,
+    action: RwSignal<Option<TerminalAction>>,
+    settings: Settings,
+    /// Whether the sandbox runs.
+    running: Memo<bool>,
+    /// Whether it exists and may run again.
+    alive: Memo<bool>,
+    /// What the program in the terminal calls itself: plain text.
+    title: RwSignal<String>,
+    /// The text that is searched, while the search is open.
+    search: RwSignal<String>,
+    searching: RwSignal<bool>,
+    /// Whether the text was found.
+    found: RwSignal<Option<bool>>,
+    /// Whether the terminal fills the page.
+    full: RwSignal<bool>,
+    toasts: Toasts,
+}
+
+impl Ui {
+    /// Says whether the selection was copied.
+    #[cfg_attr(
+        not(feature = "hydrate"),
+        expect(dead_code, reason = "called in the browser")
+    )]
+    fn announce(self, copied: bool) {
+        match copied {
+            true => self.toasts.good("Copied".to_owned()),
+            false => self
+                .toasts
+                .bad("Nothing was copied. Select text in the terminal first.".to_owned()),
+        }
     }
 }
 
@@ -104,8 +206,22 @@ pub fn TerminalTab() -> impl IntoView {
         return ().into_any();
     };
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
-    let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
-    view! { <Terminal id alive /> }.into_any()
+    let state = Memo::new(move |_| current.read().sandbox.status.state.clone());
+    let is_gone = move || current.read().ended.is_some();
+    let ui = Ui {
+        phase: RwSignal::new(Phase::Connecting),
+        action: RwSignal::new(None),
+        settings: Settings::kept(),
+        running: Memo::new(move |_| *state.read() == SandboxState::Running && !is_gone()),
+        alive: Memo::new(move |_| is_alive(&state.read()) && !is_gone()),
+        title: RwSignal::new(String::new()),
+        search: RwSignal::new(String::new()),
+        searching: RwSignal::new(false),
+        found: RwSignal::new(None),
+        full: RwSignal::new(false),
+        toasts: Toasts::current(),
+    };
+    view! { <Terminal id ui /> }.into_any()
 }
 
 /// A terminal that fills its place.
@@ -113,67 +229,80 @@ pub fn TerminalTab() -> impl IntoView {
 fn Terminal(
     /// The sandbox.
     id: SandboxId,
-    /// Whether the sandbox is alive.
-    alive: Memo<bool>,
+    /// What it shares with the page.
+    ui: Ui,
 ) -> impl IntoView {
     let place = NodeRef::<Div>::new();
-    let phase = RwSignal::new(Phase::Connecting);
-    let action = RwSignal::new(None::<TerminalAction>);
-    let settings = Settings::kept();
     #[cfg(feature = "hydrate")]
-    session::mount(id.clone(), place, phase, action, settings);
-    let line = move || match phase.get() {
-        Phase::Connecting => "Connecting …".to_owned(),
-        Phase::Open => "Connected".to_owned(),
-        Phase::Lost => "Connection lost. Reconnecting …".to_owned(),
-        Phase::SignedOut => "You are signed out.".to_owned(),
-        Phase::Taken => "This shell is open in another tab.".to_owned(),
-        Phase::Ended(0) => "The shell ended.".to_owned(),
-        Phase::Ended(status) => format!("The shell ended with status {status}."),
-        Phase::NotLoaded => "The terminal could not be loaded. Reload the page.".to_owned(),
-        Phase::Refused(why) => why,
+    session::mount(id.clone(), place, ui);
+    let line = move || match (ui.running.get(), ui.alive.get()) {
+        (true, _) => ui.phase.read().words(),
+        (false, true) => "Waiting for the sandbox".to_owned(),
+        (false, false) => "The sandbox has ended".to_owned(),
     };
-    let offer = move || match phase.get() {
-        Phase::Taken => Some(("Take over", TerminalAction::TakeOver)),
-        Phase::Ended(_) | Phase::Refused(_) => {
-            Some(("Start a new shell", TerminalAction::StartNew))
-        }
-        _ => None,
-    };
-    let button = move || {
-        offer().map(|(label, asks)| {
+    let offers = move || {
+        let offers = match ui.running.get() {
+            true => ui.phase.read().offers(),
+            false => &[],
+        };
+        offers.iter().map(|&(label, asks)| {
             view! {
-                <button type="button" class="button" on:click=move |_| action.set(Some(asks))>
+                <button type="button" class="button" on:click=move |_| ui.action.set(Some(asks))>
                     {label}
                 </button>
             }
-        })
+        }).collect_view()
     };
     view! {
-        <section class="terminal-card" aria-label=format!("Terminal of {}", id.short())>
+        <section
+            class="terminal-card"
+            aria-label=format!("Terminal of {}", id.short())
+            data-full=move || ui.full.get().then_some("on")
+        >
             <div class="terminal-bar">
                 <div
                     class="terminal-state"
                     role="status"
-                    data-open=move || (phase.get() == Phase::Open).to_string()
+                    data-open=move || (ui.running.get() && *ui.phase.read() == Phase::Open).to_string()
                 >
                     <span>{line}</span>
-                    {button}
-                    {move || (phase.get() == Phase::SignedOut).then(|| view! { <SignInLink /> })}
+                    {offers}
+                    {move || (*ui.phase.read() == Phase::SignedOut).then(|| view! { <SignInLink /> })}
                 </div>
-                <Toolbar settings />
+                <bdi class="terminal-title" title=move || ui.title.get()>{move || ui.title.get()}</bdi>
+                <Toolbar id=id.clone() ui />
             </div>
-            <div class="terminal" node_ref=place></div>
+            // The search is over the terminal: a resize would end the selection.
+            <div class="terminal-place">
+                <SearchBar ui />
+                <div class="terminal" node_ref=place></div>
+            </div>
             <noscript>
                 <p class="banner">
                     "The terminal needs JavaScript. Without it, run commands through the API: "
                     <code>"POST /command"</code>
                 </p>
             </noscript>
-            <Show when=move || !alive.get()>
-                <p class="banner" data-tone="quiet">"The sandbox is not running."</p>
-            </Show>
         </section>
     }
     .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_of_another_tab_can_be_watched_taken_over_or_left() {
+        let labels =
+            |phase: Phase| -> Vec<_> { phase.offers().iter().map(|(label, _)| *label).collect() };
+        assert_eq!(
+            labels(Phase::Taken),
+            ["View only", "Take over", "New shell"]
+        );
+        assert_eq!(labels(Phase::Viewing), ["Take over", "New shell"]);
+        assert_eq!(labels(Phase::Ended(1)), ["Start a new shell"]);
+        assert!(labels(Phase::Open).is_empty());
+        assert!(labels(Phase::Lost).is_empty());
+    }
 }

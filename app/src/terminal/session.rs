@@ -1,18 +1,23 @@
 //! One terminal of the page: xterm, its connection, and reconnects.
+//!
+//! xterm may call back before a call of it returns, so it is called only while the session is
+//! borrowed for reading.
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use leptos::{html::Div, prelude::*, task::spawn_local};
 use osb_protocol::{
     SandboxId,
-    execd::pty::{BinaryFrame, ClientFrame, ServerFrame, close_code},
+    execd::pty::{BinaryFrame, ClientFrame, PtyRole, ServerFrame, close_code},
 };
 use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use web_sys::ResizeObserver;
 
 use super::{
-    Phase, Settings, TerminalAction,
-    bindings::{Classes, Xterm},
+    Phase, TerminalAction, Ui,
+    bindings::{Classes, Handlers, Xterm},
+    flow::{Flow, Place},
+    plain::plain,
     theme::{ThemeWatch, colours},
 };
 use crate::{
@@ -24,25 +29,35 @@ use crate::{
 /// Most bytes in one input frame: the server takes messages of up to 1 MiB, and a paste may be
 /// longer.
 const INPUT_FRAME: usize = 64 << 10;
-/// Attempts on a held shell before the user is asked: after a reload, the previous page may still
-/// hold it.
-const POLITE_ATTEMPTS: u32 = 6;
+/// Most bytes that xterm gets at once: it looks at the clock between two writes only.
+const PIECE: usize = 16 << 10;
+/// Attempts on a shell that the previous page of this tab, or its lost connection, may still hold.
+const POLITE_ATTEMPTS: u32 = 10;
 /// Pause before the next attempt.
-const RETRY: Duration = Duration::from_millis(400);
+const RETRY: Duration = Duration::from_millis(150);
 /// Longest such pause.
 const RETRY_MOST: Duration = Duration::from_secs(8);
 
+/// How to attach.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Hold,
+    TakeOver,
+    View,
+}
+
 struct Session {
     sandbox: SandboxId,
-    phase: RwSignal<Phase>,
-    settings: Settings,
+    ui: Ui,
     xterm: Option<Xterm>,
     socket: Option<Socket>,
     /// The PTY, once known.
     pty: Option<String>,
-    /// Offset after the last shown byte of output.
-    offset: u64,
+    how: How,
+    flow: Flow,
     attempts: u32,
+    /// Whether this tab held the shell before, so that what holds it now may be left of this tab.
+    held_before: bool,
     observer: Option<(ResizeObserver, Closure<dyn FnMut()>)>,
     theme: Option<ThemeWatch>,
 }
@@ -50,25 +65,22 @@ struct Session {
 type Shared = Rc<RefCell<Session>>;
 
 /// Mounts a terminal in `place` once that is in the page, and removes it with its owner.
-pub(super) fn mount(
-    sandbox: SandboxId,
-    place: NodeRef<Div>,
-    phase: RwSignal<Phase>,
-    action: RwSignal<Option<TerminalAction>>,
-    settings: Settings,
-) {
+pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
     let session = Rc::new(RefCell::new(Session {
         pty: Memory::Tab.get(&memory_name(&sandbox)),
+        held_before: Memory::Tab.get(&left_name(&sandbox)).is_some(),
         sandbox,
-        phase,
-        settings,
+        ui,
         xterm: None,
         socket: None,
-        offset: 0,
+        how: How::Hold,
+        flow: Flow::default(),
         attempts: 0,
         observer: None,
         theme: None,
     }));
+    // A copy of this tab is not this tab.
+    Memory::Tab.set(&left_name(&session.borrow().sandbox), None);
     let kept = StoredValue::new_local(Rc::clone(&session));
     Effect::new(move |_| {
         if let Some(place) = place.get() {
@@ -76,25 +88,42 @@ pub(super) fn mount(
         }
     });
     Effect::new(move |_| {
-        if let Some(action) = action.get() {
-            grant(&kept.get_value(), action);
+        if let Some(action) = ui.action.get() {
+            act(&kept.get_value(), action);
         }
+    });
+    Effect::new(move |before: Option<bool>| {
+        let running = ui.running.get();
+        if before.is_some_and(|before| before != running) {
+            follow_sandbox(&kept.get_value(), running);
+        }
+        running
     });
     Effect::new(move |_| {
-        let screen_reader = settings.screen_reader.get();
+        let screen_reader = ui.settings.screen_reader.get();
+        let font_size = ui.settings.font_size.get();
         if let Some(xterm) = &kept.get_value().borrow().xterm {
             xterm.set_screen_reader(screen_reader);
+            xterm.set_font_size(font_size);
+            xterm.fit();
         }
     });
+    let leaving = window_event_listener(leptos::ev::pagehide, move |_| {
+        kept.get_value().borrow().leave();
+    });
     on_cleanup(move || {
+        leaving.remove();
         let session = kept.get_value();
+        session.borrow().leave();
         let mut session = session.borrow_mut();
         if let Some((observer, _)) = session.observer.take() {
             observer.disconnect();
         }
         session.theme = None;
         session.socket = None;
-        session.xterm = None;
+        let xterm = session.xterm.take();
+        drop(session);
+        drop(xterm);
     });
 }
 
@@ -104,6 +133,11 @@ fn resize(cols: u32, rows: u32) -> String {
 
 fn memory_name(sandbox: &SandboxId) -> String {
     format!("osb.pty.{sandbox}")
+}
+
+/// Name of the mark that this tab left a shell that it held.
+fn left_name(sandbox: &SandboxId) -> String {
+    format!("osb.pty-left.{sandbox}")
 }
 
 /// Loads xterm and starts the session in it.
@@ -117,7 +151,7 @@ fn start(session: &Shared, place: &web_sys::HtmlElement) {
         };
         let opened = classes.and_then(|classes| open(&session, &classes, &place));
         if opened.is_err() {
-            let phase = session.borrow().phase;
+            let phase = session.borrow().ui.phase;
             let _ = phase.try_set(Phase::NotLoaded);
         }
     });
@@ -128,38 +162,35 @@ fn open(session: &Shared, classes: &Classes, place: &web_sys::HtmlElement) -> Re
         return Ok(());
     }
     let (typed, resized) = (Rc::downgrade(session), Rc::downgrade(session));
-    let xterm = Xterm::open(
-        classes,
-        place,
-        &colours(place),
-        move |text| {
-            let Some(session) = typed.upgrade() else {
-                return;
-            };
-            if let Some(socket) = &session.borrow().socket {
-                for data in text.as_bytes().chunks(INPUT_FRAME) {
-                    socket.send_bytes(&BinaryFrame::Stdin(data).encode());
-                }
-            }
-        },
-        move |columns, rows| {
-            let Some(session) = resized.upgrade() else {
-                return;
-            };
-            // A resize that xterm makes while this module holds the session is sent by its caller.
-            if let Ok(session) = session.try_borrow()
-                && let Some(socket) = &session.socket
+    let ui = session.borrow().ui;
+    let handlers = Handlers {
+        on_data: Closure::new(move |text: String| {
+            if let Some(session) = typed.upgrade()
+                && let Ok(session) = session.try_borrow()
             {
-                socket.send_text(&resize(columns, rows));
+                session.send_input(&text);
             }
-        },
-    )?;
-    let settings = session.borrow().settings;
-    xterm.set_screen_reader(settings.screen_reader.get_untracked());
+        }),
+        on_resize: Box::new(move |columns, rows| {
+            if let Some(session) = resized.upgrade()
+                && let Ok(session) = session.try_borrow()
+            {
+                session.send_size(columns, rows);
+            }
+        }),
+        on_title: Closure::new(move |title: String| {
+            let _ = ui.title.try_set(plain(&title));
+        }),
+    };
+    let xterm = Xterm::open(classes, place, &colours(place), handlers)?;
+    xterm.set_screen_reader(ui.settings.screen_reader.get_untracked());
+    xterm.set_font_size(ui.settings.font_size.get_untracked());
     xterm.fit();
     session.borrow_mut().xterm = Some(xterm);
     observe(session, place);
-    connect(session, false);
+    if ui.running.get_untracked() {
+        connect(session, How::Hold);
+    }
     Ok(())
 }
 
@@ -188,21 +219,9 @@ fn observe(session: &Shared, place: &web_sys::HtmlElement) {
     }
 }
 
-fn connect(session: &Shared, take_over: bool) {
-    let url = {
-        let session = session.borrow();
-        let mut path = format!(
-            "/console/terminal/{}?since={}",
-            session.sandbox, session.offset
-        );
-        if let Some(pty) = &session.pty {
-            path = format!("{path}&pty={pty}");
-        }
-        if take_over {
-            path.push_str("&takeover=1");
-        }
-        browser::socket_url(&path)
-    };
+fn connect(session: &Shared, how: How) {
+    session.borrow_mut().how = how;
+    let url = session.borrow().url();
     let heard = Rc::downgrade(session);
     let socket = Socket::open(&url, move |message| {
         if let Some(session) = heard.upgrade() {
@@ -215,25 +234,23 @@ fn connect(session: &Shared, take_over: bool) {
 fn on_event(session: &Shared, message: SocketEvent) {
     match message {
         SocketEvent::Bytes(message) => match BinaryFrame::decode(&message) {
-            Some(BinaryFrame::Stdout(data) | BinaryFrame::Stderr(data)) => {
-                session.borrow_mut().show(data);
-            }
+            Some(BinaryFrame::Stdout(data) | BinaryFrame::Stderr(data)) => show(session, data),
             Some(BinaryFrame::Replay { offset, data }) => {
-                let mut session = session.borrow_mut();
-                session.offset = offset;
-                session.show(data);
+                session.borrow().flow.go_to(offset);
+                show(session, data);
             }
             Some(BinaryFrame::Stdin(_)) | None => {}
         },
         SocketEvent::Text(message) => match ServerFrame::decode(&message) {
-            Some(ServerFrame::Connected { session_id, .. }) => {
-                session.borrow_mut().connected(session_id);
-            }
-            Some(ServerFrame::Exit { exit_code }) => {
-                session.borrow_mut().ended(Phase::Ended(exit_code));
-            }
+            Some(ServerFrame::Connected {
+                session_id,
+                role,
+                window,
+                ..
+            }) => connected(session, session_id, role, window),
+            Some(ServerFrame::Exit { exit_code }) => ended(session, Phase::Ended(exit_code)),
             Some(ServerFrame::Error { error, .. }) => {
-                session.borrow().phase.set(Phase::Refused(error));
+                session.borrow().ui.phase.set(Phase::Refused(error));
             }
             Some(ServerFrame::Pong) | None => {}
         },
@@ -241,33 +258,90 @@ fn on_event(session: &Shared, message: SocketEvent) {
     }
 }
 
+/// Shows output, and acknowledges it once it is on the screen.
+fn show(session: &Shared, data: &[u8]) {
+    let held = session.borrow();
+    let Some(xterm) = &held.xterm else {
+        return;
+    };
+    for piece in data.chunks(PIECE) {
+        let place = held.flow.arrive(piece.len());
+        let shown = Rc::downgrade(session);
+        xterm.write(piece, move || {
+            if let Some(session) = shown.upgrade()
+                && let Ok(session) = session.try_borrow()
+            {
+                session.acknowledge(place);
+            }
+        });
+    }
+}
+
+fn connected(session: &Shared, pty: String, role: PtyRole, window: Option<u64>) {
+    let is_holder = role == PtyRole::Holder;
+    {
+        let mut session = session.borrow_mut();
+        Memory::Tab.set(&memory_name(&session.sandbox), Some(&pty));
+        session.pty = Some(pty);
+        session.attempts = 0;
+        session.held_before |= is_holder;
+    }
+    let session = session.borrow();
+    session.flow.connect(window);
+    session.ui.phase.set(match role {
+        PtyRole::Holder => Phase::Open,
+        PtyRole::Viewer => Phase::Viewing,
+    });
+    let Some(xterm) = &session.xterm else {
+        return;
+    };
+    xterm.set_read_only(!is_holder);
+    if is_holder {
+        let (columns, rows) = xterm.size();
+        session.send_size(columns, rows);
+        xterm.focus();
+    }
+}
+
 fn closed(session: &Shared, code: u16, reason: String) {
-    let phase = session.borrow().phase;
+    let ui = session.borrow().ui;
+    let how = session.borrow().how;
     session.borrow_mut().socket = None;
-    if matches!(phase.get_untracked(), Phase::Ended(_)) {
+    if matches!(ui.phase.get_untracked(), Phase::Ended(_)) {
         return;
     }
     match code {
-        _ if says_signed_out(code, phase.get_untracked() == Phase::Open) => {
-            phase.set(Phase::SignedOut);
+        _ if says_signed_out(code, ui.phase.get_untracked() == Phase::Open) => {
+            ui.phase.set(Phase::SignedOut);
         }
-        close_code::TAKEN_OVER => phase.set(Phase::Taken),
-        close_code::HELD if session.borrow().attempts >= POLITE_ATTEMPTS => phase.set(Phase::Taken),
+        close_code::TAKEN_OVER => taken(session),
+        close_code::HELD if how == How::View => {
+            ended(session, Phase::Refused("The shell has ended.".to_owned()));
+        }
+        close_code::HELD if !session.borrow().may_be_own() => taken(session),
         close_code::UNKNOWN_SESSION => {
             session.borrow_mut().forget();
             retry(session, Phase::Connecting);
         }
-        close_code::REFUSED => session.borrow_mut().ended(Phase::Refused(reason)),
+        // The sandbox may have ended or been paused since; its new state comes by another way.
+        close_code::REFUSED => ended(session, Phase::Refused(reason)),
         close_code::HELD => retry(session, Phase::Connecting),
         _ => retry(session, Phase::Lost),
     }
+}
+
+/// Leaves the shell to another tab.
+fn taken(session: &Shared) {
+    let mut session = session.borrow_mut();
+    session.held_before = false;
+    session.ui.phase.set(Phase::Taken);
 }
 
 fn retry(session: &Shared, meanwhile: Phase) {
     let attempts = {
         let mut session = session.borrow_mut();
         session.attempts += 1;
-        session.phase.set(meanwhile);
+        session.ui.phase.set(meanwhile);
         session.attempts
     };
     let again = Rc::downgrade(session);
@@ -277,59 +351,160 @@ fn retry(session: &Shared, meanwhile: Phase) {
     set_timeout(
         move || {
             if let Some(session) = again.upgrade()
-                && session.borrow().xterm.is_some()
-                && session.borrow().socket.is_none()
+                && session.borrow().is_waiting()
             {
-                connect(&session, false);
+                let how = match session.borrow().how {
+                    How::View => How::View,
+                    How::Hold | How::TakeOver => How::Hold,
+                };
+                connect(&session, how);
             }
         },
         pause,
     );
 }
 
-fn grant(session: &Shared, action: TerminalAction) {
+fn act(session: &Shared, action: TerminalAction) {
+    let how = match action {
+        TerminalAction::Copy => {
+            return with_xterm(session, |xterm, ui| ui.announce(xterm.copy()));
+        }
+        TerminalAction::Find { back } => return find(session, back),
+        // What was found stays selected.
+        TerminalAction::EndFind => return with_xterm(session, |xterm, _| xterm.focus()),
+        TerminalAction::TakeOver => How::TakeOver,
+        TerminalAction::View => How::View,
+        TerminalAction::StartNew => {
+            session.borrow_mut().forget();
+            with_xterm(session, |xterm, _| xterm.reset());
+            How::Hold
+        }
+    };
     {
         let mut session = session.borrow_mut();
         session.attempts = 0;
-        session.phase.set(Phase::Connecting);
-        if action == TerminalAction::StartNew {
-            session.forget();
-            if let Some(xterm) = &session.xterm {
-                xterm.reset();
-            }
-        }
+        session.socket = None;
+        session.ui.phase.set(Phase::Connecting);
     }
-    connect(session, action == TerminalAction::TakeOver);
+    connect(session, how);
+}
+
+fn with_xterm(session: &Shared, act: impl FnOnce(&Xterm, Ui)) {
+    let session = session.borrow();
+    if let Some(xterm) = &session.xterm {
+        act(xterm, session.ui);
+    }
+}
+
+/// Searches the output for the text of the search field.
+fn find(session: &Shared, back: bool) {
+    let weak = Rc::downgrade(session);
+    spawn_local(async move {
+        let class = Classes::load_search().await;
+        let Some(session) = weak.upgrade() else {
+            return;
+        };
+        let Ok(class) = class else {
+            let toasts = session.borrow().ui.toasts;
+            return toasts.bad("The search could not be loaded.");
+        };
+        with_xterm(&session, |xterm, ui| {
+            let text = ui.search.get_untracked();
+            let found = (!text.is_empty()).then(|| xterm.find(&class, &text, back));
+            let _ = ui.found.try_set(found);
+        });
+    });
+}
+
+/// The sandbox runs now, or no longer does.
+fn follow_sandbox(session: &Shared, running: bool) {
+    if running {
+        if session.borrow().is_waiting() {
+            session.borrow().ui.phase.set(Phase::Connecting);
+            connect(session, How::Hold);
+        }
+    } else if !session.borrow().ui.alive.get_untracked() {
+        let mut session = session.borrow_mut();
+        session.socket = None;
+        session.forget();
+    }
+}
+
+fn ended(session: &Shared, phase: Phase) {
+    let mut session = session.borrow_mut();
+    session.forget();
+    session.ui.phase.set(phase);
 }
 
 impl Session {
-    fn show(&mut self, data: &[u8]) {
-        self.offset += data.len() as u64;
-        if let Some(xterm) = &self.xterm {
-            xterm.write(data, || {});
+    fn url(&self) -> String {
+        let mut path = format!(
+            "/console/terminal/{}?since={}",
+            self.sandbox,
+            self.flow.arrived()
+        );
+        if let Some(pty) = &self.pty {
+            path = format!("{path}&pty={pty}");
+        }
+        path.push_str(match self.how {
+            How::Hold => "",
+            How::TakeOver => "&takeover=1",
+            How::View => "&view=1",
+        });
+        browser::socket_url(&path)
+    }
+
+    fn send_input(&self, text: &str) {
+        if self.how == How::View {
+            return;
+        }
+        if let Some(socket) = &self.socket {
+            for data in text.as_bytes().chunks(INPUT_FRAME) {
+                socket.send_bytes(&BinaryFrame::Stdin(data).encode());
+            }
         }
     }
 
-    fn connected(&mut self, pty: String) {
-        Memory::Tab.set(&memory_name(&self.sandbox), Some(&pty));
-        self.pty = Some(pty);
-        self.attempts = 0;
-        self.phase.set(Phase::Open);
-        if let (Some(xterm), Some(socket)) = (&self.xterm, &self.socket) {
-            let (columns, rows) = xterm.size();
+    fn send_size(&self, columns: u32, rows: u32) {
+        if let (Some(socket), false) = (&self.socket, self.how == How::View) {
             socket.send_text(&resize(columns, rows));
-            xterm.focus();
         }
     }
 
-    fn ended(&mut self, phase: Phase) {
-        self.forget();
-        self.phase.set(phase);
+    fn acknowledge(&self, place: Place) {
+        if let (Some(socket), Some(offset)) = (&self.socket, self.flow.shown(place)) {
+            socket.send_text(&ClientFrame::Ack { offset }.encode());
+        }
+    }
+
+    /// Whether a new connection is wanted: a shell to attach to in a sandbox that runs.
+    fn is_waiting(&self) -> bool {
+        self.xterm.is_some()
+            && self.socket.is_none()
+            && self.ui.running.get_untracked()
+            && matches!(
+                self.ui.phase.get_untracked(),
+                Phase::Connecting | Phase::Lost
+            )
+    }
+
+    /// Whether what holds the shell may be a connection of this tab that ends soon.
+    fn may_be_own(&self) -> bool {
+        self.held_before && self.attempts < POLITE_ATTEMPTS
+    }
+
+    /// Marks that this tab leaves the shell that it holds.
+    fn leave(&self) {
+        if self.ui.phase.try_get_untracked() == Some(Phase::Open) {
+            Memory::Tab.set(&left_name(&self.sandbox), Some("on"));
+        }
     }
 
     fn forget(&mut self) {
         Memory::Tab.set(&memory_name(&self.sandbox), None);
         self.pty = None;
-        self.offset = 0;
+        self.held_before = false;
+        self.flow.reset();
+        let _ = self.ui.title.try_set(String::new());
     }
 }

@@ -1,35 +1,144 @@
 //! The tools beside the state of a terminal.
 
-use leptos::prelude::*;
+use leptos::{ev, prelude::*};
+use osb_protocol::SandboxId;
 
-use super::Settings;
-use crate::ui::Icon;
+use super::{Settings, TerminalAction, Ui};
+use crate::{browser, tab::Tab, ui::Icon};
+
+/// Id of the search field.
+const FIELD: &str = "terminal-search";
 
 /// Buttons for the terminal, which need script.
 #[component]
-pub(super) fn Toolbar(settings: Settings) -> impl IntoView {
+pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
+    let search = move |_| {
+        ui.searching.update(|on| *on = !*on);
+        match ui.searching.get_untracked() {
+            true => browser::focus_when_shown(FIELD),
+            false => ui.action.set(Some(TerminalAction::EndFind)),
+        }
+    };
+    let size = ui.settings.font_size;
+    let resize = move |by: i32| {
+        let next = size.get_untracked().saturating_add_signed(by);
+        if Settings::FONT_SIZES.contains(&next) {
+            size.set(next);
+        }
+    };
+    let full = Signal::derive(move || match ui.full.get() {
+        true => "minimize-2",
+        false => "maximize-2",
+    });
     view! {
         <div class="terminal-tools needs-script" role="group" aria-label="Terminal tools">
-            <Toggle label="Screen reader mode" icon="ear" on=settings.screen_reader />
+            <a
+                class="icon-button"
+                href=Tab::Terminal.address(&id)
+                target="_blank"
+                // With an opener, the new tab would get the shell of this one.
+                rel="noopener external"
+                aria-label="New shell in a new tab"
+                title="New shell in a new tab"
+            >
+                <Icon name="plus" />
+            </a>
+            <Tool label="Search the output" icon="search" on=ui.searching press=search />
+            <Tool
+                label="Copy the selection (Ctrl+Shift+C)"
+                icon="copy"
+                press=move |_| ui.action.set(Some(TerminalAction::Copy))
+            />
+            <Tool label="Smaller text" icon="a-arrow-down" press=move |_| resize(-1) />
+            <Tool label="Larger text" icon="a-arrow-up" press=move |_| resize(1) />
+            <Tool
+                label="Screen reader mode"
+                icon="ear"
+                on=ui.settings.screen_reader
+                press=move |_| ui.settings.screen_reader.update(|on| *on = !*on)
+            />
+            <Tool
+                label="Full height"
+                icon=full
+                on=ui.full
+                press=move |_| ui.full.update(|on| *on = !*on)
+            />
         </div>
     }
     .into_any()
 }
 
-/// A button that is pressed or not.
+/// A button, which with `on` is pressed or not.
 #[component]
-fn Toggle(label: &'static str, icon: &'static str, on: RwSignal<bool>) -> impl IntoView {
+fn Tool(
+    label: &'static str,
+    #[prop(into)] icon: Signal<&'static str>,
+    #[prop(optional)] on: Option<RwSignal<bool>>,
+    #[prop(into)] press: Callback<ev::MouseEvent>,
+) -> impl IntoView {
     view! {
         <button
             type="button"
             class="icon-button"
             aria-label=label
             title=label
-            aria-pressed=move || on.get().to_string()
-            on:click=move |_| on.update(|on| *on = !*on)
+            aria-pressed=on.map(|on| move || on.get().to_string())
+            on:click=move |event| press.run(event)
         >
             <Icon name=icon />
         </button>
+    }
+    .into_any()
+}
+
+/// The search, while it is open.
+#[component]
+pub(super) fn SearchBar(ui: Ui) -> impl IntoView {
+    let find = move |back| ui.action.set(Some(TerminalAction::Find { back }));
+    let close = move || {
+        ui.searching.set(false);
+        ui.found.set(None);
+        ui.action.set(Some(TerminalAction::EndFind));
+    };
+    let on_key = move |event: ev::KeyboardEvent| match event.key().as_str() {
+        "Escape" => {
+            event.prevent_default();
+            close();
+        }
+        "Enter" => {
+            event.prevent_default();
+            find(event.shift_key());
+        }
+        _ => {}
+    };
+    view! {
+        <Show when=move || ui.searching.get()>
+            <div class="terminal-search" role="search" aria-label="Output of the terminal">
+                <input
+                    id=FIELD
+                    type="search"
+                    aria-label="Text to find"
+                    placeholder="Find in the output"
+                    autocomplete="off"
+                    spellcheck="false"
+                    prop:value=move || ui.search.get()
+                    on:input=move |event| {
+                        ui.found.set(None);
+                        ui.search.set(event_target_value(&event));
+                    }
+                    on:keydown=on_key
+                />
+                <button type="button" class="button" on:click=move |_| find(true)>
+                    "Previous"
+                </button>
+                <button type="button" class="button" on:click=move |_| find(false)>
+                    "Next"
+                </button>
+                <span role="status">
+                    {move || (ui.found.get() == Some(false)).then_some("Not found")}
+                </span>
+            </div>
+        </Show>
     }
     .into_any()
 }

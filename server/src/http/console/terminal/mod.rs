@@ -1,4 +1,4 @@
-//! The terminal bridge: `/console/terminal/{sandbox}?pty=…&since=…&takeover=1`.
+//! The terminal bridge: `/console/terminal/{sandbox}?pty=…&since=…&takeover=1&view=1`.
 //!
 //! The page speaks execd's PTY protocol (contract: execd §9). The bridge attaches to the PTY, which
 //! it creates when the page has none, and relays messages unread ([`relay`]). Its own close codes
@@ -21,7 +21,7 @@ use osb_client::execd::{Attach, PtySocket};
 use osb_forward::Lease;
 use osb_protocol::{
     SandboxId,
-    execd::pty::{NewPty, close_code},
+    execd::pty::{NewPty, PtyRole, close_code},
 };
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -38,6 +38,8 @@ use crate::{audit::Act, identity::Scope};
 
 /// Longest message of a page, in bytes. Pages send a paste in smaller pieces.
 const INPUT_MAX: usize = 1024 * 1024;
+/// Output on its way to a page that the page has not shown: as much as it shows in a few frames.
+const WINDOW: u64 = 128 * 1024;
 /// Longest wait for execd to create and attach a terminal.
 const ATTACH: Duration = Duration::from_secs(15);
 /// Longest close reason, in bytes (RFC 6455 §5.5).
@@ -54,6 +56,9 @@ pub(super) struct AttachQuery {
     /// 1: take the place of the client that holds the PTY.
     #[serde(default)]
     takeover: u8,
+    /// 1: only watch the PTY.
+    #[serde(default)]
+    view: u8,
 }
 
 /// Opens the WebSocket of one terminal.
@@ -173,6 +178,11 @@ async fn attach(
     let how = Attach {
         since: query.since,
         takeover: query.takeover == 1,
+        role: match query.view {
+            1 => PtyRole::Viewer,
+            _ => PtyRole::Holder,
+        },
+        window: Some(WINDOW),
         ..Attach::default()
     };
     let socket = execd.open_pty(&pty, &how).await.map_err(ExecdError::from)?;

@@ -238,3 +238,31 @@ async fn server_functions_answer_hydrated_pages() {
         assert_eq!(gone.body, r#"{"error":"not_found"}"#, "{unknown}");
     }
 }
+
+#[tokio::test]
+async fn a_terminal_says_why_it_does_not_open() {
+    let runtime = Arc::new(SimRuntime::with_options(Options {
+        powers: true,
+        ..Options::default()
+    }));
+    let console = Console::open_over(Arc::clone(&runtime)).await;
+    let id = console.sandbox("a").await;
+    let address = format!("/console/sandboxes/{id}/terminal");
+    let resume = format!("/console/sandboxes/{id}/resume");
+    let open = console.get(&address).await.body;
+    for part in ["Terminal of", "Search the output", "needs JavaScript"] {
+        assert!(open.contains(part), "{part} in {open}");
+    }
+    assert!(!open.contains("not-running"), "{open}");
+    console
+        .post(&format!("/console/sandboxes/{id}/pause"), "")
+        .await;
+    let paused = console.get(&address).await.body;
+    for part in ["The sandbox is paused", &resume] {
+        assert!(paused.contains(part), "{part} in {paused}");
+    }
+    assert!(!paused.contains("Terminal of"), "{paused}");
+    console.post(&resume, "").await;
+    let resumed = console.get(&address).await.body;
+    assert!(resumed.contains("Terminal of"), "{resumed}");
+}
