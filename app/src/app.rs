@@ -9,7 +9,7 @@ use leptos_router::{
 };
 
 use crate::{
-    create,
+    access, create,
     frame::{Frame, NotFound},
     lazy::{Lazy, Part},
     login::LoginPage,
@@ -24,7 +24,8 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 6] = [
+pub(crate) const PARTS: [Part; 7] = [
+    access::PART,
     create::PART,
     logs::PART,
     metrics::PART,
@@ -51,6 +52,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("") view=|| view! { <Lazy part=overview::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/sandboxes") view=SandboxesPage ssr=SsrMode::Async />
                     <Route path=path!("/create") view=|| view! { <Lazy part=create::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/access") view=|| view! { <Lazy part=access::PART /> } ssr=SsrMode::Async />
                     <ParentRoute path=path!("/sandboxes/:id") view=SandboxPage ssr=SsrMode::Async>
                         <TabRoutes />
                     </ParentRoute>

@@ -1,6 +1,10 @@
 //! The domain as the console sees it. The server implements this over the service that the REST
 //! API uses too, so that there is one path to a sandbox.
 
+mod access;
+
+pub use access::{AccessBackend, access_backend};
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

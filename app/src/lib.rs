@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
-//! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`login`] | the pages |
+//! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`access`], [`login`] | the pages |
 //! | [`logs`], [`run`], [`metrics`] | tabs of a sandbox: its output, its commands, its resource use |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
@@ -21,6 +21,7 @@
     reason = "#[component] makes a public struct of every component's properties"
 )]
 
+pub mod access;
 pub mod app;
 #[cfg(feature = "ssr")]
 pub mod backend;

@@ -1,7 +1,9 @@
 //! Data between server and browser, built on the wire types where they fit.
 
+mod access;
 mod overview;
 
+pub use access::{AccessView, AccountList, Answer, SessionEntry, UserEntry};
 pub use overview::{
     Activity, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse, Readiness,
     TestSandbox,

@@ -47,6 +47,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${failed.id}/logs`,
         `/console/sandboxes/${sandbox.id}/metrics?table=on`,
         `/console/sandboxes/${sandbox.id}/run`,
+        "/console/access",
         "/console/sandboxes/unknown",
       ]) {
         await page.goto(path);
@@ -57,6 +58,7 @@ for (const colorScheme of ["light", "dark"] as const) {
           await page.getByRole("button", { name: "Create", exact: true }).click();
           await expect(page.locator("#image-problem")).not.toBeEmpty();
         }
+        for (const summary of await page.locator("details.add > summary").all()) await summary.click();
         if (path.endsWith("/terminal")) {
           await expect(page.locator(".terminal-bar")).toContainText("Connected");
         }

@@ -80,6 +80,14 @@ for (const colorScheme of ["light", "dark"] as const) {
       await expect(page.getByRole("alert")).toContainText("signed out");
       await shot("signed-out");
 
+      const key = { name: "nightly build", role: "operator" };
+      const made = await api.call("POST", "/api-keys", key);
+      await logIn(page, "/console/access");
+      await hydrated(page);
+      await shot("access");
+      const { apiKey } = (await made.json()) as { apiKey: { id: string } };
+      await api.call("DELETE", `/api-keys/${apiKey.id}`);
+
       // With a user there is a name to sign in with.
       const user = { name: "zoe", password: "correct-horse-battery", role: "operator" };
       const added = await api.call("POST", "/users", user);

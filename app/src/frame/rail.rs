@@ -55,6 +55,12 @@ pub(super) fn Rail(
                         }
                     })}
                 <li>
+                    <a href="/console/access" aria-current=move || current("/console/access")>
+                        <Icon name="key-round" />
+                        <span>"Access"</span>
+                    </a>
+                </li>
+                <li>
                     <a href="/docs" rel="external">
                         <Icon name="book-open" />
                         <span>"API docs"</span>

@@ -96,7 +96,7 @@ actions! {
     SessionSignInFailed "session" "session.sign_in_failed",
     /// A session of the console is ended by its owner.
     SessionSignOut "session" "session.sign_out",
-    /// A session of the console is ended by an administrator.
+    /// A session of the console is ended from another one, or through the API.
     SessionRevoke "session" "session.revoke",
     /// A webhook is added.
     WebhookCreate "webhook" "webhook.create",

@@ -239,11 +239,43 @@ const TABLE: &[(&str, Rules)] = &[
             (Method::POST, Operator, Acts(Action::SandboxCreate)),
         ],
     ),
+    (
+        "/console/access",
+        &[
+            (Method::GET, ReadOnly, Reads),
+            (Method::POST, ServiceAdmin, Acts(Action::KeyCreate)),
+        ],
+    ),
     ("/console/{*rest}", &[(Method::GET, ReadOnly, Reads)]),
     // Forms.
     (
         "/console/test",
         &[(Method::POST, Operator, Acts(Action::SandboxCreate))],
+    ),
+    (
+        "/console/access/keys/{id}/revoke",
+        &[(Method::POST, ServiceAdmin, Acts(Action::KeyRevoke))],
+    ),
+    (
+        "/console/access/users",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserCreate))],
+    ),
+    (
+        "/console/access/users/{id}/change",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserUpdate))],
+    ),
+    (
+        "/console/access/users/{id}/password",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserUpdate))],
+    ),
+    (
+        "/console/access/users/{id}/delete",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserDelete))],
+    ),
+    // Of others for service administrators only.
+    (
+        "/console/access/sessions/{id}/end",
+        &[(Method::POST, ReadOnly, Acts(Action::SessionRevoke))],
     ),
     (
         "/console/sandboxes/{id}/renew",
@@ -278,6 +310,35 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
     ),
     // Server functions.
+    ("/console/fn/access/get", &[(Method::POST, ReadOnly, Reads)]),
+    (
+        "/console/fn/access/add-user",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserCreate))],
+    ),
+    (
+        "/console/fn/access/change-user",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserUpdate))],
+    ),
+    (
+        "/console/fn/access/set-password",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserUpdate))],
+    ),
+    (
+        "/console/fn/access/delete-user",
+        &[(Method::POST, ServiceAdmin, Acts(Action::UserDelete))],
+    ),
+    (
+        "/console/fn/access/add-key",
+        &[(Method::POST, ServiceAdmin, Acts(Action::KeyCreate))],
+    ),
+    (
+        "/console/fn/access/revoke-key",
+        &[(Method::POST, ServiceAdmin, Acts(Action::KeyRevoke))],
+    ),
+    (
+        "/console/fn/access/end-session",
+        &[(Method::POST, ReadOnly, Acts(Action::SessionRevoke))],
+    ),
     (
         "/console/fn/overview/get",
         &[(Method::POST, ReadOnly, Reads)],
@@ -469,8 +530,9 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 11] = [
+        const READS: [&str; 12] = [
             "/metrics/events",
+            "/console/fn/access/get",
             "/console/fn/overview/get",
             "/console/fn/sandboxes/list",
             "/console/fn/sandboxes/get",

@@ -7,15 +7,15 @@ use osb_protocol::{
     ErrorBody,
     error::code,
     identity::{
-        ApiKey, ApiKeyList, ConsoleSessionList, Identity, IssuedApiKey, NewApiKey, NewUser, User,
-        UserList, UserPatch,
+        ApiKeyList, ConsoleSessionList, Identity, IssuedApiKey, NewApiKey, NewUser, User, UserList,
+        UserPatch,
     },
 };
-use serde_json::{Map, Value};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     AppState,
+    account_acts::AccountActs,
     audited::Noted,
     caller::Caller,
     console::session,
@@ -24,11 +24,7 @@ use super::{
     fields::Fields,
 };
 use crate::{
-    audit::facts,
-    identity::{
-        AccountError,
-        accounts::{ChangedUser, UserEdit},
-    },
+    identity::{AccountError, accounts::UserEdit},
     sandbox,
 };
 
@@ -96,9 +92,7 @@ async fn add_user(
         tenant: fields.text("tenant"),
     };
     fields.finish()?;
-    noted.note_all(facts::of_account(&new.name, new.role));
-    let user = app.keys.accounts().add_user(new).await?;
-    noted.set_object(&user.id, user.tenant.as_deref());
+    let user = acts(&app, &noted).add_user(new).await?;
     Ok((StatusCode::CREATED, Json(user)))
 }
 
@@ -130,11 +124,8 @@ async fn change_user(
         disabled: fields.flag("disabled"),
     };
     fields.finish()?;
-    let sets_password = edit.password.is_some();
-    let ChangedUser { before, after } = app.keys.accounts().change_user(&id, edit).await?;
-    let facts = facts::of_user_change(&before, &after, sets_password);
-    note_user(&noted, &after, facts);
-    Ok(Json(after))
+    let user = acts(&app, &noted).change_user(&id, edit).await?;
+    Ok(Json(user))
 }
 
 /// Delete a user, whose sessions end.
@@ -154,8 +145,7 @@ async fn delete_user(
     InPath(id): InPath<String>,
     noted: Noted,
 ) -> Result<StatusCode, ApiError> {
-    let user = app.keys.accounts().delete_user(&id).await?;
-    note_user(&noted, &user, facts::of_account(&user.name, user.role));
+    acts(&app, &noted).delete_user(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -198,9 +188,7 @@ async fn add_key(
         expires_at: fields.time("expiresAt"),
     };
     fields.finish()?;
-    noted.note_all(facts::of_account(&new.name, new.role));
-    let issued = app.keys.accounts().add_key(new).await?;
-    note_key(&noted, &issued.key);
+    let issued = acts(&app, &noted).add_key(new).await?;
     Ok((StatusCode::CREATED, Json(issued)))
 }
 
@@ -221,8 +209,7 @@ async fn revoke_key(
     InPath(id): InPath<String>,
     noted: Noted,
 ) -> Result<StatusCode, ApiError> {
-    let key = app.keys.accounts().revoke_key(&id).await?;
-    note_key(&noted, &key);
+    acts(&app, &noted).revoke_key(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -237,7 +224,7 @@ async fn revoke_key(
     ),
 )]
 async fn list_sessions(State(app): State<AppState>) -> Result<Json<ConsoleSessionList>, ApiError> {
-    let items = session::list(&*app.store, &app.keys).await;
+    let items = session::list(&*app.store, &app.keys, None).await;
     let items = items.map_err(sandbox::Error::from)?;
     Ok(Json(ConsoleSessionList { items }))
 }
@@ -259,21 +246,18 @@ async fn revoke_session(
     InPath(id): InPath<String>,
     noted: Noted,
 ) -> Result<StatusCode, ApiError> {
-    let revoked = session::revoke(&*app.store, &app.keys, &id).await;
+    let revoked = session::revoke(&*app.store, &app.keys, &id, None).await;
     let revoked = revoked.map_err(sandbox::Error::from)?;
     let owner = revoked.ok_or_else(|| missing("no such session"))?;
     noted.note("name", owner);
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn note_user(noted: &Noted, user: &User, facts: Map<String, Value>) {
-    noted.set_object(&user.id, user.tenant.as_deref());
-    noted.note_all(facts);
-}
-
-fn note_key(noted: &Noted, key: &ApiKey) {
-    noted.set_object(&key.id, key.tenant.as_deref());
-    noted.note_all(facts::of_key(key));
+fn acts<'a>(app: &'a AppState, noted: &'a Noted) -> AccountActs<'a> {
+    AccountActs {
+        accounts: app.keys.accounts(),
+        noted,
+    }
 }
 
 fn missing(message: &str) -> ApiError {
@@ -301,30 +285,27 @@ mod tests {
     use osb_protocol::FieldError;
     use osb_store::{Problem, StoreError};
 
-    use super::*;
+    use super::{super::account_acts::status_of, *};
 
     #[test]
-    fn the_answer_has_the_code_of_the_error() {
-        let wrong = || vec![FieldError::body("value_error", ["name"], "a rule")];
-        let away = || StoreError::Unavailable {
-            op: "read",
-            problem: Problem::TakenOver,
-            source: None,
-        };
+    fn the_answer_has_the_status_and_the_code_of_the_error() {
         for make in [
             || AccountError::NoUser,
             || AccountError::NoKey,
             || AccountError::NameTaken("a".to_owned()),
+            || AccountError::Invalid(vec![FieldError::body("value_error", ["name"], "a rule")]),
+            || {
+                AccountError::Store(StoreError::Unavailable {
+                    op: "read",
+                    problem: Problem::TakenOver,
+                    source: None,
+                })
+            },
         ] {
-            let code = make().code();
-            assert_eq!(ApiError::from(make()).code(), code);
+            let error = make();
+            let (status, code) = (status_of(&error), error.code());
+            let answer = ApiError::from(error);
+            assert_eq!((answer.status(), answer.code()), (status, code));
         }
-        let invalid = AccountError::Invalid(wrong()).code();
-        assert_eq!(
-            ApiError::from(AccountError::Invalid(wrong())).code(),
-            invalid
-        );
-        let store = AccountError::Store(away()).code();
-        assert_eq!(ApiError::from(AccountError::Store(away())).code(), store);
     }
 }

@@ -10,6 +10,7 @@
 
 mod access;
 mod access_log;
+mod account_acts;
 mod accounts;
 mod app;
 mod audit;

@@ -253,6 +253,12 @@ impl Accounts {
         &self.0.no_account
     }
 
+    /// Whether every account but a service administrator's needs a tenant.
+    #[must_use]
+    pub fn needs_tenant(&self) -> bool {
+        self.0.has_tenants
+    }
+
     /// Whether there is a user.
     #[must_use]
     pub fn has_users(&self) -> bool {

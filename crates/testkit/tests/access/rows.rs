@@ -27,6 +27,8 @@ pub(super) const NOTHING: &str = "";
 const RENEWAL: &str = r#"{"expiresAt": "2900-01-01T00:00:00Z"}"#;
 const LIST: &str = "query[text]=";
 const ID: &str = "id=ID";
+const KEY_FORM: &str = "name=k&role=read_only&tenant=&days=";
+const USER_FORM: &str = "name=zoe&password=a+long+password&role=read_only&tenant=";
 const BULK: &str = "ids[0]=ID&seconds=600";
 const CREATE: &str = r#"{"image": {"uri": "debian:12"}, "entrypoint": ["sleep", "9"],
     "resourceLimits": {"cpu": "1"}, "timeout": 600}"#;
@@ -107,6 +109,22 @@ pub(super) const ROWS: &[Row] = &[
     ("/console/fn/sandboxes/commands", "POST", ReadOnly, Sandbox, ID),
     ("/console/fn/sandboxes/interrupt", "POST", Operator, Sandbox, "id=ID&started_at=2026-01-01T00:00:00Z"),
     ("/console/fn/sandboxes/original", "POST", Operator, Sandbox, ID),
+    ("/console/access", "GET", ReadOnly, Own, NOTHING),
+    ("/console/access", "POST", ServiceAdmin, Server, KEY_FORM),
+    ("/console/access/keys/{id}/revoke", "POST", ServiceAdmin, Server, NOTHING),
+    ("/console/access/users", "POST", ServiceAdmin, Server, USER_FORM),
+    ("/console/access/users/{id}/change", "POST", ServiceAdmin, Server, "role=operator"),
+    ("/console/access/users/{id}/password", "POST", ServiceAdmin, Server, "password=none"),
+    ("/console/access/users/{id}/delete", "POST", ServiceAdmin, Server, NOTHING),
+    ("/console/access/sessions/{id}/end", "POST", ReadOnly, Own, NOTHING),
+    ("/console/fn/access/get", "POST", ReadOnly, Own, NOTHING),
+    ("/console/fn/access/add-user", "POST", ServiceAdmin, Server, "form[name]=a&form[role]=operator"),
+    ("/console/fn/access/change-user", "POST", ServiceAdmin, Server, "id=none&form[role]=operator"),
+    ("/console/fn/access/set-password", "POST", ServiceAdmin, Server, "id=none&form[password]=none"),
+    ("/console/fn/access/delete-user", "POST", ServiceAdmin, Server, ID),
+    ("/console/fn/access/add-key", "POST", ServiceAdmin, Server, "form[name]=k&form[role]=read_only"),
+    ("/console/fn/access/revoke-key", "POST", ServiceAdmin, Server, ID),
+    ("/console/fn/access/end-session", "POST", ReadOnly, Own, ID),
     ("/console/login", "GET POST", ReadOnly, Open, "key=wrong"),
     ("/console/logout", "POST", ReadOnly, Open, NOTHING),
     ("/console/sandboxes", "GET", ReadOnly, Own, NOTHING),

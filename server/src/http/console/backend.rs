@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use axum::http::StatusCode;
 use futures::{StreamExt, TryStreamExt};
 use osb_app::{
-    backend::ConsoleBackend,
+    backend::{AccessBackend, ConsoleBackend},
     create::preset_images,
     error::ConsoleError,
     live::{LogLine, LogStream},
@@ -22,13 +22,16 @@ use osb_protocol::{
 };
 use osb_runtime::{LocalImage, LogFollow};
 use osb_service::ErrorChain;
-use osb_store::{HistoryEntry, Outcome};
+use osb_store::{HistoryEntry, Outcome, Store};
 use serde_json::Value;
 
 use super::{
     super::{audited::Noted, error::answer_to},
+    accounts::Access,
     memory::Memory,
-    overview, stages,
+    overview,
+    session::Admitted,
+    stages,
 };
 use crate::{
     audit::Act,
@@ -49,12 +52,23 @@ const BULK_AT_ONCE: usize = 8;
 #[derive(Clone)]
 pub(super) struct Domains {
     service: Service,
+    store: Arc<dyn Store>,
     keys: Arc<Authenticator>,
 }
 
 impl Domains {
-    pub(super) fn new(service: Service, keys: Arc<Authenticator>) -> Self {
-        Self { service, keys }
+    pub(super) fn new(service: Service, store: Arc<dyn Store>, keys: Arc<Authenticator>) -> Self {
+        Self {
+            service,
+            store,
+            keys,
+        }
+    }
+
+    /// Users, keys and sessions, for the act of a request.
+    pub(super) fn access(&self, admitted: &Admitted, noted: Noted) -> Arc<dyn AccessBackend> {
+        let (store, keys) = (Arc::clone(&self.store), Arc::clone(&self.keys));
+        Arc::new(Access::new(store, keys, admitted.clone(), noted))
     }
 
     /// The domain of a principal, for the act of a request.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `/console/assets/<build>/…` | CSS, icons, wasm; public, cached without limit | [`assets`] |
 //! | `/console/login`, `/console/logout` | the session | [`login`] |
-//! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`] |
+//! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`], [`access_forms`] |
 //! | `/console/fn/…` | server functions of the hydrated pages | [`pages`] |
 //! | `/console/sandboxes/{id}/logs/download` | a log as a file | [`log_file`] |
 //! | `/console/live` | the tab's WebSocket | [`live`] |
@@ -17,6 +17,8 @@
 //! Only the login and the static files are outside of the session, and what is rendered there has no
 //! way to the domain ([`pages`]). [`compress`] compresses nothing that another site asked for.
 
+mod access_forms;
+mod accounts;
 mod assets;
 mod backend;
 mod body;
@@ -101,12 +103,13 @@ struct ConsoleState {
 impl ConsoleState {
     fn new(
         service: sandbox::Service,
+        store: Arc<dyn Store>,
         keys: Arc<Authenticator>,
         tasks: Supervisor,
         room: Capacities,
         throttle: Arc<Throttle>,
     ) -> Result<Self, osb_client::Error> {
-        let domains = Domains::new(service.clone(), Arc::clone(&keys));
+        let domains = Domains::new(service.clone(), store, Arc::clone(&keys));
         let hub = Hub::start(service.clone(), domains.clone(), &tasks);
         Ok(Self {
             trail: service.audit_trail().clone(),
@@ -142,7 +145,7 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
     tasks.spawn("console files", async {
         drop(assets::prepare().await);
     });
-    let state = ConsoleState::new(service, keys, tasks, room, throttle)?;
+    let state = ConsoleState::new(service, Arc::clone(&store), keys, tasks, room, throttle)?;
     Ok(routes(&state, store, https))
 }
 
@@ -154,6 +157,7 @@ async fn record(State(state): State<ConsoleState>, request: Request, next: Next)
 fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
     let inside = pages::router(state)
         .merge(forms::router())
+        .merge(access_forms::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
         .route("/console/run/{sandbox}", get(run::upgrade))

@@ -16,12 +16,14 @@ use leptos::{
 };
 use leptos_axum::{AxumRouteListing, LeptosRoutes, ResponseOptions};
 use osb_app::{
+    access::Issued,
     app::App,
     create::Draft,
     error::ConsoleError,
     shell,
     view::{Notice, PageStatus},
 };
+use osb_protocol::identity::IssuedApiKey;
 
 use super::{
     super::audited::Noted, ConsoleState, assets::HYDRATES, login, policy, session::Admitted,
@@ -60,9 +62,10 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
         let admitted = parts
             .as_ref()
             .and_then(|it| it.extensions.get::<Admitted>());
-        provide_context(domains.info(admitted.map(Admitted::principal)));
+        provide_context(domains.info(admitted.map(|it| &**it.principal())));
         if let (Some(admitted), Some(parts)) = (admitted, &parts) {
             let noted = Noted::of(&parts.extensions);
+            provide_context(domains.access(admitted, noted.clone()));
             provide_context(domains.of(admitted.principal(), noted));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {
@@ -105,6 +108,22 @@ pub(super) async fn render_draft(state: &ConsoleState, parts: Parts, draft: Draf
         }
     };
     let render = leptos_axum::render_app_async_with_context(with_draft, || shell::shell(HYDRATES));
+    render(request).await.into_response()
+}
+
+/// Renders the page about access with the key that was just made, whose secret is in no other answer.
+pub(super) async fn render_issued(
+    state: &ConsoleState,
+    parts: Parts,
+    issued: IssuedApiKey,
+) -> Response {
+    let request = Request::from_parts(parts, Body::empty());
+    let context = context(state);
+    let with_key = move || {
+        context();
+        provide_context(Issued(issued.clone()));
+    };
+    let render = leptos_axum::render_app_async_with_context(with_key, || shell::shell(HYDRATES));
     render(request).await.into_response()
 }
 

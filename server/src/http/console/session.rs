@@ -132,12 +132,21 @@ impl Login {
 
 /// Marks a request whose session is open; only [`admit`] creates it.
 #[derive(Clone, Debug)]
-pub(super) struct Admitted(Arc<Principal>);
+pub(super) struct Admitted {
+    principal: Arc<Principal>,
+    /// Public id of the session.
+    session: String,
+}
 
 impl Admitted {
     /// Whose session it is.
-    pub(super) fn principal(&self) -> &Principal {
-        &self.0
+    pub(super) fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
+    /// Public id of the session.
+    pub(super) fn session(&self) -> &str {
+        &self.session
     }
 }
 
@@ -175,13 +184,14 @@ fn public_id_of(session: &Session) -> String {
     id.map_or_else(String::new, |id| session_id::public(&id.to_string()))
 }
 
-/// All open sessions, newest first.
+/// All open sessions, or those of one principal, newest first.
 ///
 /// # Errors
 /// When the store cannot be read.
 pub(in super::super) async fn list(
     store: &dyn Store,
     keys: &Authenticator,
+    owner: Option<&Principal>,
 ) -> std::result::Result<Vec<ConsoleSession>, StoreError> {
     let time = |seconds: i64| WireTime::from_unix_us(seconds.saturating_mul(1_000_000));
     let mut open = Vec::new();
@@ -189,6 +199,9 @@ pub(in super::super) async fn list(
         let (true, Some(principal)) = (row.expires_at > now(), login.principal(keys)) else {
             continue;
         };
+        if owner.is_some_and(|owner| !is_same(owner, &principal)) {
+            continue;
+        }
         let (Some(created_at), Some(last_used_at), Some(expires_at)) =
             (time(login.opened()), time(login.used), time(row.expires_at))
         else {
@@ -208,7 +221,13 @@ pub(in super::super) async fn list(
     Ok(open)
 }
 
+/// Whether two principals are one, whatever they may do.
+fn is_same(one: &Principal, other: &Principal) -> bool {
+    (one.kind, &one.id) == (other.kind, &other.id)
+}
+
 /// Ends a session by its public id; returns whose it was, if there was one. Its WebSockets end at once.
+/// With an owner, sessions of others are as if they did not exist.
 ///
 /// # Errors
 /// When the store fails.
@@ -216,11 +235,19 @@ pub(in super::super) async fn revoke(
     store: &dyn Store,
     keys: &Authenticator,
     id: &str,
+    owner: Option<&Principal>,
 ) -> std::result::Result<Option<String>, StoreError> {
     let mut all = logins(store).await?.into_iter();
     let Some((row, login)) = all.find(|(row, _)| session_id::public(&row.id) == id) else {
         return Ok(None);
     };
+    let is_foreign = |owner: &Principal| {
+        let principal = login.principal(keys);
+        principal.is_none_or(|principal| !is_same(owner, &principal))
+    };
+    if owner.is_some_and(is_foreign) {
+        return Ok(None);
+    }
     store.session_delete(&row.id).await?;
     keys.accounts().session_ends().send_replace(());
     Ok(Some(login.name))
@@ -304,7 +331,7 @@ pub(super) async fn while_open(
         let mut watch = interval(state.watch);
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         watch.reset();
-        let withdrawn = admitted.0.validity.ended();
+        let withdrawn = admitted.principal.validity.ended();
         let mut is_withdrawn = false;
         loop {
             tokio::select! {
@@ -333,7 +360,7 @@ async fn ended(session: &Session, keys: &Authenticator, admitted: &Admitted) -> 
         Err(error) => Err(error),
     };
     match login {
-        Ok(Some((_, principal))) if principal == admitted.0 => None,
+        Ok(Some((_, principal))) if principal == admitted.principal => None,
         // With another role or tenant the page may get another answer.
         Ok(Some(_)) => Some(End::Other),
         Ok(None) => Some(End::SignedOut),
@@ -391,7 +418,11 @@ pub(super) async fn admit(
         return forbid(&request, &forbidden);
     }
     request.extensions_mut().insert(Arc::clone(&principal));
-    request.extensions_mut().insert(Admitted(principal));
+    let session_id = public_id_of(&session);
+    request.extensions_mut().insert(Admitted {
+        principal,
+        session: session_id,
+    });
     let is_page = request.method() == Method::GET && wants_html(&request);
     if is_page && let Ok(Some(notice)) = session.remove::<Notice>(NOTICE).await {
         request.extensions_mut().insert(notice);

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{
-    super::{forms, pages, session},
+    super::{access_forms, forms, pages, session},
     Console, FORM, KEY, closed,
 };
 use crate::{
@@ -187,7 +187,7 @@ async fn a_stored_key_opens_a_session_that_ends_with_it() {
     assert!(console.is_signed_in().await);
     let list = async || {
         let keys = &console.state.keys;
-        session::list(&*console.store, keys).await.unwrap()
+        session::list(&*console.store, keys, None).await.unwrap()
     };
     let [open] = &list().await[..] else {
         panic!("one session");
@@ -208,7 +208,7 @@ async fn a_session_is_revoked_by_its_public_id() {
     let other = console.log_in().await;
     let socket = console.socket("/console/live").await;
     let keys = &console.state.keys;
-    let listed = session::list(&*console.store, keys).await.unwrap();
+    let listed = session::list(&*console.store, keys, None).await.unwrap();
     assert_eq!(
         listed.len(),
         1,
@@ -218,7 +218,9 @@ async fn a_session_is_revoked_by_its_public_id() {
     assert!(console.is_signed_in().await);
     let revoke = async |id: &str| {
         let keys = &console.state.keys;
-        session::revoke(&*console.store, keys, id).await.unwrap()
+        session::revoke(&*console.store, keys, id, None)
+            .await
+            .unwrap()
     };
     assert_eq!(revoke("none").await, None);
     assert_eq!(revoke(&listed[0].id).await, Some(listed[0].name.clone()));
@@ -244,7 +246,7 @@ async fn a_session_of_an_earlier_release_goes_on() {
     };
     console.store.session_save(&old).await.unwrap();
     assert!(console.is_signed_in().await);
-    let listed = session::list(&*console.store, &console.state.keys).await;
+    let listed = session::list(&*console.store, &console.state.keys, None).await;
     assert_eq!(listed.unwrap().len(), 1);
 }
 
@@ -262,7 +264,8 @@ pub(super) fn cells() -> Vec<(Method, String)> {
     for (path, method) in leptos::server_fn::axum::server_fn_paths() {
         cells.push((method, path.to_owned()));
     }
-    for (path, _) in forms::routes() {
+    let forms = forms::routes().into_iter().chain(access_forms::routes());
+    for (path, _) in forms {
         cells.push((Method::POST, path.to_owned()));
     }
     for path in [
@@ -277,8 +280,19 @@ pub(super) fn cells() -> Vec<(Method, String)> {
 }
 
 /// What a role may do in the console, whatever the table says: reading pages, lists, endpoints, logs, metrics,
-/// names of images and the overview.
+/// names of images, the overview, and
+/// who one is.
 fn may(role: Role, method: &Method, path: &str) -> bool {
+    let name = path.strip_prefix("/console/fn/access/");
+    let form = path.strip_prefix("/console/access");
+    match (name, form) {
+        // Everyone sees who they are and ends their own sessions.
+        (Some("get" | "end-session"), _) => return true,
+        (_, Some("/sessions/{id}/end")) => return true,
+        (Some(_), _) => return role == Role::ServiceAdmin,
+        (_, Some(_)) if *method == Method::POST => return role == Role::ServiceAdmin,
+        _ => {}
+    }
     let of_sandboxes = [
         "list", "get", "port", "log", "metrics", "commands", "images",
     ];

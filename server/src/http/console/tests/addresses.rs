@@ -96,6 +96,7 @@ async fn a_page_that_was_not_let_in_has_no_way_to_the_domain() {
     let keys = Arc::new(authenticator(&console.store, None).await);
     let state = ConsoleState::new(
         console.service.clone(),
+        Arc::clone(&console.store),
         keys,
         console.tasks.clone(),
         room(&console.tasks),

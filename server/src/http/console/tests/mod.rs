@@ -1,5 +1,6 @@
 //! The console over HTTP: session, protection, pages and forms, on the simulated runtime.
 
+mod access;
 mod accounts;
 mod addresses;
 mod audit;
@@ -257,6 +258,7 @@ async fn state(
     let keys = Arc::new(authenticator(store, Some(key)).await);
     let state = ConsoleState::new(
         service.clone(),
+        Arc::clone(store),
         keys,
         tasks.clone(),
         room(tasks),
