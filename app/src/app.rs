@@ -9,7 +9,7 @@ use leptos_router::{
 };
 
 use crate::{
-    access, create,
+    access, create, diagnosis,
     frame::{Frame, NotFound},
     lazy::{Lazy, Part},
     login::LoginPage,
@@ -24,9 +24,10 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 7] = [
+pub(crate) const PARTS: [Part; 8] = [
     access::PART,
     create::PART,
+    diagnosis::PART,
     logs::PART,
     metrics::PART,
     overview::PART,

@@ -18,7 +18,8 @@ use crate::{
     error::ConsoleError,
     live::LogLine,
     view::{
-        BulkAct, BulkResult, HostImages, Original, Overview, PortAddress, SandboxDetail, SandboxRow,
+        BulkAct, BulkResult, Diagnosis, HostImages, Original, Overview, PortAddress, SandboxDetail,
+        SandboxRow,
     },
 };
 
@@ -114,6 +115,12 @@ pub trait ConsoleBackend: Send + Sync {
         id: &SandboxId,
         step_seconds: u32,
     ) -> Result<MetricsHistory, ConsoleError>;
+
+    /// What an operator reads to find the fault of a sandbox; also of one whose create failed.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`], and [`ConsoleError::Refused`] when the runtime cannot tell.
+    async fn diagnosis(&self, id: &SandboxId) -> Result<Diagnosis, ConsoleError>;
 
     /// The last commands that a sandbox reports, newest first, also of one that is gone.
     ///

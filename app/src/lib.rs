@@ -5,7 +5,7 @@
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`access`], [`login`] | the pages |
-//! | [`logs`], [`run`], [`metrics`] | tabs of a sandbox: its output, its commands, its resource use |
+//! | [`logs`], [`run`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its resource use, its faults |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
@@ -27,6 +27,7 @@ pub mod app;
 pub mod backend;
 pub mod browser;
 pub mod create;
+pub mod diagnosis;
 pub mod error;
 pub mod frame;
 mod lazy;

@@ -26,6 +26,8 @@ pub enum Tab {
     Run,
     /// Its resource use over time.
     Metrics,
+    /// What happened to it, and its settings.
+    Diagnostics,
 }
 
 /// What is fixed about a tab.
@@ -44,12 +46,13 @@ struct TabSpec {
 
 impl Tab {
     /// All tabs, in their order on the page.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Overview,
         Self::Terminal,
         Self::Run,
         Self::Logs,
         Self::Metrics,
+        Self::Diagnostics,
     ];
 
     const fn spec(self) -> TabSpec {
@@ -93,6 +96,14 @@ impl Tab {
                 needs_running: false,
                 feature: None,
                 key: Some("m"),
+            },
+            Self::Diagnostics => TabSpec {
+                segment: "diagnostics",
+                title: "Diagnostics",
+                icon: "stethoscope",
+                needs_running: false,
+                feature: Some(Feature::Diagnostics),
+                key: None,
             },
         }
     }

@@ -284,6 +284,27 @@ pub struct SandboxDetail {
     pub ended: Option<Ended>,
 }
 
+/// What is known of a sandbox, for whoever looks for its fault: without tokens and without values of
+/// variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// What happened, oldest first.
+    pub events: Vec<DiagnosisEvent>,
+    /// State and settings, as aligned lines.
+    pub inspection: String,
+}
+
+/// Something that happened to a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiagnosisEvent {
+    /// When, if that is known.
+    pub at: Option<WireTime>,
+    /// What, in a word.
+    pub name: String,
+    /// What, in words.
+    pub text: String,
+}
+
 /// One step of starting a sandbox, or what failed after the last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {

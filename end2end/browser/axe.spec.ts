@@ -48,6 +48,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${sandbox.id}/metrics?table=on`,
         `/console/sandboxes/${sandbox.id}/run`,
         "/console/access",
+        `/console/sandboxes/${failed.id}/diagnostics`,
         "/console/sandboxes/unknown",
       ]) {
         await page.goto(path);

@@ -34,6 +34,8 @@ export default defineConfig({
   },
   projects: [
     { name: "chromium", testMatch: "*.spec.ts" },
+    // `cargo xtask bench console`
+    { name: "bench", testMatch: "bench.ts" },
     { name: "screenshots", testMatch: "screenshots.ts" },
   ],
 });

@@ -8,6 +8,7 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
 use super::{not_running::NotRunning, overview::OverviewTab};
 use crate::{
+    diagnosis,
     lazy::Lazy,
     logs, metrics, run,
     tab::{Current, Tab},
@@ -58,6 +59,7 @@ fn content(tab: Tab) -> AnyView {
     match tab {
         Tab::Overview => view! { <OverviewTab /> }.into_any(),
         Tab::Terminal => view! { <Lazy part=terminal::PART /> }.into_any(),
+        Tab::Diagnostics => view! { <Lazy part=diagnosis::PART /> }.into_any(),
         Tab::Run => view! { <Lazy part=run::PART /> }.into_any(),
         Tab::Logs => view! { <Lazy part=logs::PART /> }.into_any(),
         Tab::Metrics => view! { <Lazy part=metrics::PART /> }.into_any(),

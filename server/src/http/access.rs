@@ -229,6 +229,14 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::GET, ReadOnly, Reads)],
     ),
     (
+        "/console/sandboxes/{id}/diagnostics",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
+        "/console/sandboxes/{id}/diagnostics/download",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
         "/console/sandboxes/{id}/run",
         &[(Method::GET, ReadOnly, Reads)],
     ),
@@ -365,6 +373,10 @@ const TABLE: &[(&str, Rules)] = &[
     ),
     (
         "/console/fn/sandboxes/metrics",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/sandboxes/diagnosis",
         &[(Method::POST, ReadOnly, Reads)],
     ),
     (
@@ -540,6 +552,7 @@ mod tests {
             "/console/fn/sandboxes/log",
             "/console/fn/sandboxes/metrics",
             "/console/fn/sandboxes/commands",
+            "/console/fn/sandboxes/diagnosis",
             "/console/fn/sandboxes/check",
             "/console/fn/sandboxes/images",
             "/console/fn/sandboxes/original",

@@ -74,6 +74,11 @@ impl Client {
         &self.address
     }
 
+    /// Its key.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
     /// Opens a persistent connection that sends the key.
     pub(super) async fn connect(&self) -> Result<Connection> {
         let connection = Connection::tcp(&self.address).await?;

@@ -6,6 +6,7 @@
 mod client;
 mod command;
 mod complete;
+mod console;
 mod daemon;
 mod engine;
 mod execd;
@@ -57,6 +58,8 @@ pub(crate) enum Bench {
     Ladder(Options),
     /// A keyed request while clients without a key hold connections
     Overload(Options),
+    /// The console: pages, tabs, live updates and terminals, also in a browser
+    Console(Options),
     /// The daemon outside a sandbox: commands, streams, files, terminals, footprint
     Execd(Options),
 }
@@ -85,6 +88,7 @@ impl Bench {
             Self::Lifecycle(options)
             | Self::Ladder(options)
             | Self::Overload(options)
+            | Self::Console(options)
             | Self::Execd(options) => options,
         }
     }
@@ -115,6 +119,9 @@ pub(crate) fn bench(repo: &Repo, bench: &Bench) -> Result<ExitCode> {
             runtime.block_on(ladder::measure(repo, &installer, options, &mut report))?;
         }
         Bench::Overload(_) => runtime.block_on(overload::measure(repo, options, &mut report))?,
+        Bench::Console(_) => {
+            runtime.block_on(console::measure(repo, &installer, options, &mut report))?;
+        }
         Bench::Execd(_) => {
             runtime.block_on(daemon::measure(repo, options, &mut report))?;
             footprint::on_disk(repo, "execd", &mut report)?;

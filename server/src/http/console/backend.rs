@@ -11,8 +11,9 @@ use osb_app::{
     error::ConsoleError,
     live::{LogLine, LogStream},
     view::{
-        self, BulkAct, BulkEnd, BulkResult, Ended, HostImage, HostImages, Original, Overview,
-        PortAddress, SandboxDetail, SandboxRow, ServerInfo, StageState, extends, is_alive,
+        self, BulkAct, BulkEnd, BulkResult, Diagnosis, DiagnosisEvent, Ended, HostImage,
+        HostImages, Original, Overview, PortAddress, SandboxDetail, SandboxRow, ServerInfo,
+        StageState, extends, is_alive,
     },
 };
 use osb_protocol::{
@@ -43,6 +44,8 @@ use crate::{
 const LOG_LINES: usize = 40;
 /// Lines that the logs tab is rendered with.
 const TAIL_LINES: usize = 200;
+/// Health checks among the events of the diagnostics tab.
+const CHECKS: usize = 20;
 /// Commands that the run tab lists.
 pub(super) const COMMANDS: u32 = 200;
 /// Sandboxes of a bulk action that are worked on at the same time.
@@ -341,6 +344,24 @@ impl ConsoleBackend for Domain {
         self.memory
             .once(format!("metrics/{id}/{step_seconds}"), read)
             .await
+    }
+
+    async fn diagnosis(&self, id: &SandboxId) -> Result<Diagnosis, ConsoleError> {
+        let read = async {
+            let events = self.service.diagnostic_events(id, CHECKS).await;
+            let events = events.map_err(refused)?.into_iter();
+            let inspection = self.service.diagnostic_inspect(id).await.map_err(refused)?;
+            let events = events.map(|event| DiagnosisEvent {
+                at: event.at,
+                name: event.name.to_owned(),
+                text: event.text,
+            });
+            Ok(Diagnosis {
+                events: events.collect(),
+                inspection,
+            })
+        };
+        self.memory.once(format!("diagnosis/{id}"), read).await
     }
 
     async fn commands(&self, id: &SandboxId) -> Result<Vec<SandboxCommand>, ConsoleError> {

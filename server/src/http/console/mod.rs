@@ -7,6 +7,7 @@
 //! | `/console/…` | pages, and the forms in them for browsers without script | [`pages`], [`forms`], [`access_forms`] |
 //! | `/console/fn/…` | server functions of the hydrated pages | [`pages`] |
 //! | `/console/sandboxes/{id}/logs/download` | a log as a file | [`log_file`] |
+//! | `/console/sandboxes/{id}/diagnostics/download` | a report as a file | [`log_file`] |
 //! | `/console/live` | the tab's WebSocket | [`live`] |
 //! | `/console/terminal/{sandbox}` | a shell | [`terminal`] |
 //! | `/console/run/{sandbox}` | a command with its output | [`run`] |
@@ -164,6 +165,10 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .route(
             "/console/sandboxes/{id}/logs/download",
             get(log_file::download),
+        )
+        .route(
+            "/console/sandboxes/{id}/diagnostics/download",
+            get(log_file::report),
         )
         .route("/console/fn/{*name}", any(pages::no_function))
         // Behind the session like the rest: what is no route may still be a page to a reader that

@@ -9,11 +9,15 @@ use crate::sandbox::Record;
 /// Longest output of a health check in an event, in characters.
 const OUTPUT: usize = 200;
 
-/// An event.
-struct Event {
-    at: Option<WireTime>,
-    name: &'static str,
-    text: String,
+/// Something that happened to a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, if that is known.
+    pub at: Option<WireTime>,
+    /// What, in a word.
+    pub name: &'static str,
+    /// What, in words.
+    pub text: String,
 }
 
 impl Event {
@@ -21,10 +25,13 @@ impl Event {
         let text = text.into();
         Self { at, name, text }
     }
+}
 
-    fn line(&self) -> String {
+/// A line.
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let at = self.at.map_or_else(|| "-".to_owned(), |at| at.to_string());
-        format!("{at:<27}  {:<11}  {}", self.name, self.text)
+        write!(f, "{at:<27}  {:<11}  {}", self.name, self.text)
     }
 }
 
@@ -33,7 +40,7 @@ pub(super) fn of_record(
     record: &Record,
     container: Option<&Inspection>,
     checks: usize,
-) -> Vec<String> {
+) -> Vec<Event> {
     let stages = record.facts.stages.iter();
     let reached: Vec<(&str, WireTime)> = stages.map(|it| (it.stage.as_str(), it.at)).collect();
     let mut events = stages_as_events(&reached);
@@ -52,7 +59,7 @@ pub(super) fn of_record(
 }
 
 /// Events of a create that failed, or of a sandbox that vanished.
-pub(super) fn of_history(entry: &HistoryEntry) -> Vec<String> {
+pub(super) fn of_history(entry: &HistoryEntry) -> Vec<Event> {
     let stages = entry.stages.iter();
     let reached: Vec<(&str, WireTime)> = stages.map(|it| (it.stage.as_str(), it.at)).collect();
     let mut events = stages_as_events(&reached);
@@ -61,9 +68,9 @@ pub(super) fn of_history(entry: &HistoryEntry) -> Vec<String> {
     sorted(events)
 }
 
-fn sorted(mut events: Vec<Event>) -> Vec<String> {
+fn sorted(mut events: Vec<Event>) -> Vec<Event> {
     events.sort_by_key(|event| (event.at.is_none(), event.at));
-    events.iter().map(Event::line).collect()
+    events
 }
 
 fn stages_as_events(reached: &[(&str, WireTime)]) -> Vec<Event> {
@@ -165,6 +172,7 @@ mod tests {
             ..Inspection::default()
         };
         let lines = of_record(&record, Some(&container), 1);
+        let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
         let all = lines.join("\n");
         let place = |text: &str| all.find(text).unwrap_or_else(|| panic!("{text} in {all}"));
         let order = [

@@ -19,6 +19,7 @@ use osb_store::{HistoryEntry, Outcome};
 use secrecy::ExposeSecret;
 use tracing::warn;
 
+pub use events::Event;
 pub use since::parse as parse_since;
 
 use super::{Error, Record, Service, lifecycle::now};
@@ -83,7 +84,7 @@ impl Service {
         Ok(masked.boxed())
     }
 
-    /// What happened to a sandbox, a line per event, the oldest first. Of health checks only the last
+    /// What happened to a sandbox, the oldest first. Of health checks only the last
     /// `checks` count. The create of a sandbox that failed or vanished is described, too.
     ///
     /// # Errors
@@ -92,14 +93,17 @@ impl Service {
         &self,
         id: &SandboxId,
         checks: usize,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<Vec<Event>, Error> {
         match self.subject(id).await? {
             Subject::Remembered(entry) => Ok(events::of_history(&entry)),
             Subject::Known(record) => {
                 let container = self.inspect(id).await?;
-                let lines = events::of_record(&record, container.as_ref(), checks);
-                let lines = lines.into_iter();
-                Ok(lines.map(|line| without_tokens(&record, line)).collect())
+                let events = events::of_record(&record, container.as_ref(), checks);
+                let masked = events.into_iter().map(|event| Event {
+                    text: without_tokens(&record, event.text),
+                    ..event
+                });
+                Ok(masked.collect())
             }
         }
     }
@@ -219,9 +223,9 @@ pub fn log_text(log: LogText) -> String {
 
 /// Events as text.
 #[must_use]
-pub fn events_text(lines: &[String]) -> String {
-    match lines {
+pub fn events_text(events: &[Event]) -> String {
+    match events {
         [] => "(no notable events)".to_owned(),
-        lines => lines.join("\n") + "\n",
+        events => events.iter().map(|event| format!("{event}\n")).collect(),
     }
 }

@@ -294,7 +294,14 @@ fn may(role: Role, method: &Method, path: &str) -> bool {
         _ => {}
     }
     let of_sandboxes = [
-        "list", "get", "port", "log", "metrics", "commands", "images",
+        "list",
+        "get",
+        "port",
+        "log",
+        "metrics",
+        "commands",
+        "diagnosis",
+        "images",
     ];
     let is_read = match path.strip_prefix("/console/fn/") {
         Some("overview/get") => true,
