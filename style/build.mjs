@@ -4,6 +4,7 @@
 //   console.css           style/main.css with its imports, minified
 //   icons.svg             a sprite of the icons named in style/icons.txt
 //   vendor/*.mjs          xterm and its addons as published, the version in the name
+//   vendor/geist.woff2    the typeface, for Latin letters; its licence beside it
 //   favicon.svg, …        everything in public/
 // server/build.rs embeds that folder.
 
@@ -36,6 +37,12 @@ async function vendor() {
   }
 }
 
+async function typeface() {
+  const of = join(modules, "@fontsource-variable/geist");
+  await cp(join(of, "files/geist-latin-wght-normal.woff2"), join(site, "vendor/geist.woff2"));
+  await cp(join(of, "LICENSE"), join(site, "vendor/geist.LICENSE.txt"));
+}
+
 async function icons() {
   const list = await readFile(join(root, "style/icons.txt"), "utf8");
   const names = list.split("\n").filter((line) => line && !line.startsWith("#"));
@@ -54,10 +61,13 @@ function styles() {
     outfile: join(site, "console.css"),
     bundle: true,
     minify: true,
+    // Written by typeface().
+    external: ["*.woff2"],
     target: ["chrome123", "firefox121", "safari17.5"],
     logLevel: "warning",
   });
 }
 
 await mkdir(join(site, "vendor"), { recursive: true });
-await Promise.all([vendor(), icons(), styles(), cp(join(root, "public"), site, { recursive: true })]);
+const assets = cp(join(root, "public"), site, { recursive: true });
+await Promise.all([vendor(), typeface(), icons(), styles(), assets]);

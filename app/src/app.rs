@@ -10,10 +10,10 @@ use leptos_router::{
 
 use crate::{
     access, create, diagnosis,
-    frame::{Frame, NotFound},
+    frame::{Frame, NotFound, PaletteContent},
     lazy::{Lazy, Part},
     login::LoginPage,
-    logs, metrics, overview, run,
+    logs, metrics, overview, palette, run,
     sandbox::{SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
     terminal,
@@ -24,13 +24,14 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 8] = [
+pub(crate) const PARTS: [Part; 9] = [
     access::PART,
     create::PART,
     diagnosis::PART,
     logs::PART,
     metrics::PART,
     overview::PART,
+    palette::PART,
     run::PART,
     terminal::PART,
 ];
@@ -44,6 +45,7 @@ pub(crate) fn titled(title: String) -> String {
 #[component]
 pub fn App() -> impl IntoView {
     provide_meta_context();
+    provide_context(PaletteContent(palette::PART));
     view! {
         <Title formatter=titled text="Console" />
         <Router>

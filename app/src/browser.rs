@@ -259,6 +259,23 @@ pub fn click_in_focus(selector: &str) {
     }
 }
 
+/// Clicks the first element that the selector finds.
+pub fn click(selector: &str) {
+    let found = leptos::prelude::document().query_selector(selector);
+    if let Some(target) = found.ok().flatten().and_then(|it| element(it.into())) {
+        target.click();
+    }
+}
+
+/// Scrolls the element with this id into view, by no more than needed.
+pub fn scroll_into_view(id: &str) {
+    if let Some(element) = leptos::prelude::document().get_element_by_id(id) {
+        let options = web_sys::ScrollIntoViewOptions::new();
+        options.set_block(web_sys::ScrollLogicalPosition::Nearest);
+        element.scroll_into_view_with_scroll_into_view_options(&options);
+    }
+}
+
 /// Clicks a link: the one in the focused row, else the first of the page.
 pub fn click_near_focus(selector: &str) {
     let document = leptos::prelude::document();

@@ -6,6 +6,7 @@
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`access`], [`login`] | the pages |
 //! | [`logs`], [`run`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its resource use, its faults |
+//! | `palette` | one field that finds sandboxes, pages and actions |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
@@ -36,6 +37,7 @@ pub mod login;
 pub mod logs;
 pub mod metrics;
 pub mod overview;
+mod palette;
 mod quote;
 pub mod run;
 pub mod sandbox;

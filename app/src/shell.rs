@@ -53,6 +53,13 @@ fn document(hydrates: bool, body: fn() -> AnyView) -> impl IntoView {
                 <meta name="viewport" content="width=device-width, initial-scale=1" />
                 <meta name="color-scheme" content="light dark" />
                 <link rel="icon" href=format!("{root}/favicon.svg") type="image/svg+xml" />
+                <link
+                    rel="preload"
+                    href=format!("{root}/vendor/geist.woff2")
+                    r#as="font"
+                    r#type="font/woff2"
+                    crossorigin="anonymous"
+                />
                 <link rel="stylesheet" href=format!("{root}/console.css") />
                 <script nonce=use_nonce()>{THEME}</script>
                 {hydrates.then(|| scripts(&root))}

@@ -284,7 +284,7 @@ pub struct SandboxDetail {
     pub ended: Option<Ended>,
 }
 
-/// What is known of a sandbox, for whoever looks for its fault: without tokens and without values of
+/// What an operator needs to find the fault of a sandbox: without tokens and without values of
 /// variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {

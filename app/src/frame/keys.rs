@@ -4,6 +4,7 @@ use leptos::{ev, html::Dialog, prelude::*};
 use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
+use super::palette::PaletteOpen;
 use crate::{
     browser::{self, FOCUS_FILTER, Memory},
     tab::Tab,
@@ -11,7 +12,8 @@ use crate::{
 };
 
 /// Keys of the whole console and what they do; tabs add theirs.
-const KEYS: [(&str, &str); 10] = [
+const KEYS: [(&str, &str); 11] = [
+    ("Ctrl K", "Go to a sandbox, a page or an action"),
     ("/", "Filter the list"),
     ("c", "Create a sandbox"),
     ("j", "Next sandbox"),
@@ -28,7 +30,7 @@ const KEYS: [(&str, &str); 10] = [
 pub(crate) const ROW_LINK: &str = "[data-row-link]";
 
 /// Acts on keys of the whole page, in the browser.
-pub(super) fn listen(help_open: RwSignal<bool>) {
+pub(super) fn listen(help_open: RwSignal<bool>, PaletteOpen(palette_open): PaletteOpen) {
     let navigate = use_navigate();
     Effect::new(move |_| {
         let navigate = navigate.clone();
@@ -38,6 +40,10 @@ pub(super) fn listen(help_open: RwSignal<bool>) {
         });
         let handle = window_event_listener(ev::keydown, move |event| {
             if event.key() == "Escape" && browser::close_popovers(None) {
+                return event.prevent_default();
+            }
+            if opens_palette(&event) {
+                palette_open.update(|open| *open = !*open);
                 return event.prevent_default();
             }
             if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(&event) {
@@ -76,17 +82,25 @@ fn tab_link(tab: Tab) -> String {
     format!("[data-tab-link='{}']", tab.segment())
 }
 
+/// Whether it is Ctrl+K, or ⌘K on a Mac. In a terminal, Ctrl+K belongs to the shell.
+fn opens_palette(event: &ev::KeyboardEvent) -> bool {
+    let is_k = event.key().eq_ignore_ascii_case("k") && !event.alt_key() && !event.shift_key();
+    is_k && (event.meta_key() || event.ctrl_key() && !is_in(event, ".terminal"))
+}
+
 /// Whether the key belongs to a field, a terminal or an open dialog.
 fn is_typing(event: &ev::KeyboardEvent) -> bool {
+    is_in(
+        event,
+        "input:not([type=checkbox]), textarea, select, dialog, .terminal",
+    )
+}
+
+fn is_in(event: &ev::KeyboardEvent, selector: &str) -> bool {
     let target = event
         .target()
         .and_then(|it| it.dyn_into::<web_sys::Element>().ok());
-    target.is_some_and(|it| {
-        matches!(
-            it.closest("input:not([type=checkbox]), textarea, select, dialog, .terminal"),
-            Ok(Some(_))
-        )
-    })
+    target.is_some_and(|it| matches!(it.closest(selector), Ok(Some(_))))
 }
 
 /// The help over the page.

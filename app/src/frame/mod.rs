@@ -2,6 +2,7 @@
 //! the tab's live connection and clock.
 
 mod keys;
+mod palette;
 mod rail;
 mod theme;
 mod toast;
@@ -14,6 +15,7 @@ use leptos_meta::Title;
 use leptos_router::components::Outlet;
 
 pub(crate) use keys::ROW_LINK;
+pub(crate) use palette::{PaletteContent, PaletteOpen};
 pub use toast::Toasts;
 
 use crate::{
@@ -56,7 +58,9 @@ pub fn Frame() -> impl IntoView {
         on_cleanup(move || online.remove());
     });
     let help_open = RwSignal::new(false);
-    keys::listen(help_open);
+    let palette = PaletteOpen(RwSignal::new(false));
+    provide_context(palette);
+    keys::listen(help_open, palette);
     view! {
         <a class="skip" href="#main">
             "Skip to content"
@@ -71,6 +75,7 @@ pub fn Frame() -> impl IntoView {
         </div>
         <toast::ToastRegion />
         <keys::Help open=help_open />
+        <palette::Palette />
     }
     .into_any()
 }

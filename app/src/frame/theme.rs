@@ -64,6 +64,7 @@ pub(super) fn ThemeSwitch() -> impl IntoView {
         <button
             type="button"
             class="icon-button needs-script"
+            data-command="Switch the theme"
             on:click=switch
             aria-label=label
             title=label

@@ -7,7 +7,7 @@ use osb_protocol::{
     identity::{Identity, PrincipalKind, Role},
 };
 
-use super::theme::ThemeSwitch;
+use super::{palette::PaletteButton, theme::ThemeSwitch};
 use crate::{
     live::{Link, Live},
     tab::Tab,
@@ -30,6 +30,7 @@ pub(super) fn TopBar(
     view! {
         <header class="topbar">
             <Breadcrumb />
+            <PaletteButton />
             <span class="chip" title="Where sandboxes run">
                 <Icon name="plug" />
                 <span class="visually-hidden">"Runtime: "</span>
@@ -40,6 +41,7 @@ pub(super) fn TopBar(
                 type="button"
                 class="icon-button needs-script"
                 aria-label="Keyboard shortcuts"
+                data-command="Keyboard shortcuts"
                 title="Keyboard shortcuts (?)"
                 on:click=move |_| help_open.set(true)
             >
@@ -48,7 +50,13 @@ pub(super) fn TopBar(
             <ThemeSwitch />
             {user.map(|user| view! { <span class="chip optional">{user}</span> })}
             <form method="post" action="/console/logout">
-                <button type="submit" class="icon-button" aria-label="Log out" title="Log out">
+                <button
+                    type="submit"
+                    class="icon-button"
+                    aria-label="Log out"
+                    title="Log out"
+                    data-command="Log out"
+                >
                     <Icon name="log-out" />
                 </button>
             </form>
@@ -161,6 +169,7 @@ fn LinkState() -> impl IntoView {
         <button
             type="button"
             class="link-state num"
+            data-command="Pause or resume live updates"
             data-state=state
             title=title
             disabled=move || live.link.get() == Link::SignedOut

@@ -15,6 +15,7 @@ mod selection;
 mod store;
 mod table;
 
+pub(crate) use api::list;
 #[cfg(feature = "ssr")]
 pub use listing::run as run_bulk;
 pub use page::SandboxesPage;

@@ -119,7 +119,11 @@ async fn pages(
             .open("GET", "/console/sandboxes", None, empty)
             .await?;
         first.add(start.elapsed());
-        ensure!(reply.status() == 200, "the list answered {}", reply.status());
+        ensure!(
+            reply.status() == 200,
+            "the list answered {}",
+            reply.status()
+        );
         reply.into_body().collect().await?;
         whole.add(start.elapsed());
     }
@@ -207,7 +211,8 @@ impl Visitor {
             .await?;
         let status = reply.status();
         let cookie = reply.headers().get(header::SET_COOKIE);
-        let cookie = cookie.with_context(|| format!("the login answered {status} and no cookie"))?;
+        let cookie =
+            cookie.with_context(|| format!("the login answered {status} and no cookie"))?;
         let (cookie, _) = cookie.to_str()?.split_once(';').context("no attributes")?;
         Ok(Self {
             address,

@@ -72,7 +72,8 @@ impl Terminal {
             )
             .await?;
         let body = reply.into_body().collect().await?.to_bytes();
-        let Created { session_id } = serde_json::from_slice(&body).context("no session was made")?;
+        let Created { session_id } =
+            serde_json::from_slice(&body).context("no session was made")?;
         let path = execd.path(&format!("/pty/{session_id}"));
         let mut request = format!("ws://{}{path}/ws", execd.address()).into_client_request()?;
         for (name, value) in execd.headers() {
@@ -151,7 +152,10 @@ impl Keys {
     }
 
     async fn next(&mut self) -> Result<Message> {
-        match timeout(ECHO, self.socket.next()).await?.context("closed")?? {
+        match timeout(ECHO, self.socket.next())
+            .await?
+            .context("closed")??
+        {
             Message::Close(_) => bail!("the terminal was closed"),
             message => Ok(message),
         }

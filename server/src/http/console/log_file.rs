@@ -1,4 +1,4 @@
-//! What a sandbox left as a file: its log, and a report for whoever looks for its fault.
+//! The log of a sandbox, and a report of its state, as files.
 
 use axum::{
     Extension,

@@ -1,0 +1,86 @@
+//! The palette over the page, and the button that opens it.
+
+use leptos::{ev, html::Dialog, prelude::*};
+use wasm_bindgen::JsCast;
+
+use crate::{
+    lazy::{Lazy, Part},
+    ui::Icon,
+};
+
+/// Whether the palette is open.
+#[derive(Clone, Copy)]
+pub(crate) struct PaletteOpen(pub(crate) RwSignal<bool>);
+
+/// What is in the palette. It knows pages, and pages are in the frame: hence the application hands
+/// it in.
+#[derive(Clone, Copy)]
+pub(crate) struct PaletteContent(pub(crate) Part);
+
+/// The palette. Its content stays once it was opened.
+#[component]
+pub(super) fn Palette() -> impl IntoView {
+    let PaletteOpen(open) = expect_context();
+    let content = use_context::<PaletteContent>();
+    let dialog = NodeRef::<Dialog>::new();
+    let was_opened = RwSignal::new(false);
+    Effect::new(move |_| {
+        let Some(dialog) = dialog.get() else {
+            return;
+        };
+        match open.get() {
+            true if !dialog.open() => {
+                was_opened.set(true);
+                // Fails only if it is open.
+                let _ = dialog.show_modal();
+            }
+            false => dialog.close(),
+            true => {}
+        }
+    });
+    let close_outside = move |event: ev::MouseEvent| {
+        // Its backdrop belongs to the dialog, what is in it does not.
+        let target = event
+            .target()
+            .and_then(|it| it.dyn_into::<web_sys::Element>().ok());
+        if target.is_some_and(|it| it.tag_name() == "DIALOG") {
+            open.set(false);
+        }
+    };
+    view! {
+        <dialog
+            node_ref=dialog
+            class="palette"
+            aria-label="Go to"
+            on:click=close_outside
+            on:close=move |_| open.set(false)
+        >
+            {move || {
+                let content = content.filter(|_| was_opened.get());
+                content.map(|PaletteContent(part)| view! { <Lazy part /> })
+            }}
+        </dialog>
+    }
+    .into_any()
+}
+
+/// Opens the palette.
+#[component]
+pub(super) fn PaletteButton() -> impl IntoView {
+    let PaletteOpen(open) = expect_context();
+    view! {
+        <button
+            type="button"
+            class="button palette-opener needs-script"
+            aria-label="Go to a sandbox, a page or an action"
+            aria-keyshortcuts="Control+K Meta+K"
+            title="Go to a sandbox, a page or an action (Ctrl+K)"
+            on:click=move |_| open.set(true)
+        >
+            <Icon name="search" />
+            <span>"Go to …"</span>
+            <kbd>"Ctrl K"</kbd>
+        </button>
+    }
+    .into_any()
+}
