@@ -252,10 +252,6 @@ pub fn click_in_focus(selector: &str) {
     };
     if let Some(target) = found.ok().flatten().and_then(|it| element(it.into())) {
         target.click();
-        // What opens over the page takes the focus.
-        if target.matches("summary").unwrap_or_default() {
-            let _ = target.focus();
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`access`], [`login`] | the pages |
 //! | [`logs`], [`run`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its resource use, its faults |
 //! | `palette` | one field that finds sandboxes, pages and actions |
+//! | [`deletion`] | what is asked before a delete |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
@@ -28,6 +29,7 @@ pub mod app;
 pub mod backend;
 pub mod browser;
 pub mod create;
+pub mod deletion;
 pub mod diagnosis;
 pub mod error;
 pub mod frame;

@@ -3,6 +3,8 @@
 use leptos::{nonce::use_nonce, prelude::*};
 use leptos_meta::{MetaTags, Title, provide_meta_context};
 
+#[cfg(feature = "ssr")]
+use crate::deletion::{Deletion, DeletionPage};
 use crate::{
     app::{App, titled},
     frame::NotFound,
@@ -30,6 +32,15 @@ pub fn shell(hydrates: bool) -> impl IntoView {
     document(hydrates, || view! { <App /> }.into_any())
 }
 
+/// The document that asks before a delete, for browsers without script.
+#[cfg(feature = "ssr")]
+pub fn deletion(deletion: Deletion) -> impl IntoView {
+    document(false, || {
+        provide_meta_context();
+        view! { <DeletionPage deletion /> }.into_any()
+    })
+}
+
 /// The document for an address that is no page. It does not read the address, so no spelling of an
 /// address makes it show another page.
 pub fn not_found() -> impl IntoView {
@@ -43,7 +54,7 @@ pub fn not_found() -> impl IntoView {
     })
 }
 
-fn document(hydrates: bool, body: fn() -> AnyView) -> impl IntoView {
+fn document(hydrates: bool, body: impl FnOnce() -> AnyView) -> impl IntoView {
     let AssetRoot(root) = AssetRoot::current();
     view! {
         <!DOCTYPE html>

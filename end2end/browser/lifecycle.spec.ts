@@ -50,7 +50,7 @@ test("a sandbox created in one tab appears in another without a reload", async (
   await page.getByRole("button", { name: "Renew" }).click();
   await expect(left).toContainText("23 h");
 
-  await page.locator("summary").filter({ hasText: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByRole("button", { name: "Delete sandbox" }).click();
   await expect(page).toHaveURL(/\/console\/sandboxes$/);
   await expect(row(other, sandbox)).toHaveCount(0);

@@ -30,10 +30,27 @@ test("list, page and actions without script", async ({ page, sandbox, api }) => 
   await expect(page.locator("#port-problem")).toContainText("65535");
   await expect(page.getByLabel("Port")).toHaveValue("70000");
   await expect(page.locator(".addresses")).toHaveCount(0);
-  await page.locator("summary").filter({ hasText: "Delete" }).click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText(`Delete ${sandbox.short}?`);
+  await page.getByRole("link", { name: "Cancel" }).click();
+  expect(await api.mine()).toContain(sandbox.id);
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByRole("button", { name: "Delete sandbox" }).click();
   await expect(page.locator(".toasts")).toContainText("being deleted");
   await expect.poll(() => api.mine()).not.toContain(sandbox.id);
+});
+
+test("the selected rows are deleted without script, after a question", async ({ page, api }) => {
+  const made = [await api.create(undefined, { name: "one-of-two" }), await api.create()];
+  await logIn(page);
+  for (const sandbox of made) await row(page, sandbox).getByRole("checkbox").check();
+  await page.locator(".bulk").getByRole("button", { name: "Delete" }).click();
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Delete 2 sandboxes?");
+  await expect(page.getByRole("listitem")).toHaveCount(2);
+  await expect(page.getByRole("listitem").filter({ hasText: "one-of-two" })).toBeVisible();
+  await page.getByRole("button", { name: "Delete selected" }).click();
+  await expect(page.locator(".toasts")).toContainText("2 of 2 deleted");
+  for (const { id } of made) await expect.poll(() => api.mine()).not.toContain(id);
 });
 
 test("creating without script, with a mistake first", async ({ page, api, faults }) => {

@@ -1,6 +1,6 @@
 //! Keyboard shortcuts.
 
-use leptos::{ev, html::Dialog, prelude::*};
+use leptos::{ev, prelude::*};
 use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
@@ -8,7 +8,7 @@ use super::palette::PaletteOpen;
 use crate::{
     browser::{self, FOCUS_FILTER, Memory},
     tab::Tab,
-    ui::Icon,
+    ui::Dialog,
 };
 
 /// Keys of the whole console and what they do; tabs add theirs.
@@ -61,7 +61,7 @@ pub(super) fn listen(help_open: RwSignal<bool>, PaletteOpen(palette_open): Palet
                 "x" => browser::click_in_focus("[name=id]"),
                 "r" => browser::click_in_focus("[data-act=renew] button"),
                 "p" => browser::click_in_focus("[data-act=pause] button"),
-                "Delete" => browser::click_in_focus("[data-act=delete] summary"),
+                "Delete" => browser::click_in_focus("[data-act=delete] button"),
                 "?" => help_open.set(true),
                 key => match Tab::of_key(key) {
                     Some(tab) => browser::click_near_focus(&tab_link(tab)),
@@ -109,13 +109,6 @@ pub(super) fn Help(
     /// Whether it is shown.
     open: RwSignal<bool>,
 ) -> impl IntoView {
-    let dialog = NodeRef::<Dialog>::new();
-    Effect::new(move |_| {
-        if let (true, Some(dialog)) = (open.get(), dialog.get()) {
-            // Fails only if it is open.
-            let _ = dialog.show_modal();
-        }
-    });
     let tabs = Tab::ALL.into_iter().filter_map(|tab| {
         let does = format!("Its {}", tab.title().to_lowercase());
         Some((tab.key()?, does))
@@ -130,20 +123,9 @@ pub(super) fn Help(
         }
     });
     view! {
-        <dialog
-            node_ref=dialog
-            class="card help-dialog"
-            aria-labelledby="help-title"
-            on:close=move |_| open.set(false)
-        >
-            <form method="dialog" class="dialog-head">
-                <h2 id="help-title">"Keyboard"</h2>
-                <button class="icon-button" aria-label="Close">
-                    <Icon name="x" />
-                </button>
-            </form>
+        <Dialog open id="help" title="Keyboard">
             <dl class="keys">{rows.collect_view()}</dl>
-        </dialog>
+        </Dialog>
     }
     .into_any()
 }

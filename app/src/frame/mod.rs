@@ -21,7 +21,7 @@ pub use toast::Toasts;
 use crate::{
     browser,
     live::{Link, Live},
-    ui::{Clock, Icon, SignInLink},
+    ui::{Clock, Confirm, ConfirmDialog, Icon, SignInLink},
     view::{Notice, ServerInfo},
 };
 
@@ -40,6 +40,8 @@ pub fn Frame() -> impl IntoView {
     provide_context(clock);
     provide_context(live);
     provide_context(toasts);
+    let confirm = Confirm::new();
+    provide_context(confirm);
     Effect::new(move |_| {
         live.start();
         clock.0.set(browser::now_ms());
@@ -76,6 +78,7 @@ pub fn Frame() -> impl IntoView {
         <toast::ToastRegion />
         <keys::Help open=help_open />
         <palette::Palette />
+        <ConfirmDialog confirm />
     }
     .into_any()
 }

@@ -1,14 +1,17 @@
 //! Actions on a sandbox. Each is a form: with script it calls its server function and shows the
 //! result in a toast; without, the browser posts it and is redirected.
 
+use std::sync::Arc;
+
 use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_router::hooks::use_navigate;
 use osb_protocol::{Feature, SandboxId, lifecycle::SandboxState};
 
 use super::api;
 use crate::{
+    deletion,
     frame::Toasts,
-    ui::{Icon, duration},
+    ui::{Confirm, Icon, Question, duration},
     view::{ServerInfo, offers_changes},
 };
 
@@ -258,11 +261,14 @@ pub fn PauseForm(
     .into_any()
 }
 
-/// A delete button that opens a confirmation.
+/// A delete button, which asks first. Without script it leads to a page that asks.
 #[component]
 pub fn DeleteForm(
     /// The sandbox.
     id: SandboxId,
+    /// Its title.
+    #[prop(into)]
+    name: Signal<String>,
     /// Shows only an icon, for a list. Otherwise a button, which leads to the list afterwards.
     #[prop(optional)]
     compact: bool,
@@ -272,17 +278,18 @@ pub fn DeleteForm(
     }
     let busy = RwSignal::new(false);
     let toasts = Toasts::current();
+    let confirm = Confirm::current();
     let navigate = use_navigate();
     let action = format!("/console/sandboxes/{id}/delete");
-    let short = id.short().to_owned();
-    let submit = move |event: ev::SubmitEvent| {
-        event.prevent_default();
+    let label = format!("Delete {}", id.short());
+    let delete = move || {
         let (id, navigate) = (id.clone(), navigate.clone());
+        let name = name.get_untracked();
         busy.set(true);
         spawn_local(async move {
-            match api::delete(id.clone()).await {
+            match api::delete(id).await {
                 Ok(()) => {
-                    toasts.good(format!("{} is being deleted", id.short()));
+                    toasts.good(format!("{name} is being deleted"));
                     if !compact {
                         navigate("/console/sandboxes", Default::default());
                     }
@@ -292,36 +299,38 @@ pub fn DeleteForm(
             busy.try_set(false);
         });
     };
-    let label = format!("Delete {short}");
-    let opener = if compact {
-        view! {
-            <summary class="icon-button" aria-label=label.clone() title=label>
+    let delete: Arc<dyn Fn() + Send + Sync> = Arc::new(delete);
+    let ask = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        confirm.ask(Question {
+            title: format!("Delete {}?", name.get_untracked()),
+            text: deletion::OF_ONE.to_owned(),
+            yes: "Delete sandbox",
+            act: Arc::clone(&delete),
+        });
+    };
+    let is_busy = move || busy.get();
+    let button = match compact {
+        true => view! {
+            <button
+                type="submit"
+                class="icon-button"
+                aria-haspopup="dialog"
+                aria-label=label.clone()
+                title=label
+                disabled=is_busy
+            >
                 <Icon name="trash-2" />
-            </summary>
+            </button>
         }
-        .into_any()
-    } else {
-        view! {
-            <summary class="button danger">
+        .into_any(),
+        false => view! {
+            <button type="submit" class="button danger" aria-haspopup="dialog" disabled=is_busy>
                 <Icon name="trash-2" />
                 "Delete"
-            </summary>
+            </button>
         }
-        .into_any()
+        .into_any(),
     };
-    view! {
-        <details class="confirm" name="confirm">
-            {opener}
-            <form method="post" action=action on:submit=submit class="card confirm-card">
-                <p>
-                    "Delete " <span class="mono">{short}</span>
-                    " and all its files? This cannot be undone."
-                </p>
-                <button type="submit" class="button danger" disabled=move || busy.get()>
-                    "Delete sandbox"
-                </button>
-            </form>
-        </details>
-    }
-    .into_any()
+    view! { <form method="get" action=action on:submit=ask>{button}</form> }.into_any()
 }

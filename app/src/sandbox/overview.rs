@@ -12,7 +12,7 @@ use crate::{
     metrics::UsageSummary,
     tab::Current,
     ui::{Age, CodeBlock, CopyButton, Countdown, Labels, When},
-    view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive},
+    view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive, title},
 };
 
 /// The overview tab.
@@ -30,6 +30,7 @@ pub fn OverviewTab() -> impl IntoView {
     let for_pause = id.clone();
     let for_ports = id.clone();
     let for_usage = id.clone();
+    let name = Signal::derive(move || title(&current.read().sandbox).to_owned());
     view! {
         <section class="card" aria-labelledby="state-title">
             <h2 id="state-title">"State"</h2>
@@ -73,7 +74,7 @@ pub fn OverviewTab() -> impl IntoView {
             <section class="card danger-zone" aria-labelledby="delete-title">
                 <h2 id="delete-title">"Delete"</h2>
                 <p>"Stops every process and removes the sandbox with its files."</p>
-                <DeleteForm id=id.clone() />
+                <DeleteForm id=id.clone() name />
             </section>
         </Show>
     }

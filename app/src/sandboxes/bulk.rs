@@ -1,13 +1,16 @@
 //! Actions on the selected sandboxes, and what they did to each.
 
+use std::sync::Arc;
+
 use leptos::{ev, prelude::*, task::spawn_local};
 use osb_protocol::{Feature, SandboxId};
 
 use super::{api, list_page::ListPage, selection::Selection};
 use crate::{
+    deletion,
     frame::Toasts,
     tab::Tab,
-    ui::{Clock, Icon, duration},
+    ui::{Clock, Confirm, Icon, Question, duration},
     view::{BulkEnd, BulkResult, ServerInfo, bulk_summary, title},
 };
 
@@ -15,6 +18,9 @@ use crate::{
 const TIMES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
 /// The one that is chosen at first.
 const TIME: i64 = 1_800;
+
+/// Address of the page that asks before the selected sandboxes are deleted, for browsers without script.
+const CONFIRM_DELETE: &str = "/console/sandboxes/bulk/confirm-delete";
 
 /// An action.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,40 +68,56 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
     let busy = RwSignal::new(false);
     let seconds = RwSignal::new(TIME);
     let toasts = Toasts::current();
+    let act_on = move |act: Act, ids: Vec<SandboxId>| {
+        if busy.get_untracked() || ids.is_empty() {
+            return;
+        }
+        busy.set(true);
+        let title_of = move |id: &SandboxId| match page.rows.get(id) {
+            Some(row) => title(&row.sandbox).to_owned(),
+            None => id.short().to_owned(),
+        };
+        // Before the action: afterwards they may be gone.
+        let titles: Vec<_> = ids.iter().map(title_of).collect();
+        spawn_local(async move {
+            let results = match act {
+                Act::Extend => api::extend_all(ids, seconds.get_untracked()).await,
+                Act::Pause => api::pause_all(ids).await,
+                Act::Resume => api::resume_all(ids).await,
+                Act::Delete => api::delete_all(ids).await,
+            };
+            busy.try_set(false);
+            match results {
+                Ok(results) => {
+                    let is_failed = |it: &&BulkResult| matches!(it.end, BulkEnd::Failed(_));
+                    let failed = results.iter().filter(is_failed);
+                    selection.replace(failed.map(|it| it.id.clone()).collect::<Vec<_>>());
+                    let results = titles.into_iter().zip(results).collect();
+                    report.try_set(Some(Report { act, results }));
+                }
+                Err(error) => toasts.bad(error.to_string()),
+            }
+        });
+    };
     let run = move |act: Act| {
         move |event: ev::MouseEvent| {
             event.prevent_default();
-            let ids = selection.ids();
-            if busy.get_untracked() || ids.is_empty() {
-                return;
-            }
-            busy.set(true);
-            let title_of = move |id: &SandboxId| match page.rows.get(id) {
-                Some(row) => title(&row.sandbox).to_owned(),
-                None => id.short().to_owned(),
-            };
-            // Before the action: afterwards they may be gone.
-            let titles: Vec<_> = ids.iter().map(title_of).collect();
-            spawn_local(async move {
-                let results = match act {
-                    Act::Extend => api::extend_all(ids, seconds.get_untracked()).await,
-                    Act::Pause => api::pause_all(ids).await,
-                    Act::Resume => api::resume_all(ids).await,
-                    Act::Delete => api::delete_all(ids).await,
-                };
-                busy.try_set(false);
-                match results {
-                    Ok(results) => {
-                        let is_failed = |it: &&BulkResult| matches!(it.end, BulkEnd::Failed(_));
-                        let failed = results.iter().filter(is_failed);
-                        selection.replace(failed.map(|it| it.id.clone()).collect::<Vec<_>>());
-                        let results = titles.into_iter().zip(results).collect();
-                        report.try_set(Some(Report { act, results }));
-                    }
-                    Err(error) => toasts.bad(error.to_string()),
-                }
-            });
+            act_on(act, selection.ids());
         }
+    };
+    let confirm = Confirm::current();
+    let ask = move |event: ev::MouseEvent| {
+        event.prevent_default();
+        let ids = selection.ids();
+        if ids.is_empty() {
+            return;
+        }
+        confirm.ask(Question {
+            title: deletion::question(ids.len()),
+            text: deletion::OF_SEVERAL.to_owned(),
+            yes: "Delete selected",
+            act: Arc::new(move || act_on(Act::Delete, ids.clone())),
+        });
     };
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
     let is_busy = move || busy.get();
@@ -155,31 +177,17 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
                 "Extend"
             </button>
             {freeze}
-            <details class="confirm" name="confirm">
-                <summary class="button danger">
-                    <Icon name="trash-2" />
-                    "Delete"
-                </summary>
-                <div class="card confirm-card">
-                    <p>
-                        "Delete "
-                        {move || match selection.len() {
-                            0 => "the selected sandboxes".to_owned(),
-                            1 => "1 sandbox".to_owned(),
-                            count => format!("{count} sandboxes"),
-                        }} " with all files? This cannot be undone."
-                    </p>
-                    <button
-                        type="submit"
-                        class="button danger"
-                        formaction=Act::Delete.address()
-                        disabled=is_busy
-                        on:click=run(Act::Delete)
-                    >
-                        "Delete selected"
-                    </button>
-                </div>
-            </details>
+            <button
+                type="submit"
+                class="button danger"
+                formaction=CONFIRM_DELETE
+                aria-haspopup="dialog"
+                disabled=is_busy
+                on:click=ask
+            >
+                <Icon name="trash-2" />
+                "Delete"
+            </button>
             <button
                 type="button"
                 class="button needs-script"

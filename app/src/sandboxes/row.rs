@@ -40,6 +40,7 @@ pub(super) fn Row(
         let id = id.clone();
         move |_| selection.contains(&id)
     });
+    let name = Signal::derive(move || title(&row.read().sandbox).to_owned());
     let origin = move || row.read().origin().to_owned();
     let labels = Signal::derive(move || row.read().sandbox.metadata.clone());
     view! {
@@ -81,7 +82,7 @@ pub(super) fn Row(
                     <PauseForm id=id.clone() state compact=true />
                 </div>
                 <div data-act="delete">
-                    <DeleteForm id compact=true />
+                    <DeleteForm id name compact=true />
                 </div>
             </td>
         </tr>

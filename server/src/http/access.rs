@@ -299,7 +299,10 @@ const TABLE: &[(&str, Rules)] = &[
     ),
     (
         "/console/sandboxes/{id}/delete",
-        &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
+        &[
+            (Method::GET, Operator, Reads),
+            (Method::POST, Operator, Acts(Action::SandboxDelete)),
+        ],
     ),
     (
         "/console/sandboxes/bulk/extend",
@@ -316,6 +319,11 @@ const TABLE: &[(&str, Rules)] = &[
     (
         "/console/sandboxes/bulk/delete",
         &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
+    ),
+    // Asks first.
+    (
+        "/console/sandboxes/bulk/confirm-delete",
+        &[(Method::POST, Operator, Reads)],
     ),
     // Server functions.
     ("/console/fn/access/get", &[(Method::POST, ReadOnly, Reads)]),
@@ -542,9 +550,10 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 12] = [
+        const READS: [&str; 14] = [
             "/metrics/events",
             "/console/fn/access/get",
+            "/console/sandboxes/bulk/confirm-delete",
             "/console/fn/overview/get",
             "/console/fn/sandboxes/list",
             "/console/fn/sandboxes/get",

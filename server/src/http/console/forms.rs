@@ -1,20 +1,21 @@
 //! Forms for browsers without script: each acts, then redirects to a page with a notice.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     Form, Router,
     extract::{FromRequest, FromRequestParts, Path, RawForm, Request, State},
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Redirect, Response},
-    routing::{MethodRouter, post},
+    routing::{MethodRouter, get, post},
 };
 use osb_app::{
     backend::ConsoleBackend,
     create::{self, CreateForm, Draft},
+    deletion::Deletion,
     error::ConsoleError,
     sandboxes::run_bulk,
-    view::{BulkAct, BulkEnd, BulkResult, Notice, bulk_summary, in_seconds},
+    view::{BulkAct, BulkEnd, BulkResult, Notice, bulk_summary, in_seconds, title},
 };
 use osb_protocol::SandboxId;
 use serde::Deserialize;
@@ -30,18 +31,25 @@ use super::{
 const NAMED: usize = 10;
 
 /// Addresses of the forms.
-pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 10] {
+pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 11] {
     [
         ("/console/create", post(create_sandbox)),
         ("/console/test", post(start_trial)),
         ("/console/sandboxes/{id}/renew", post(renew)),
         ("/console/sandboxes/{id}/pause", post(pause)),
         ("/console/sandboxes/{id}/resume", post(resume)),
-        ("/console/sandboxes/{id}/delete", post(delete)),
+        (
+            "/console/sandboxes/{id}/delete",
+            get(ask_to_delete).post(delete),
+        ),
         ("/console/sandboxes/bulk/extend", post(extend_all)),
         ("/console/sandboxes/bulk/pause", post(pause_all)),
         ("/console/sandboxes/bulk/resume", post(resume_all)),
         ("/console/sandboxes/bulk/delete", post(delete_all)),
+        (
+            "/console/sandboxes/bulk/confirm-delete",
+            post(ask_to_delete_all),
+        ),
     ]
 }
 
@@ -168,6 +176,50 @@ async fn leave_result(
     };
     session::leave_notice(session, &notice).await;
     Redirect::to(&page_of(id))
+}
+
+/// Asks whether a sandbox is to be deleted. The page of one that is gone says so.
+async fn ask_to_delete(
+    State(state): State<ConsoleState>,
+    Backend(backend): Backend,
+    Path(id): Path<SandboxId>,
+    request: Request,
+) -> Response {
+    let (parts, _) = request.into_parts();
+    match backend.sandbox(&id).await {
+        Ok(detail) if detail.ended.is_none() => {
+            let name = title(&detail.sandbox).to_owned();
+            pages::render_deletion(&state, parts, Deletion::One(id, name)).await
+        }
+        _ => Redirect::to(&page_of(&id)).into_response(),
+    }
+}
+
+/// Asks whether the selected sandboxes are to be deleted. Those that are gone are left out.
+async fn ask_to_delete_all(
+    State(state): State<ConsoleState>,
+    Backend(backend): Backend,
+    session: Session,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let form = Request::from_parts(parts.clone(), body);
+    let RawForm(form) = match RawForm::from_request(form, &state).await {
+        Ok(form) => form,
+        Err(rejection) => return rejection.into_response(),
+    };
+    let ids: HashSet<SandboxId> = Selected::of(&form).ids.into_iter().collect();
+    let rows = backend.sandboxes().into_iter();
+    let chosen = rows.filter(|row| ids.contains(row.id()));
+    let chosen: Vec<_> = chosen
+        .map(|row| (row.id().clone(), title(&row.sandbox).to_owned()))
+        .collect();
+    if chosen.is_empty() {
+        let notice = Notice::bad("No sandbox is selected, or those that were are gone.");
+        session::leave_notice(&session, &notice).await;
+        return Redirect::to("/console/sandboxes").into_response();
+    }
+    pages::render_deletion(&state, parts, Deletion::Several(chosen)).await
 }
 
 async fn delete(

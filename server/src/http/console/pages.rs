@@ -19,6 +19,7 @@ use osb_app::{
     access::Issued,
     app::App,
     create::Draft,
+    deletion::Deletion,
     error::ConsoleError,
     shell,
     view::{Notice, PageStatus},
@@ -124,6 +125,18 @@ pub(super) async fn render_issued(
         provide_context(Issued(issued.clone()));
     };
     let render = leptos_axum::render_app_async_with_context(with_key, || shell::shell(HYDRATES));
+    render(request).await.into_response()
+}
+
+/// Renders the page that asks before a delete.
+pub(super) async fn render_deletion(
+    state: &ConsoleState,
+    parts: Parts,
+    deletion: Deletion,
+) -> Response {
+    let request = Request::from_parts(parts, Body::empty());
+    let page = move || shell::deletion(deletion.clone());
+    let render = leptos_axum::render_app_async_with_context(context(state), page);
     render(request).await.into_response()
 }
 

@@ -269,6 +269,7 @@ pub(super) fn cells() -> Vec<(Method, String)> {
         cells.push((Method::POST, path.to_owned()));
     }
     for path in [
+        "/console/sandboxes/{id}/delete",
         "/console/live",
         "/console/terminal/{sandbox}",
         "/console/run/{sandbox}",
@@ -311,7 +312,8 @@ fn may(role: Role, method: &Method, path: &str) -> bool {
         }
         None => {
             let enters = ["/console/terminal/", "/console/run/"];
-            *method == Method::GET && !enters.iter().any(|way| path.starts_with(way))
+            let opens = enters.iter().any(|way| path.starts_with(way)) || path.ends_with("/delete");
+            *method == Method::GET && !opens
         }
     };
     is_read || role >= Role::Operator

@@ -31,7 +31,7 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
         "accepted",
         "sleep 9",
         "Renew",
-        "Delete sandbox",
+        "Delete",
     ] {
         assert!(detail.body.contains(part), "{part} in {}", detail.body);
     }
