@@ -25,6 +25,27 @@ pub fn minutes_east_of_utc() -> i64 {
     0
 }
 
+/// Minutes by which the browser's time is ahead of UTC at a moment in Unix milliseconds: summer time
+/// counts. 0 on the server.
+#[must_use]
+pub fn minutes_east_at(ms: i64) -> i64 {
+    #[cfg(target_arch = "wasm32")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        reason = "a date fits 53 bits, and an offset is at most a day"
+    )]
+    return {
+        let date = js_sys::Date::new(&wasm_bindgen::JsValue::from_f64(ms as f64));
+        -date.get_timezone_offset() as i64
+    };
+    #[cfg(not(target_arch = "wasm32"))]
+    {
+        let _ = ms;
+        0
+    }
+}
+
 /// `data-<name>` of the document element: where the server leaves constants for the page.
 #[must_use]
 pub fn document_data(name: &str) -> Option<String> {

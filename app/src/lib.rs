@@ -12,6 +12,7 @@
 //! | [`tab`] | the tabs of a sandbox's page |
 //! | [`terminal`] | xterm over the server's terminal bridge |
 //! | [`live`] | the tab's one WebSocket |
+//! | [`quote`] | commands as one types them |
 //! | [`backend`] | the domain behind the pages' server functions |
 //! | [`view`] | what travels between server and browser |
 //!

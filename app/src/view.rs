@@ -15,7 +15,7 @@ use leptos::prelude::use_context;
 use osb_protocol::{
     FeatureSet, FieldError, SandboxId, WireTime,
     identity::{Identity, Role},
-    lifecycle::{Sandbox, SandboxState},
+    lifecycle::{Sandbox, SandboxState, SandboxStatus},
 };
 use serde::{Deserialize, Serialize};
 
@@ -462,6 +462,28 @@ pub fn is_alive(state: &SandboxState) -> bool {
     !matches!(state, Failed | Stopping | Terminated)
 }
 
+/// Why a sandbox is not what it should be, in two or three words.
+#[must_use]
+pub fn reason_words(status: &SandboxStatus) -> Option<String> {
+    let message = status.message.as_deref().unwrap_or_default();
+    match status.state {
+        SandboxState::Failed | SandboxState::Terminated => {}
+        _ => return None,
+    }
+    if message.contains("memory limit was reached") {
+        return Some("out of memory".to_owned());
+    }
+    let code = message.split_once("exit code ").map(|(_, rest)| {
+        let end = rest.find(|char: char| !char.is_ascii_digit() && char != '-');
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    match (code, &status.reason) {
+        (Some(code), _) => Some(["exit ", code].concat()),
+        (None, Some(reason)) => Some(reason.to_lowercase().replace('_', " ")),
+        (None, None) => None,
+    }
+}
+
 /// Whether a renewal to `at` leaves a life at least as long as it is. A sandbox without an expiry has
 /// the longest life.
 #[must_use]
@@ -492,6 +514,36 @@ mod tests {
         for (name, shown) in [(" ", "0b6c1f2e"), ("search", "search")] {
             sandbox.metadata.insert("name".to_owned(), name.to_owned());
             assert_eq!(title(&sandbox), shown);
+        }
+    }
+
+    #[test]
+    fn a_failure_says_why_in_two_words() {
+        let ended = "The entry point ended with exit code 3.";
+        for (state, reason, message, words) in [
+            ("Failed", "CONTAINER_EXITED_ERROR", ended, Some("exit 3")),
+            (
+                "Failed",
+                "CONTAINER_EXITED_ERROR",
+                "The entry point ended with exit code 137 because its memory limit was reached.",
+                Some("out of memory"),
+            ),
+            ("Failed", "REMOVAL_FAILED", "", Some("removal failed")),
+            (
+                "Terminated",
+                "CONTAINER_EXITED",
+                "… exit code 0.",
+                Some("exit 0"),
+            ),
+            ("Running", "CONTAINER_RUNNING", "", None),
+        ] {
+            let status = SandboxStatus {
+                state: state.into(),
+                reason: Some(reason.to_owned()),
+                message: Some(message.to_owned()),
+                last_transition_at: None,
+            };
+            assert_eq!(reason_words(&status).as_deref(), words, "{reason}");
         }
     }
 

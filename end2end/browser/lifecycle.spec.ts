@@ -44,11 +44,11 @@ test("a sandbox created in one tab appears in another without a reload", async (
   await expect(row(other, sandbox)).toContainText("Running");
   expect(await other.evaluate(() => (window as unknown as { mark: string }).mark)).toBe("not reloaded");
 
-  await expect(page.getByRole("list", { name: "Stages" })).toContainText("execd");
+  await expect(page.locator(".stages")).toContainText("execd");
   const left = page.locator(".head-fact .countdown");
-  await page.getByLabel("Renew for").selectOption("86400");
-  await page.getByRole("button", { name: "Renew" }).click();
-  await expect(left).toContainText("23 h");
+  await page.getByLabel("New time to live").selectOption("86400");
+  await page.getByRole("button", { name: "Extend" }).click();
+  await expect(left).toHaveText(" (in 1 d)");
 
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByRole("button", { name: "Delete sandbox" }).click();
@@ -71,6 +71,7 @@ test("a sandbox is paused on its page and resumed in the list, seen in both at o
   await page.getByRole("button", { name: "Pause", exact: true }).click();
   await expect(page.locator(".page-head")).toContainText("Paused");
   await expect(page.getByRole("region", { name: "State" })).toContainText("CONTAINER_PAUSED");
+  await expect(page.getByRole("link", { name: "Terminal" }).first()).toHaveAccessibleDescription(/resume it first/);
   await expect(row(list, sandbox)).toContainText("Paused");
 
   await list.getByRole("button", { name: `Resume ${sandbox.short}` }).click();

@@ -21,7 +21,7 @@ pub use toast::Toasts;
 use crate::{
     browser,
     live::{Link, Live},
-    ui::{Clock, Confirm, ConfirmDialog, Icon, SignInLink},
+    ui::{Clock, Confirm, ConfirmDialog, Icon, LocalTimes, SignInLink},
     view::{Notice, ServerInfo},
 };
 
@@ -37,7 +37,9 @@ pub fn Frame() -> impl IntoView {
     let live = Live::new();
     let toasts = Toasts::new(notice);
     provide_context(info.clone());
+    let local = LocalTimes(RwSignal::new(false));
     provide_context(clock);
+    provide_context(local);
     provide_context(live);
     provide_context(toasts);
     let confirm = Confirm::new();
@@ -45,6 +47,7 @@ pub fn Frame() -> impl IntoView {
     Effect::new(move |_| {
         live.start();
         clock.0.set(browser::now_ms());
+        local.0.set(true);
         let tick = set_interval_with_handle(
             move || {
                 let now = browser::now_ms();

@@ -1,4 +1,4 @@
-//! CPU and memory in two lines, for the overview.
+//! CPU and memory, for the overview.
 
 use leptos::prelude::*;
 use osb_protocol::{SandboxId, lifecycle::MetricsHistory};
@@ -68,24 +68,31 @@ fn Lines(id: SandboxId, history: MetricsHistory) -> impl IntoView {
                     .rev()
                     .find_map(|(_, value)| *value);
                 let unit = data.unit;
-                let last = last.map_or_else(|| "not measured yet".to_owned(), |it| unit.text(it));
-                match data.limit {
-                    Some(limit) => format!("{last} of {}", unit.text(limit)),
-                    None => last,
+                match (last, data.limit) {
+                    (Some(last), Some(limit)) => {
+                        format!("{} of {}", unit.text(last), unit.text(limit))
+                    }
+                    (Some(last), None) => unit.text(last),
+                    (None, _) => "not measured yet".to_owned(),
                 }
             })
         };
         let title = data.with_untracked(|data| data.title);
         view! {
-            <dt>{title}</dt>
-            <dd class="usage-line"><Sparkline points limit /> <span class="num">{text}</span></dd>
+            <div class="usage-line">
+                <dt>{title}</dt>
+                <dd class="num">{text}</dd>
+                <dd><Sparkline points limit /></dd>
+            </div>
         }
     };
     view! {
         <section class="card" aria-labelledby="usage-title">
-            <h2 id="usage-title">"Usage"</h2>
-            <dl class="facts">{line(CPU)} {line(MEMORY)}</dl>
-            <p><a href=Tab::Metrics.address(&id)>"All metrics"</a></p>
+            <div class="card-head">
+                <h2 id="usage-title">"CPU and memory"</h2>
+                <a href=Tab::Metrics.address(&id)>"All metrics"</a>
+            </div>
+            <dl class="usage">{line(CPU)} {line(MEMORY)}</dl>
         </section>
     }
     .into_any()

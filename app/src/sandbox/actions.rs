@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_router::hooks::use_navigate;
-use osb_protocol::{Feature, SandboxId, lifecycle::SandboxState};
+use osb_protocol::{Feature, SandboxId, WireTime, lifecycle::SandboxState};
 
-use super::api;
+use super::{act_button::ActButton, api};
 use crate::{
-    deletion,
+    browser,
+    deletion::OF_ONE,
+    error::ConsoleError,
     frame::Toasts,
-    ui::{Confirm, Icon, Question, duration},
+    ui::{self, Confirm, Icon, LocalTimes, Question, duration},
     view::{ServerInfo, offers_changes},
 };
 
 /// Offered times for a renewal, in seconds.
 const CHOICES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
+/// The one that is chosen at first.
+const CHOICE: i64 = 1_800;
 
 /// A button that extends a life with one click, for a list. It never shortens one.
 #[component]
@@ -31,7 +35,8 @@ pub fn RenewButton(
     if !offers_changes() {
         return ().into_any();
     }
-    let (action, submit, busy) = renewal(id.clone());
+    // It is offered only while it extends.
+    let (action, submit, busy) = renewal(id.clone(), Signal::stored(None));
     let to = duration(seconds);
     let for_label = format!("Extend {} to {to}", id.short());
     let label = move || match extends.get() {
@@ -55,60 +60,113 @@ pub fn RenewButton(
     .into_any()
 }
 
-/// A form that renews for a chosen time.
+/// A form that extends the life to a chosen time from now. One that would shorten it asks first.
 #[component]
 pub(super) fn RenewForm(
     /// The sandbox.
     id: SandboxId,
+    /// When it expires.
+    expires_at: Signal<Option<WireTime>>,
+    /// Why it cannot be renewed.
+    why: Signal<Option<&'static str>>,
 ) -> impl IntoView {
-    if !offers_changes() {
-        return ().into_any();
-    }
-    let (action, submit, busy) = renewal(id);
+    let (action, submit, busy) = renewal(id, expires_at);
     let choices = CHOICES.into_iter().map(|seconds| {
-        view! { <option value=seconds selected=seconds == 1_800>{duration(seconds)}</option> }
+        let text = format!("to {}", duration(seconds));
+        view! { <option value=seconds selected=seconds == CHOICE>{text}</option> }
     });
+    // Without script nothing asks.
+    let shorten = view! {
+        <label class="check needs-no-script">
+            <input type="checkbox" name="shorten" value="true" />
+            "Even if that is sooner"
+        </label>
+    };
     view! {
-        <form method="post" action=action on:submit=submit class="inline-form">
+        <form method="post" action=action on:submit=submit class="inline-form joined">
+            <ActButton id="renew" icon="timer-reset" text="Extend" why busy />
             <label class="select">
-                <span class="visually-hidden">"Renew for"</span>
-                <select name="seconds">{choices.collect_view()}</select>
+                <span class="visually-hidden">"New time to live"</span>
+                <select name="seconds" disabled=move || why.get().is_some()>
+                    {choices.collect_view()}
+                </select>
             </label>
-            <label class="check">
-                <input type="checkbox" name="shorten" value="true" />
-                "May shorten its life"
-            </label>
-            <button type="submit" class="button" disabled=move || busy.get()>
-                <Icon name="timer-reset" />
-                "Renew"
-            </button>
+            {shorten}
         </form>
     }
     .into_any()
 }
 
-/// Address, submit handler and busy signal of a renewal.
-fn renewal(id: SandboxId) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSignal<bool>) {
+/// Address, submit handler and busy signal of a renewal of a sandbox with this expiry.
+fn renewal(
+    id: SandboxId,
+    expires_at: Signal<Option<WireTime>>,
+) -> (String, impl Fn(ev::SubmitEvent) + 'static, RwSignal<bool>) {
     let busy = RwSignal::new(false);
-    let toasts = Toasts::current();
+    let renewal = Renewal {
+        toasts: Toasts::current(),
+        confirm: Confirm::current(),
+        local: LocalTimes::current(),
+        busy,
+    };
     let action = format!("/console/sandboxes/{id}/renew");
     let submit = move |event: ev::SubmitEvent| {
         event.prevent_default();
-        let Some(seconds) = field(&event, "seconds").and_then(|text| text.parse().ok()) else {
+        let seconds = field(&event, "seconds").and_then(|text| text.parse().ok());
+        let Some(seconds) = seconds else {
             return;
         };
-        let id = id.clone();
-        let shorten = is_checked(&event, "shorten");
-        busy.set(true);
-        spawn_local(async move {
-            match api::renew(id.clone(), seconds, shorten).await {
-                Ok(_) => toasts.good(format!("{} renewed for {}", id.short(), duration(seconds))),
-                Err(error) => toasts.bad(error.to_string()),
-            }
-            busy.set(false);
-        });
+        let at = WireTime::from_unix_ms(browser::now_ms() + 1_000 * seconds);
+        let known = expires_at.get_untracked();
+        match known.filter(|known| at.is_some_and(|at| *known > at)) {
+            Some(until) => renewal.ask(id.clone(), seconds, until),
+            None => renewal.start(id.clone(), seconds, false),
+        }
     };
     (action, submit, busy)
+}
+
+/// What a renewal uses of the page.
+#[derive(Clone, Copy)]
+struct Renewal {
+    toasts: Toasts,
+    confirm: Confirm,
+    local: LocalTimes,
+    busy: RwSignal<bool>,
+}
+
+impl Renewal {
+    fn start(self, id: SandboxId, seconds: i64, may_shorten: bool) {
+        self.busy.set(true);
+        spawn_local(async move {
+            match api::renew(id.clone(), seconds, may_shorten).await {
+                Ok(at) => {
+                    let at = untrack(|| self.local.brief(at, browser::now_ms()));
+                    let left = duration(seconds);
+                    self.toasts
+                        .good(format!("{} expires {at} (in {left})", id.short()));
+                }
+                // It was extended meanwhile.
+                Err(ConsoleError::Shortens { until }) => self.ask(id, seconds, until),
+                Err(error) => self.toasts.bad(error.to_string()),
+            }
+            self.busy.try_set(false);
+        });
+    }
+
+    /// Asks whether the life is to become shorter.
+    fn ask(self, id: SandboxId, seconds: i64, until: WireTime) {
+        let now = browser::now_ms();
+        let at = untrack(|| self.local.brief(until, now));
+        let left = ui::until((until.unix_ms() - now) / 1_000);
+        let to = duration(seconds);
+        self.confirm.ask(Question {
+            title: "Shorten its life?".to_owned(),
+            text: format!("It expires {at} (in {left}). This would end it in {to} instead."),
+            yes: "Shorten",
+            act: Arc::new(move || self.start(id.clone(), seconds, true)),
+        });
+    }
 }
 
 /// Value of a field of the submitted form.
@@ -120,16 +178,6 @@ fn field(event: &ev::SubmitEvent, name: &str) -> Option<String> {
         Ok(select) => Some(select.value()),
         Err(other) => Some(other.dyn_into::<web_sys::HtmlInputElement>().ok()?.value()),
     }
-}
-
-/// Whether a box of the submitted form is ticked.
-fn is_checked(event: &ev::SubmitEvent, name: &str) -> bool {
-    use wasm_bindgen::JsCast;
-    let form = event
-        .target()
-        .and_then(|it| it.dyn_into::<web_sys::Element>().ok());
-    let ticked = form.map(|form| form.query_selector(&format!("[name={name}]:checked")));
-    matches!(ticked, Some(Ok(Some(_))))
 }
 
 /// A pause, or a resume.
@@ -179,120 +227,203 @@ impl Freeze {
     }
 }
 
-/// Whether a sandbox can be paused or resumed in a state.
-pub(super) fn can_freeze(state: &SandboxState) -> bool {
-    Freeze::offered(state).is_some()
-}
-
-/// A button that pauses a running sandbox and resumes a paused one, on runtimes that can.
+/// A button that pauses a running sandbox and resumes a paused one, for a list. In other states it is
+/// disabled. Nothing on runtimes that cannot.
 #[component]
-pub fn PauseForm(
+pub fn PauseButton(
     /// The sandbox.
     id: SandboxId,
     /// Its state.
     #[prop(into)]
     state: Signal<SandboxState>,
-    /// Shows only an icon, for a list; in other states it is disabled rather than absent.
-    #[prop(optional)]
-    compact: bool,
 ) -> impl IntoView {
-    let features = use_context::<ServerInfo>().unwrap_or_default().features;
-    if !features.contains(Feature::Pause) || !offers_changes() {
+    if !can_freeze() || !offers_changes() {
         return ().into_any();
     }
-    let busy = RwSignal::new(false);
-    let toasts = Toasts::current();
-    let offered = Memo::new(move |_| Freeze::offered(&state.read()));
-    let shown = move || offered.get().unwrap_or(Freeze::Pause);
-    let path = format!("/console/sandboxes/{id}");
-    let action = move || format!("{path}/{}", shown().segment());
     let short = id.short().to_owned();
-    let submit = move |event: ev::SubmitEvent| {
-        event.prevent_default();
-        let Some(freeze) = offered.get_untracked() else {
-            return;
-        };
-        let id = id.clone();
-        busy.set(true);
-        spawn_local(async move {
-            let changed = match freeze {
-                Freeze::Pause => api::pause(id.clone()).await,
-                Freeze::Resume => api::resume(id.clone()).await,
-            };
-            match changed {
-                Ok(()) => toasts.good(format!("{} {}", id.short(), freeze.done())),
-                Err(error) => toasts.bad(error.to_string()),
-            }
-            busy.try_set(false);
-        });
-    };
+    let freezing = Freezing::of(id, state);
+    let (busy, offered) = (freezing.busy, freezing.offered);
     let disabled = move || busy.get() || offered.get().is_none();
-    let icon = Signal::derive(move || shown().icon());
-    if compact {
-        let label = Signal::derive(move || format!("{} {short}", shown().title()));
-        return view! {
-            <form method="post" action=action on:submit=submit>
-                <button
-                    type="submit"
-                    class="icon-button"
-                    disabled=disabled
-                    aria-label=label
-                    title=label
-                >
-                    <Icon name=icon />
-                </button>
-            </form>
-        }
-        .into_any();
-    }
+    let icon = Signal::derive(move || freezing.shown().icon());
+    let label = Signal::derive(move || format!("{} {short}", freezing.shown().title()));
+    let (action, submit) = freezing.form();
     view! {
-        <form
-            method="post"
-            action=action
-            on:submit=submit
-            class="inline-form"
-        >
-            <button type="submit" class="button" disabled=disabled>
+        <form method="post" action=action on:submit=submit>
+            <button
+                type="submit"
+                class="icon-button"
+                disabled=disabled
+                aria-label=label
+                title=label
+            >
                 <Icon name=icon />
-                {move || shown().title()}
             </button>
         </form>
     }
     .into_any()
 }
 
-/// A delete button, which asks first. Without script it leads to a page that asks.
+/// A button that pauses or resumes the sandbox of a page. Nothing on runtimes that cannot.
 #[component]
-pub fn DeleteForm(
+pub(super) fn PauseForm(
+    /// The sandbox.
+    id: SandboxId,
+    /// Its state.
+    #[prop(into)]
+    state: Signal<SandboxState>,
+    /// Why it cannot be paused or resumed.
+    why: Signal<Option<&'static str>>,
+) -> impl IntoView {
+    if !can_freeze() {
+        return ().into_any();
+    }
+    let freezing = Freezing::of(id, state);
+    let busy = freezing.busy;
+    let icon = Signal::derive(move || freezing.shown().icon());
+    let text = Signal::derive(move || freezing.shown().title());
+    let (action, submit) = freezing.form();
+    view! {
+        <form method="post" action=action on:submit=submit>
+            <ActButton id="pause" icon text why busy />
+        </form>
+    }
+    .into_any()
+}
+
+/// Whether the runtime can pause.
+fn can_freeze() -> bool {
+    let features = use_context::<ServerInfo>().unwrap_or_default().features;
+    features.contains(Feature::Pause)
+}
+
+/// What a button to pause or resume uses.
+#[derive(Clone, Copy)]
+struct Freezing {
+    id: StoredValue<SandboxId>,
+    offered: Memo<Option<Freeze>>,
+    busy: RwSignal<bool>,
+    toasts: Toasts,
+}
+
+impl Freezing {
+    fn of(id: SandboxId, state: Signal<SandboxState>) -> Self {
+        Self {
+            id: StoredValue::new(id),
+            offered: Memo::new(move |_| Freeze::offered(&state.read())),
+            busy: RwSignal::new(false),
+            toasts: Toasts::current(),
+        }
+    }
+
+    fn shown(self) -> Freeze {
+        self.offered.get().unwrap_or(Freeze::Pause)
+    }
+
+    /// Address and submit handler of its form.
+    fn form(self) -> (impl Fn() -> String, impl Fn(ev::SubmitEvent)) {
+        let path = self.id.with_value(|id| format!("/console/sandboxes/{id}"));
+        let action = move || format!("{path}/{}", self.shown().segment());
+        let submit = move |event: ev::SubmitEvent| {
+            event.prevent_default();
+            if let Some(freeze) = self.offered.get_untracked() {
+                self.start(freeze);
+            }
+        };
+        (action, submit)
+    }
+
+    fn start(self, freeze: Freeze) {
+        let id = self.id.get_value();
+        self.busy.set(true);
+        spawn_local(async move {
+            let changed = match freeze {
+                Freeze::Pause => api::pause(id.clone()).await,
+                Freeze::Resume => api::resume(id.clone()).await,
+            };
+            match changed {
+                Ok(()) => self
+                    .toasts
+                    .good(format!("{} {}", id.short(), freeze.done())),
+                Err(error) => self.toasts.bad(error.to_string()),
+            }
+            self.busy.try_set(false);
+        });
+    }
+}
+
+/// A delete button for a list, which asks first. Without script it leads to a page that asks.
+#[component]
+pub fn DeleteButton(
     /// The sandbox.
     id: SandboxId,
     /// Its title.
     #[prop(into)]
     name: Signal<String>,
-    /// Shows only an icon, for a list. Otherwise a button, which leads to the list afterwards.
-    #[prop(optional)]
-    compact: bool,
 ) -> impl IntoView {
     if !offers_changes() {
         return ().into_any();
     }
+    let label = format!("Delete {}", id.short());
+    let (action, ask, busy) = deletion(id, name, || {});
+    view! {
+        <form method="get" action=action on:submit=ask>
+            <button
+                type="submit"
+                class="icon-button"
+                aria-haspopup="dialog"
+                aria-label=label.clone()
+                title=label
+                disabled=move || busy.get()
+            >
+                <Icon name="trash-2" />
+            </button>
+        </form>
+    }
+    .into_any()
+}
+
+/// A delete button for a page, which asks first, and leads to the list afterwards.
+#[component]
+pub(super) fn DeleteForm(
+    /// The sandbox.
+    id: SandboxId,
+    /// Its title.
+    #[prop(into)]
+    name: Signal<String>,
+    /// Why it cannot be deleted.
+    why: Signal<Option<&'static str>>,
+) -> impl IntoView {
+    let navigate = use_navigate();
+    let leave = move || navigate("/console/sandboxes", Default::default());
+    let (action, ask, busy) = deletion(id, name, leave);
+    view! {
+        <form method="get" action=action on:submit=ask>
+            <ActButton id="delete" icon="trash-2" text="Delete" why busy danger=true asks=true />
+        </form>
+    }
+    .into_any()
+}
+
+/// Address of the page that asks, handler that asks in a dialog, and busy signal of a delete.
+fn deletion(
+    id: SandboxId,
+    name: Signal<String>,
+    leave: impl Fn() + Clone + Send + Sync + 'static,
+) -> (String, impl Fn(ev::SubmitEvent), RwSignal<bool>) {
     let busy = RwSignal::new(false);
     let toasts = Toasts::current();
     let confirm = Confirm::current();
-    let navigate = use_navigate();
     let action = format!("/console/sandboxes/{id}/delete");
-    let label = format!("Delete {}", id.short());
     let delete = move || {
-        let (id, navigate) = (id.clone(), navigate.clone());
+        let (id, leave) = (id.clone(), leave.clone());
+        // The row may be gone afterwards.
         let name = name.get_untracked();
         busy.set(true);
         spawn_local(async move {
             match api::delete(id).await {
                 Ok(()) => {
                     toasts.good(format!("{name} is being deleted"));
-                    if !compact {
-                        navigate("/console/sandboxes", Default::default());
-                    }
+                    leave();
                 }
                 Err(error) => toasts.bad(error.to_string()),
             }
@@ -304,33 +435,10 @@ pub fn DeleteForm(
         event.prevent_default();
         confirm.ask(Question {
             title: format!("Delete {}?", name.get_untracked()),
-            text: deletion::OF_ONE.to_owned(),
+            text: OF_ONE.to_owned(),
             yes: "Delete sandbox",
             act: Arc::clone(&delete),
         });
     };
-    let is_busy = move || busy.get();
-    let button = match compact {
-        true => view! {
-            <button
-                type="submit"
-                class="icon-button"
-                aria-haspopup="dialog"
-                aria-label=label.clone()
-                title=label
-                disabled=is_busy
-            >
-                <Icon name="trash-2" />
-            </button>
-        }
-        .into_any(),
-        false => view! {
-            <button type="submit" class="button danger" aria-haspopup="dialog" disabled=is_busy>
-                <Icon name="trash-2" />
-                "Delete"
-            </button>
-        }
-        .into_any(),
-    };
-    view! { <form method="get" action=action on:submit=ask>{button}</form> }.into_any()
+    (action, ask, busy)
 }

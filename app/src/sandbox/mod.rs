@@ -1,7 +1,10 @@
 //! One sandbox: its page, tabs and actions.
 
+mod act_button;
 mod actions;
 mod api;
+mod header;
+mod hindrance;
 mod not_running;
 mod overview;
 mod page;
@@ -9,7 +12,7 @@ mod ports;
 mod stages;
 mod tab;
 
-pub use actions::{DeleteForm, PauseForm, RenewButton};
+pub use actions::{DeleteButton, PauseButton, RenewButton};
 pub(crate) use api::delete;
 pub use page::SandboxPage;
 pub(crate) use stages::StageBar;

@@ -1,18 +1,18 @@
-//! The overview tab: identity, state, lifetime, addresses, resources.
+//! The overview tab: state, resource use, addresses, identity.
 
 use leptos::prelude::*;
-use osb_protocol::{Feature, FeatureSet, SandboxId, lifecycle::SandboxState};
+use osb_protocol::{Feature, FeatureSet, SandboxId, WireTime, lifecycle::SandboxState};
 
 use super::{
-    actions::{DeleteForm, PauseForm, RenewForm, can_freeze},
     ports::Ports,
-    stages::StageBar,
+    stages::{StageBar, total},
 };
 use crate::{
     metrics::UsageSummary,
+    quote::shell_line,
     tab::Current,
-    ui::{Age, CodeBlock, CopyButton, Countdown, Labels, When},
-    view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive, title},
+    ui::{Age, AtMinute, CodeBlock, CopyButton, Icon, Labels, When},
+    view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive},
 };
 
 /// The overview tab.
@@ -22,44 +22,18 @@ pub fn OverviewTab() -> impl IntoView {
         return ().into_any();
     };
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
-    let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
-    let state = Signal::derive(move || current.read().sandbox.status.state.clone());
-    let freezable = Memo::new(move |_| can_freeze(&state.read()));
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
-    let for_renewal = id.clone();
-    let for_pause = id.clone();
-    let for_ports = id.clone();
-    let for_usage = id.clone();
-    let name = Signal::derive(move || title(&current.read().sandbox).to_owned());
     view! {
-        <section class="card" aria-labelledby="state-title">
-            <h2 id="state-title">"State"</h2>
-            <StageBar current />
-            <Reason current />
-            <Show when=move || freezable.get()>
-                <PauseForm id=for_pause.clone() state />
-            </Show>
-        </section>
+        <State current />
+        <UsageSummary id=id.clone() />
         <div class="cards">
-            <UsageSummary id=for_usage />
-            <section class="card" aria-labelledby="identity-title">
-                <h2 id="identity-title">"Identity"</h2>
-                <Identity current />
-            </section>
-            <section class="card" aria-labelledby="lifetime-title">
-                <h2 id="lifetime-title">"Lifetime"</h2>
-                <Lifetime current />
-                <Show when=move || alive.get()>
-                    <RenewForm id=for_renewal.clone() />
-                </Show>
-            </section>
             <section class="card" aria-labelledby="ports-title">
                 <h2 id="ports-title">"Endpoints"</h2>
-                <Ports id=for_ports current />
+                <Ports id=id.clone() current />
             </section>
-            <section class="card" aria-labelledby="resources-title">
-                <h2 id="resources-title">"Resources and labels"</h2>
-                <Resources current />
+            <section class="card" aria-labelledby="about-title">
+                <h2 id="about-title">"About"</h2>
+                <About current />
             </section>
         </div>
         <details class="card">
@@ -70,23 +44,78 @@ pub fn OverviewTab() -> impl IntoView {
             <summary><h2>"As API calls"</h2></summary>
             <CodeBlock code=calls(&id, features) what="the calls" />
         </details>
-        <Show when=move || current.read().ended.is_none()>
-            <section class="card danger-zone" aria-labelledby="delete-title">
-                <h2 id="delete-title">"Delete"</h2>
-                <p>"Stops every process and removes the sandbox with its files."</p>
-                <DeleteForm id=id.clone() name />
+    }
+    .into_any()
+}
+
+/// The state: one line while the sandbox runs, with the stages on demand; otherwise what happened.
+#[component]
+fn State(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let runs = Memo::new(move |_| current.read().sandbox.status.state == SandboxState::Running);
+    let since = Signal::derive(move || current.read().sandbox.status.last_transition_at);
+    let line = move || {
+        let total = move || current.with(|detail| total(&detail.stages));
+        view! {
+            <details class="card state-line">
+                <summary>
+                    <h2 id="state-title">"State"</h2>
+                    <span>"Running" <Since at=since /></span>
+                    <span class="num state-total">{total}</span>
+                    <span class="state-more">"Stages" <Icon name="chevron-right" /></span>
+                </summary>
+                <StageBar current />
+                <Reason current />
+            </details>
+        }
+    };
+    let whole = move || {
+        view! {
+            <section class="card" aria-labelledby="state-title">
+                <h2 id="state-title">"State"</h2>
+                <Reason current />
+                <StageBar current />
+                <LastOutput current />
             </section>
+        }
+    };
+    view! {
+        <Show when=move || runs.get() fallback=whole>
+            {line()}
         </Show>
     }
     .into_any()
 }
 
-/// The reason and message of the state, with advice and the last output.
+/// Since when the state has lasted.
+#[component]
+fn Since(at: Signal<Option<WireTime>>) -> impl IntoView {
+    move || {
+        let at = at.get()?;
+        Some(view! { " since " <AtMinute at /> " (" <Age at /> ")" })
+    }
+}
+
+/// The reason and message of the state, with advice.
 #[component]
 fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let status = move || current.read().sandbox.status.clone();
     let advice = move || advice(&current.read());
-    let log = move || {
+    let since = Signal::derive(move || status().last_transition_at);
+    view! {
+        <p class="reason">
+            <span class="mono">{move || status().reason.unwrap_or_else(|| status().state.to_string())}</span>
+            <Since at=since />
+        </p>
+        <p>{move || status().message}</p>
+        <p class="help">{advice}</p>
+    }
+    .into_any()
+}
+
+/// The last output of a sandbox that failed.
+#[component]
+fn LastOutput(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    move || {
         let lines = current.read().log_tail.clone();
         (!lines.is_empty()).then(|| {
             view! {
@@ -96,21 +125,7 @@ fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
                 </pre>
             }
         })
-    };
-    let since = move || {
-        let at = status().last_transition_at;
-        at.map(|at| view! { " since " <When at /> })
-    };
-    view! {
-        <p class="reason">
-            <span class="mono">{move || status().reason.unwrap_or_else(|| status().state.to_string())}</span>
-            {since}
-        </p>
-        <p>{move || status().message}</p>
-        <p class="help">{advice}</p>
-        {log}
     }
-    .into_any()
 }
 
 /// A suggested fix for the present state.
@@ -120,6 +135,7 @@ fn advice(detail: &SandboxDetail) -> Option<&'static str> {
     }
     let status = &detail.sandbox.status;
     let reason = status.reason.as_deref().unwrap_or_default();
+    let message = status.message.as_deref().unwrap_or_default();
     match status.state {
         SandboxState::Failed if reason.contains("IMAGE") => Some(
             "Check the image name and whether this host may pull it: try docker pull with the same name.",
@@ -128,6 +144,8 @@ fn advice(detail: &SandboxDetail) -> Option<&'static str> {
             Some("The server retries the removal until it succeeds.")
         }
         SandboxState::Failed if reason != "CONTAINER_EXITED_ERROR" => None,
+        // The message says so.
+        SandboxState::Failed if message.contains("lives only as long") => None,
         SandboxState::Failed if detail.log_tail.is_empty() => {
             Some("A sandbox lives as long as its entry point, which wrote no output.")
         }
@@ -144,8 +162,9 @@ fn advice(detail: &SandboxDetail) -> Option<&'static str> {
     }
 }
 
+/// What the sandbox is, and its life.
 #[component]
-fn Identity(current: RwSignal<SandboxDetail>) -> impl IntoView {
+fn About(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let id = current.with_untracked(|detail| detail.sandbox.id.to_string());
     let sandbox = move || current.read().sandbox.clone();
     let origin = move || {
@@ -160,6 +179,8 @@ fn Identity(current: RwSignal<SandboxDetail>) -> impl IntoView {
             .platform
             .map(|it| format!("{}/{}", it.os, it.arch))
     };
+    let entrypoint = Signal::derive(move || shell_line(&current.read().sandbox.entrypoint));
+    let created = Signal::derive(move || current.read().sandbox.created_at);
     view! {
         <dl class="facts">
             <dt>"Id"</dt>
@@ -167,65 +188,82 @@ fn Identity(current: RwSignal<SandboxDetail>) -> impl IntoView {
             <dt>"Image"</dt>
             <dd class="mono">{origin}</dd>
             <dt>"Entry point"</dt>
-            <dd class="mono">{move || sandbox().entrypoint.join(" ")}</dd>
+            <dd class="mono entrypoint">
+                {move || entrypoint.get()} <CopyButton text=entrypoint what="the entry point" />
+            </dd>
             <dt>"Platform"</dt>
             <dd>{move || platform().unwrap_or_else(|| "of the host".to_owned())}</dd>
-        </dl>
-    }
-    .into_any()
-}
-
-#[component]
-fn Lifetime(current: RwSignal<SandboxDetail>) -> impl IntoView {
-    let created = Signal::derive(move || current.read().sandbox.created_at);
-    let expires = Signal::derive(move || current.read().sandbox.expires_at);
-    let ended = Memo::new(move |_| current.read().ended);
-    view! {
-        <dl class="facts">
             <dt>"Created"</dt>
             <dd><When at=created /> " (" <Age at=created /> " ago)"</dd>
-            {move || match ended.get() {
-                Some(Ended { outcome, at }) => {
-                    view! {
-                        <dt>{if outcome == Outcome::Expired { "Expired" } else { "Ended" }}</dt>
-                        <dd><When at /> " (" <Age at /> " ago)"</dd>
-                    }
-                    .into_any()
-                }
-                None => {
-                    view! {
-                        <dt>"Expires"</dt>
-                        <dd>{move || match expires.get() {
-                            Some(at) => view! { <When at /> }.into_any(),
-                            None => "never: it stays until it is deleted".into_any(),
-                        }}</dd>
-                        <dt>"Left"</dt>
-                        <dd><Countdown until=expires /></dd>
-                    }
-                    .into_any()
-                }
-            }}
+            <End current />
+            <Limits current />
+            <OwnLabels current />
         </dl>
     }
     .into_any()
 }
 
+/// When the sandbox expires, or how it ended.
 #[component]
-fn Resources(current: RwSignal<SandboxDetail>) -> impl IntoView {
-    let limits = move || {
+fn End(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    let ended = Memo::new(move |_| current.read().ended);
+    let expires = Memo::new(move |_| current.read().sandbox.expires_at);
+    let alive = Memo::new(move |_| is_alive(&current.read().sandbox.status.state));
+    move || match (ended.get(), expires.get()) {
+        (Some(Ended { outcome, at }), _) => {
+            let word = if outcome == Outcome::Expired {
+                "Expired"
+            } else {
+                "Ended"
+            };
+            view! {
+                <dt>{word}</dt>
+                <dd><When at /> " (" <Age at /> " ago)"</dd>
+            }
+            .into_any()
+        }
+        (None, Some(at)) => {
+            let word = if alive.get() { "Expires" } else { "Kept until" };
+            view! {
+                <dt>{word}</dt>
+                <dd><When at /></dd>
+            }
+            .into_any()
+        }
+        (None, None) => view! {
+            <dt>"Expires"</dt>
+            <dd>"never: it stays until it is deleted"</dd>
+        }
+        .into_any(),
+    }
+}
+
+/// The limits, as facts.
+#[component]
+fn Limits(current: RwSignal<SandboxDetail>) -> impl IntoView {
+    move || {
         let limits = current.read().resources.clone();
-        let fact = |(name, amount)| view! { <dt>{name}</dt> <dd class="num">{amount}</dd> };
+        let fact = |(name, amount)| {
+            view! {
+                <dt>"Limit of " {name}</dt>
+                <dd class="num">{amount}</dd>
+            }
+        };
         limits.into_iter().map(fact).collect_view()
-    };
+    }
+}
+
+/// The labels; the name is the title of the page.
+#[component]
+fn OwnLabels(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let labels = Signal::derive(move || current.read().sandbox.metadata.clone());
     view! {
-        <dl class="facts">{limits}</dl>
-        <Show
-            when=move || !labels.read().is_empty()
-            fallback=|| view! { <p class="help">"No labels."</p> }
-        >
-            <Labels of=labels />
-        </Show>
+        <dt>"Labels"</dt>
+        <dd>
+            <Show when=move || !labels.read().is_empty() fallback=|| "none">
+                <Labels of=labels />
+            </Show>
+        </dd>
     }
     .into_any()
 }

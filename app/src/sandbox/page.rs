@@ -5,13 +5,13 @@ use leptos_meta::Title;
 use leptos_router::{components::Outlet, hooks::use_params_map};
 use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
-use super::{api, tab::TabBar};
+use super::{api, header::Header, tab::TabBar};
 use crate::{
     error::ConsoleError,
     live::Live,
     tab::Current,
-    ui::{CopyButton, Countdown, Icon, LoadError, StateBadge},
-    view::{PageStatus, SandboxDetail, StageState},
+    ui::{Icon, LoadError},
+    view::{PageStatus, SandboxDetail, title},
 };
 
 /// Reloads the page every 2 s. Browsers with script follow the sandbox without it.
@@ -56,26 +56,11 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
             });
         }
     });
-    let sandbox = move || current.read().sandbox.clone();
+    let name = move || title(&current.read().sandbox).to_owned();
     view! {
-        <Title text=id.short().to_owned() />
+        <Title text=name />
         {is_pending.then(|| view! { <noscript inner_html=RELOAD></noscript> })}
-        <div class="page-head">
-            <h1 class="mono" title=id.to_string()>
-                {id.short().to_owned()}
-                <CopyButton text=id.to_string() what="the id" />
-            </h1>
-            <StateBadge
-                state=Signal::derive(move || sandbox().status.state)
-                stage=Signal::derive(move || current_stage(&current.read()))
-            />
-            <Show when=move || !gone.get()>
-                <span class="head-fact">
-                    <Icon name="clock" />
-                    <Countdown until=Signal::derive(move || sandbox().expires_at) />
-                </span>
-            </Show>
-        </div>
+        <Header current gone />
         <Show when=move || gone.get()>
             <p class="banner" data-tone="quiet" role="status">
                 <Icon name="info" />
@@ -90,13 +75,6 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
         <Outlet />
     }
     .into_any()
-}
-
-/// The stage of a sandbox that is being created.
-pub(crate) fn current_stage(detail: &SandboxDetail) -> Option<String> {
-    let mut stages = detail.stages.iter();
-    let next = stages.find(|stage| stage.state == StageState::Current)?;
-    (detail.sandbox.status.state == SandboxState::Pending).then(|| next.name.clone())
 }
 
 #[component]

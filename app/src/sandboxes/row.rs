@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use leptos::{ev, prelude::*};
-use osb_protocol::{SandboxId, WireTime, lifecycle::SandboxState};
+use osb_protocol::{SandboxId, WireTime};
 
 use super::{ListQuery, list_page::ListPage, selection::Selection};
 use crate::{
     browser,
-    sandbox::{DeleteForm, PauseForm, RenewButton},
+    sandbox::{DeleteButton, PauseButton, RenewButton},
     tab::Tab,
     ui::{Age, Clock, Countdown, Icon, StateBadge},
-    view::{SandboxRow, extends, is_alive, offers_changes, title},
+    view::{SandboxRow, extends, is_alive, offers_changes, reason_words, title},
 };
 
 /// Time to which one click extends a life, in seconds.
@@ -79,10 +79,10 @@ pub(super) fn Row(
                     <RenewButton id=id.clone() extends=extendable seconds=QUICK_SECONDS />
                 </div>
                 <div data-act="pause">
-                    <PauseForm id=id.clone() state compact=true />
+                    <PauseButton id=id.clone() state />
                 </div>
                 <div data-act="delete">
-                    <DeleteForm id name compact=true />
+                    <DeleteButton id name />
                 </div>
             </td>
         </tr>
@@ -185,27 +185,8 @@ fn SelectBox(
 
 /// The stage of a create, or why the sandbox is not what it should be.
 fn note(row: &SandboxRow) -> Option<String> {
-    if row.stage.is_some() {
-        return row.stage.clone();
-    }
-    let status = &row.sandbox.status;
-    let message = status.message.as_deref().unwrap_or_default();
-    match status.state {
-        SandboxState::Failed | SandboxState::Terminated => {}
-        _ => return None,
-    }
-    if message.contains("memory limit was reached") {
-        return Some("out of memory".to_owned());
-    }
-    let code = message.split_once("exit code ").map(|(_, rest)| {
-        let end = rest.find(|char: char| !char.is_ascii_digit() && char != '-');
-        &rest[..end.unwrap_or(rest.len())]
-    });
-    match (code, &status.reason) {
-        (Some(code), _) => Some(["exit ", code].concat()),
-        (None, Some(reason)) => Some(reason.to_lowercase().replace('_', " ")),
-        (None, None) => None,
-    }
+    let stage = row.stage.clone();
+    stage.or_else(|| reason_words(&row.sandbox.status))
 }
 
 /// The first labels in one line, and the number of the others. A click on one filters by it.
@@ -286,33 +267,7 @@ mod tests {
     use crate::{sandboxes::filter::Filter, ui::sample};
 
     #[test]
-    fn a_failure_says_why_in_two_words() {
-        let note_of = |state: &str, reason: &str, message: &str| {
-            let mut row = sample::row("a", state);
-            row.sandbox.status.reason = Some(reason.to_owned());
-            row.sandbox.status.message = Some(message.to_owned());
-            note(&row)
-        };
-        let ended = "The entry point ended with exit code 3.";
-        for (state, reason, message, note) in [
-            ("Failed", "CONTAINER_EXITED_ERROR", ended, Some("exit 3")),
-            (
-                "Failed",
-                "CONTAINER_EXITED_ERROR",
-                "The entry point ended with exit code 137 because its memory limit was reached.",
-                Some("out of memory"),
-            ),
-            ("Failed", "REMOVAL_FAILED", "", Some("removal failed")),
-            (
-                "Terminated",
-                "CONTAINER_EXITED",
-                "… exit code 0.",
-                Some("exit 0"),
-            ),
-            ("Running", "CONTAINER_RUNNING", "", None),
-        ] {
-            assert_eq!(note_of(state, reason, message).as_deref(), note, "{reason}");
-        }
+    fn a_create_under_way_shows_its_stage() {
         let mut pending = sample::row("a", "Pending");
         pending.stage = Some("image".to_owned());
         assert_eq!(note(&pending).as_deref(), Some("image"));

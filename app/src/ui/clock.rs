@@ -1,4 +1,4 @@
-//! Ages, countdowns and moments, with the exact time on hover.
+//! Ages and countdowns, with the exact time on hover.
 
 use leptos::prelude::*;
 use osb_protocol::WireTime;
@@ -44,6 +44,20 @@ fn brief(seconds: i64) -> String {
     }
 }
 
+/// Date and time of a moment, as `2026-11-23` and `09:31:02`, so many minutes east of UTC.
+pub(super) fn parts(at: WireTime, minutes_east: i64) -> (String, String) {
+    let shifted = WireTime::from_unix_ms(at.unix_ms() + minutes_east * 60_000);
+    let text = shifted.unwrap_or(at).to_string();
+    (text[..10].to_owned(), text[11..19].to_owned())
+}
+
+/// A moment in UTC.
+#[must_use]
+pub fn utc(at: WireTime) -> String {
+    let (date, time) = parts(at, 0);
+    format!("{date} {time} UTC")
+}
+
 /// How long ago something was, to the largest unit.
 #[component]
 pub fn Age(
@@ -54,24 +68,10 @@ pub fn Age(
     let Clock(now) = Clock::current();
     let text = Memo::new(move |_| brief((now.get() - at.get().unix_ms()) / 1_000));
     view! {
-        <time class="num" datetime=move || at.get().to_string() title=move || at.get().to_string()>
+        <time class="num" datetime=move || at.get().to_string() title=move || utc(at.get())>
             {text}
         </time>
     }
-}
-
-/// An exact moment, readable.
-#[component]
-pub fn When(
-    /// When.
-    #[prop(into)]
-    at: Signal<WireTime>,
-) -> impl IntoView {
-    let text = move || {
-        let text = at.get().to_string();
-        format!("{} {} UTC", &text[..10], &text[11..19])
-    };
-    view! { <time class="num" datetime=move || at.get().to_string()>{text}</time> }
 }
 
 /// Time until a sandbox expires; a warning when it is short.
@@ -90,8 +90,9 @@ pub fn Countdown(
     };
     let soon = move || left.get().is_some_and(|left| left < 120);
     let exact = move || until.get().map(|at| at.to_string());
+    let title = move || until.get().map(utc);
     view! {
-        <time class="num countdown" class:soon=soon datetime=exact title=exact>
+        <time class="num countdown" class:soon=soon datetime=exact title=title>
             {text}
         </time>
     }

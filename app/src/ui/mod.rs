@@ -8,6 +8,7 @@ mod copy;
 mod dialog;
 mod icon;
 mod labels;
+mod moment;
 mod retry;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -16,11 +17,12 @@ mod sparkline;
 
 pub use badge::{OutcomeBadge, StateBadge};
 pub use chart::{Chart, ChartData, Line, Unit, thinned, time_of};
-pub use clock::{Age, Clock, Countdown, When, duration};
+pub use clock::{Age, Clock, Countdown, duration, utc};
 pub use copy::{CodeBlock, CopyButton};
 pub use dialog::{Confirm, ConfirmDialog, Dialog, Question};
 pub use icon::{AssetRoot, Icon};
 pub use labels::Labels;
+pub use moment::{AtMinute, Expiry, LocalTimes, When, until};
 pub use retry::LoadError;
 pub(crate) use sign_in::SignInLink;
 pub use sparkline::Sparkline;

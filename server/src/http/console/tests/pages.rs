@@ -30,7 +30,7 @@ async fn pages_read_without_script_and_escape_what_users_wrote() {
         "Stages",
         "accepted",
         "sleep 9",
-        "Renew",
+        "Extend",
         "Delete",
     ] {
         assert!(detail.body.contains(part), "{part} in {}", detail.body);

@@ -1,0 +1,154 @@
+//! The header of a sandbox's page: title, state, expiry, and the actions.
+
+use leptos::prelude::*;
+use osb_protocol::{SandboxId, lifecycle::SandboxState};
+
+use super::{
+    actions::{DeleteForm, PauseForm, RenewForm},
+    hindrance::{Act, Situation, hindrance},
+};
+use crate::{
+    tab::Tab,
+    ui::{CopyButton, Expiry, Icon, StateBadge},
+    view::{SandboxDetail, StageState, is_alive, offers_changes, reason_words, title},
+};
+
+/// Title, state and expiry, with what can be done beside them.
+#[component]
+pub(super) fn Header(
+    /// The sandbox.
+    current: RwSignal<SandboxDetail>,
+    /// Whether it is gone.
+    gone: RwSignal<bool>,
+) -> impl IntoView {
+    let id = current.with_untracked(|detail| detail.sandbox.id.clone());
+    let short = id.short().to_owned();
+    let name = Signal::derive(move || title(&current.read().sandbox).to_owned());
+    let has_name = Memo::new({
+        let short = short.clone();
+        move |_| name.get() != short
+    });
+    let state = Signal::derive(move || current.read().sandbox.status.state.clone());
+    let expires_at = Signal::derive(move || current.read().sandbox.expires_at);
+    let counts = Signal::derive(move || is_alive(&state.read()));
+    view! {
+        <div class="page-head sandbox-head">
+            <h1 class:mono=move || !has_name.get() title=id.to_string()>{name}</h1>
+            <span class="head-id mono">
+                {move || has_name.get().then(|| short.clone())}
+                <CopyButton text=id.to_string() what="the id" />
+            </span>
+            <StateBadge state stage=Signal::derive(move || note(&current.read())) />
+            <Show when=move || !gone.get()>
+                <span class="head-fact">
+                    <Icon name="clock" />
+                    <Expiry at=expires_at counts />
+                </span>
+            </Show>
+            <Actions id current gone name />
+        </div>
+    }
+    .into_any()
+}
+
+/// The stage of a create, or why the sandbox is not what it should be.
+fn note(detail: &SandboxDetail) -> Option<String> {
+    current_stage(detail).or_else(|| reason_words(&detail.sandbox.status))
+}
+
+/// The stage of a sandbox that is being created.
+fn current_stage(detail: &SandboxDetail) -> Option<String> {
+    let mut stages = detail.stages.iter();
+    let next = stages.find(|stage| stage.state == StageState::Current)?;
+    (detail.sandbox.status.state == SandboxState::Pending).then(|| next.name.clone())
+}
+
+#[component]
+fn Actions(
+    id: SandboxId,
+    current: RwSignal<SandboxDetail>,
+    gone: RwSignal<bool>,
+    name: Signal<String>,
+) -> impl IntoView {
+    let state = Signal::derive(move || current.read().sandbox.status.state.clone());
+    let expires_at = Signal::derive(move || current.read().sandbox.expires_at);
+    let may_change = offers_changes();
+    let why = move |act: Act| {
+        let why = Memo::new(move |_| {
+            let situation = Situation {
+                may_change,
+                is_gone: gone.get(),
+            };
+            hindrance(act, &current.read(), situation)
+        });
+        Signal::from(why)
+    };
+    view! {
+        <div class="head-actions" role="group" aria-label="Actions">
+            <TerminalLink id=id.clone() why=why(Act::Terminal) />
+            <div data-act="renew">
+                <RenewForm id=id.clone() expires_at why=why(Act::Renew) />
+            </div>
+            <div data-act="pause">
+                <PauseForm id=id.clone() state why=why(Act::Pause) />
+            </div>
+            <div data-act="delete">
+                <DeleteForm id name why=why(Act::Delete) />
+            </div>
+        </div>
+    }
+    .into_any()
+}
+
+/// A link to the terminal; without an address while there is none.
+#[component]
+fn TerminalLink(id: SandboxId, why: Signal<Option<&'static str>>) -> impl IntoView {
+    let address = Tab::Terminal.address(&id);
+    let is_hindered = move || why.get().is_some();
+    view! {
+        <a
+            class="button"
+            role="link"
+            href=move || (!is_hindered()).then(|| address.clone())
+            tabindex=move || is_hindered().then_some("0")
+            aria-disabled=move || is_hindered().then_some("true")
+            aria-describedby="terminal-why"
+            title=move || why.get()
+        >
+            <Icon name="terminal" />
+            "Terminal"
+        </a>
+        <span id="terminal-why" class="visually-hidden">{move || why.get()}</span>
+    }
+    .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use osb_protocol::WireTime;
+
+    use super::*;
+    use crate::{ui::sample, view::Stage};
+
+    #[test]
+    fn the_badge_names_the_stage_or_the_reason() {
+        let mut detail = SandboxDetail {
+            sandbox: sample::row("a", "Pending").sandbox,
+            stages: vec![Stage {
+                name: "image".to_owned(),
+                state: StageState::Current,
+                at: WireTime::from_unix_ms(0),
+            }],
+            resources: Default::default(),
+            log_tail: Vec::new(),
+            ended: None,
+        };
+        assert_eq!(note(&detail).as_deref(), Some("image"));
+        let status = &mut detail.sandbox.status;
+        status.state = SandboxState::Failed;
+        status.message = Some("The entry point ended with exit code 3.".to_owned());
+        assert_eq!(note(&detail).as_deref(), Some("exit 3"));
+        detail.sandbox.status.state = SandboxState::Running;
+        assert_eq!(note(&detail), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! Why an action on a sandbox is not possible now, in words for its button.
+
+use osb_protocol::lifecycle::SandboxState::{
+    self, Failed, Paused, Pausing, Pending, Resuming, Running, Stopping, Terminated,
+};
+
+use crate::view::{SandboxDetail, is_alive};
+
+/// An action of a sandbox's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Opens a terminal.
+    Terminal,
+    /// Moves the expiry.
+    Renew,
+    /// Freezes it, or thaws it.
+    Pause,
+    /// Deletes it.
+    Delete,
+}
+
+/// What decides besides the state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Situation {
+    /// Whether the role of the user allows changes.
+    pub(super) may_change: bool,
+    /// Whether the sandbox is gone.
+    pub(super) is_gone: bool,
+}
+
+/// Why an action is not possible; `None` if it is.
+pub(super) fn hindrance(
+    act: Act,
+    detail: &SandboxDetail,
+    Situation {
+        may_change,
+        is_gone,
+    }: Situation,
+) -> Option<&'static str> {
+    if !may_change {
+        return Some("Your role may look at sandboxes, and not change them.");
+    }
+    if is_gone {
+        return Some("This sandbox is gone.");
+    }
+    let state = &detail.sandbox.status.state;
+    match act {
+        Act::Terminal => no_terminal(state),
+        Act::Renew if !is_alive(state) => Some(over(state)),
+        Act::Renew if detail.sandbox.expires_at.is_none() => {
+            Some("It has no expiry: it stays until it is deleted.")
+        }
+        Act::Renew => None,
+        Act::Pause => no_pause(state),
+        Act::Delete if *state == Stopping => Some("It is being deleted already."),
+        Act::Delete => None,
+    }
+}
+
+fn no_terminal(state: &SandboxState) -> Option<&'static str> {
+    match state {
+        Running => None,
+        Pending => Some("It is still being created."),
+        Paused | Pausing => Some("It is paused: resume it first."),
+        Resuming => Some("It is being resumed."),
+        Failed | Stopping | Terminated => Some(over(state)),
+        _ => Some("It is not known to run."),
+    }
+}
+
+fn no_pause(state: &SandboxState) -> Option<&'static str> {
+    match state {
+        Running | Paused => None,
+        Pending => Some("It is still being created."),
+        Pausing => Some("It is being paused."),
+        Resuming => Some("It is being resumed."),
+        Failed | Stopping | Terminated => Some(over(state)),
+        _ => Some("It is not known to run."),
+    }
+}
+
+/// Why a sandbox that does not live any more can do nothing.
+fn over(state: &SandboxState) -> &'static str {
+    match state {
+        Stopping => "It is being deleted.",
+        Failed => "It failed and does not run any more.",
+        _ => "It ended and does not run any more.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::sample;
+
+    const ALL: [Act; 4] = [Act::Terminal, Act::Renew, Act::Pause, Act::Delete];
+    const FREE: Situation = Situation {
+        may_change: true,
+        is_gone: false,
+    };
+
+    fn detail(state: &str) -> SandboxDetail {
+        let mut sandbox = sample::row("a", state).sandbox;
+        sandbox.expires_at = Some(sandbox.created_at);
+        SandboxDetail {
+            sandbox,
+            stages: Vec::new(),
+            resources: Default::default(),
+            log_tail: Vec::new(),
+            ended: None,
+        }
+    }
+
+    fn possible(state: &str) -> Vec<Act> {
+        let detail = detail(state);
+        let is_free = |act: &Act| hindrance(*act, &detail, FREE).is_none();
+        ALL.into_iter().filter(is_free).collect()
+    }
+
+    #[test]
+    fn a_state_allows_what_makes_sense_in_it() {
+        use Act::{Delete, Pause, Renew, Terminal};
+        assert_eq!(possible("Running"), [Terminal, Renew, Pause, Delete]);
+        assert_eq!(possible("Paused"), [Renew, Pause, Delete]);
+        assert_eq!(possible("Pending"), [Renew, Delete]);
+        assert_eq!(possible("Failed"), [Delete]);
+        assert_eq!(possible("Terminated"), [Delete]);
+        assert_eq!(possible("Stopping"), []);
+        assert_eq!(possible("Unknown"), [Renew, Delete]);
+    }
+
+    #[test]
+    fn a_role_and_an_end_forbid_everything_with_a_reason() {
+        let running = detail("Running");
+        for act in ALL {
+            let viewer = Situation {
+                may_change: false,
+                ..FREE
+            };
+            let why = hindrance(act, &running, viewer).unwrap();
+            assert!(why.contains("role"), "{why}");
+            let gone = Situation {
+                is_gone: true,
+                ..FREE
+            };
+            let why = hindrance(act, &running, gone).unwrap();
+            assert!(why.contains("gone"), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_never_expires_is_not_renewed() {
+        let mut detail = detail("Running");
+        detail.sandbox.expires_at = None;
+        let why = hindrance(Act::Renew, &detail, FREE).unwrap();
+        assert!(why.contains("no expiry"), "{why}");
+    }
+}

@@ -1,0 +1,168 @@
+// The page of one sandbox: its header with the actions, its times, and its state.
+
+import type { Page } from "@playwright/test";
+import { expect, hydrated, key, logIn, row, test } from "./console";
+
+const head = (page: Page) => page.locator(".page-head");
+const action = (page: Page, name: string) =>
+  page.getByRole("group", { name: "Actions" }).getByRole("button", { name, exact: true });
+
+test("the header has the name before the id, and the actions", async ({ page, api, context }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const sandbox = await api.create(undefined, { name: "search-index" });
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("search-index");
+  await expect(page).toHaveTitle(/^search-index/);
+  await expect(head(page).locator(".head-id")).toHaveText(sandbox.short);
+  await head(page).getByRole("button", { name: "Copy the id" }).click();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(sandbox.id);
+  const actions = page.getByRole("group", { name: "Actions" });
+  await expect(actions.getByRole("link")).toHaveText(["Terminal"]);
+  await expect(actions.getByRole("button")).toHaveText(["Extend", "Pause", "Delete"]);
+  for (const name of ["Extend", "Pause", "Delete"]) {
+    await expect(action(page, name)).not.toHaveAttribute("aria-disabled", "true");
+  }
+  await actions.getByRole("link", { name: "Terminal" }).click();
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  // The actions stay on every tab.
+  await action(page, "Pause").click();
+  await expect(head(page)).toContainText("Paused");
+  await action(page, "Resume").click();
+  await expect(head(page)).toContainText("Running");
+});
+
+test("a sandbox is extended, shortened after a question, and deleted with keys alone", async ({ page, sandbox, api }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  const left = page.locator(".head-fact .countdown");
+  await page.getByLabel("New time to live").focus();
+  // To 30 min, then to 1 h.
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Shift+Tab");
+  await expect(action(page, "Extend")).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(left).toHaveText(" (in 1 h)");
+  // The page may show the new expiry before the answer to the renewal.
+  await expect(action(page, "Extend")).not.toHaveAttribute("aria-disabled", "true");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("Shift+Tab");
+  await page.keyboard.press("Enter");
+  const dialog = page.getByRole("alertdialog");
+  await expect(dialog).toHaveAccessibleName("Shorten its life?");
+  await expect(dialog).toHaveAccessibleDescription(/in 1 h.*end it in 15 min/);
+  await page.keyboard.press("Escape");
+  await expect(left).toHaveText(" (in 1 h)");
+  await expect(action(page, "Extend")).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(dialog).toBeVisible();
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await expect(left).toHaveText(" (in 15 min)");
+  // The key of the list, on the page.
+  await page.keyboard.press("Delete");
+  await expect(dialog).toBeVisible();
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes$/);
+  await expect(row(page, sandbox)).toHaveCount(0);
+  await expect.poll(() => api.mine()).not.toContain(sandbox.id);
+});
+
+test("what a state forbids says why, and does nothing", async ({ page, api }) => {
+  const failed = await api.create(["sh", "-c", "exit 3"]);
+  await logIn(page, `/console/sandboxes/${failed.id}`);
+  await hydrated(page);
+  await expect(head(page)).toContainText("Failed· exit 3");
+  await expect(head(page)).toContainText("Kept until");
+  await expect(head(page)).not.toContainText("(in");
+  for (const name of ["Extend", "Pause"]) {
+    const button = action(page, name);
+    await expect(button).toHaveAttribute("aria-disabled", "true");
+    await expect(button).toHaveAccessibleDescription("It failed and does not run any more.");
+    await button.focus();
+    await expect(button).toBeFocused();
+    await page.keyboard.press("Enter");
+  }
+  await expect(page.locator(".toast")).toHaveCount(0);
+  const terminal = page.getByRole("group", { name: "Actions" }).getByRole("link", { name: "Terminal" });
+  await expect(terminal).toHaveAccessibleDescription(/does not run/);
+  await expect(terminal).not.toHaveAttribute("href");
+  await expect(action(page, "Delete")).not.toHaveAttribute("aria-disabled", "true");
+  await api.remove(failed.id);
+  await expect(page.locator("#main")).toContainText("This sandbox was deleted.");
+  await expect(action(page, "Delete")).toHaveAccessibleDescription("This sandbox is gone.");
+  await expect(head(page)).not.toContainText("Kept until");
+});
+
+test("a viewer sees the actions with the reason", async ({ page, api, sandbox }) => {
+  test.skip(!key, "this server has no key");
+  const added = await api.call("POST", "/api-keys", { name: "viewer", role: "read_only" });
+  const { secret, id } = (await added.json()) as { secret: string; id: string };
+  try {
+    await page.goto(`/console/login?next=/console/sandboxes/${sandbox.id}`);
+    await page.getByLabel("API key").fill(secret);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await hydrated(page);
+    for (const name of ["Extend", "Pause", "Delete"]) {
+      await expect(action(page, name)).toHaveAttribute("aria-disabled", "true");
+      await expect(action(page, name)).toHaveAccessibleDescription(/Your role may look/);
+      await action(page, name).click({ force: true });
+    }
+    await expect(page.getByRole("alertdialog")).toBeHidden();
+    await expect(head(page)).toContainText("Running");
+  } finally {
+    await api.call("DELETE", `/api-keys/${id}`);
+  }
+});
+
+test.describe("in another time zone", () => {
+  test.use({ timezoneId: "Asia/Kolkata" });
+
+  test("times are local, with UTC on hover", async ({ page, sandbox, api }) => {
+    const answer = await api.call("GET", `/sandboxes/${sandbox.id}`);
+    const { createdAt, expiresAt } = (await answer.json()) as { createdAt: string; expiresAt: string };
+    await logIn(page, `/console/sandboxes/${sandbox.id}`);
+    await hydrated(page);
+    const local = (text: string) => new Date(Date.parse(text) + 330 * 60_000).toISOString();
+    const created = page.locator(`.facts time[datetime="${createdAt}"]`).first();
+    await expect(created).toHaveText(local(createdAt).slice(0, 19).replace("T", " "));
+    await expect(created).toHaveAttribute("title", `${createdAt.slice(0, 19).replace("T", " ")} UTC`);
+    const expires = page.locator(".head-fact time").first();
+    await expect(expires).toContainText(local(expiresAt).slice(11, 16));
+    await expect(expires).toHaveAttribute("title", /UTC$/);
+    await expect(page.locator(".head-fact")).toHaveText(/^Expires .*\d\d:\d\d \(in 15 min\)$/);
+  });
+});
+
+test("a running sandbox has its state in one line, with the stages on demand", async ({ page, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  const line = page.locator(".state-line");
+  await expect(line).toContainText(/Running since \d\d:\d\d/);
+  await expect(line).toContainText(/Ready after [\d.]+ m?s/);
+  const stages = page.getByRole("list", { name: "Stages" });
+  await expect(stages).toBeHidden();
+  await line.locator("summary").focus();
+  await page.keyboard.press("Enter");
+  await expect(stages).toBeVisible();
+  const bars = stages.locator("rect");
+  // Each stage after the first has a time, and begins where the one before ended.
+  await expect(bars).toHaveCount(5);
+  const places = await bars.evaluateAll((all) => all.map((it) => Number(it.getAttribute("x"))));
+  expect([...places].sort((a, b) => a - b)).toEqual(places);
+});
+
+test("the page does not overflow between 360 and 1440 px", async ({ page, api }) => {
+  const words = ["sh", "-c", `: ${"long ".repeat(40)} ${"x".repeat(200)}; exec tail -f /dev/null`];
+  const { id } = await api.create(words, { name: `a-long-name-${"of-a-sandbox-".repeat(3)}1` });
+  await logIn(page, `/console/sandboxes/${id}`);
+  await hydrated(page);
+  await expect(page.locator(".entrypoint")).toContainText(`sh -c ': long`);
+  for (const width of [360, 390, 768, 1024, 1440]) {
+    await page.setViewportSize({ width, height: 844 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    expect([width, wide <= width]).toEqual([width, true]);
+  }
+});
