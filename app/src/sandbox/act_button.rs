@@ -37,6 +37,10 @@ pub(super) fn ActButton(
             class="button"
             class:danger=danger
             data-act-button=id
+            data-command=move || {
+                let is_possible = !is_hindered();
+                is_possible.then(|| [text.get(), " this sandbox"].concat())
+            }
             aria-haspopup=asks.then_some("dialog")
             aria-disabled=move || is_hindered().then_some("true")
             aria-describedby=why_id.clone()

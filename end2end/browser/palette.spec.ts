@@ -1,0 +1,102 @@
+// The palette: any sandbox, page or action from one field.
+
+import type { Page } from "@playwright/test";
+import { expect, hydrated, logIn, test } from "./console";
+
+const field = (page: Page) => page.getByRole("combobox", { name: "Go to a sandbox, a page or an action" });
+
+test("a sandbox is found by its name, its id and its label, and opened with keys", async ({ page, api }) => {
+  const name = "<b>needle</b>";
+  const one = await api.create(undefined, { team: "palette" });
+  await api.call("PATCH", `/sandboxes/${one.id}/metadata`, { title: "x", name: "needle-in-hay" });
+  await api.create(undefined, { team: "hay" });
+  await logIn(page, "/console");
+  await hydrated(page);
+  for (const text of ["needle-in", one.id, "label.team=palette"]) {
+    await page.keyboard.press("Control+k");
+    await expect(field(page)).toBeFocused();
+    await page.keyboard.type(text);
+    const option = page.getByRole("option").filter({ hasText: "needle-in-hay" });
+    await expect(option).toHaveAttribute("aria-selected", "true");
+    await expect(page.getByRole("option")).toHaveCount(1);
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}$`));
+    await expect(field(page)).toBeHidden();
+    await page.goBack();
+  }
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type(name);
+  await expect(page.locator(".palette-note")).toContainText("Nothing matches.");
+});
+
+test("pages, tabs and actions are chosen with arrows, and Escape gives the focus back", async ({
+  page,
+  sandbox,
+}) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  const opener = page.getByRole("button", { name: "Go to a sandbox, a page or an action" });
+  await opener.focus();
+  await page.keyboard.press("Enter");
+  await expect(field(page)).toBeFocused();
+  const chosen = page.locator(".palette-option[aria-selected=true]");
+  await expect(chosen).toContainText("Overview");
+  await page.keyboard.press("ArrowDown");
+  await expect(chosen).toContainText("Terminal");
+  await page.keyboard.press("ArrowUp");
+  await page.keyboard.press("ArrowUp");
+  await expect(page.locator(".palette-option").last()).toHaveAttribute("aria-selected", "true");
+  await page.keyboard.press("Escape");
+  await expect(field(page)).toBeHidden();
+  await expect(opener).toBeFocused();
+
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("pause this");
+  await expect(chosen).toContainText("Pause this sandbox");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("main .badge").first()).toContainText("Paused");
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("log");
+  await expect(chosen).toContainText("Logs");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/logs$/);
+});
+
+test("in a terminal, Ctrl+K belongs to the shell", async ({ page, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  await page.locator(".terminal .xterm").click();
+  await page.keyboard.press("Control+k");
+  await expect(field(page)).toBeHidden();
+  await page.locator("h1").click();
+  await page.keyboard.press("Control+k");
+  await expect(field(page)).toBeFocused();
+});
+
+test("a server that is away is said in the palette, and pages are still offered", async ({ page, context, faults }) => {
+  await logIn(page, "/console");
+  await hydrated(page);
+  await page.keyboard.press("Control+k");
+  await expect(page.getByRole("option").filter({ hasText: "Create a sandbox" })).toBeVisible();
+  await context.setOffline(true);
+  await page.keyboard.type("crea");
+  await expect(page.locator(".palette-note")).toContainText("could not be searched");
+  await expect(page.getByRole("option").first()).toContainText("Create a sandbox");
+  await context.setOffline(false);
+  faults.length = 0;
+});
+
+test("the console has its own typeface, and it is small", async ({ page }) => {
+  await page.goto("/console/login");
+  await expect
+    .poll(() => page.evaluate(() => [...document.fonts].map((font) => `${font.family} ${font.status}`)))
+    .toEqual(["Geist loaded"]);
+  const size = await page.evaluate(
+    () =>
+      (performance.getEntriesByType("resource") as PerformanceResourceTiming[]).find(({ name }) =>
+        name.endsWith(".woff2"),
+      )!.encodedBodySize,
+  );
+  expect(size).toBeGreaterThan(0);
+  expect(size).toBeLessThan(40_000);
+});
