@@ -14,7 +14,7 @@ test("a failed command is explained, and the report can be downloaded", async ({
   const tabs = page.getByRole("navigation", { name: "Parts of this sandbox" });
   await tabs.getByRole("link", { name: "Diagnostics" }).focus();
   await page.keyboard.press("Enter");
-  await expect(page.locator(events).filter({ hasText: "exit code 3" })).toBeVisible();
+  await expect(page.locator(events).filter({ hasText: "exit code 3" }).first()).toBeVisible();
   await expect(page.locator(events).filter({ hasText: "the image is on the host" })).toBeVisible();
   const settings = page.getByRole("region", { name: "State and settings" }).last();
   await expect(settings).toContainText("Failed");
@@ -41,7 +41,7 @@ test("what happens later is there after checking again", async ({ page, api }) =
   await expect(page.locator("main .badge").first()).toContainText("Failed");
   await tabs.getByRole("link", { name: "Diagnostics" }).click();
   await page.getByRole("link", { name: "Check again" }).click();
-  await expect(page.locator(events).filter({ hasText: "exit code 7" })).toBeVisible();
+  await expect(page.locator(events).filter({ hasText: "exit code 7" }).first()).toBeVisible();
 });
 
 test.describe("without script", () => {

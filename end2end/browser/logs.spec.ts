@@ -107,7 +107,7 @@ test("10,000 lines a second are followed in bounded memory", async ({ page, api 
   // The page still answers.
   const tabs = page.getByRole("navigation", { name: "Parts of this sandbox" });
   await tabs.getByRole("link", { name: "Overview" }).click();
-  await expect(page.getByRole("region", { name: "Identity" })).toBeVisible();
+  await expect(page.getByRole("region", { name: "About" })).toBeVisible();
 });
 
 test.describe("without script", () => {

@@ -35,7 +35,7 @@ test("the overview shows the present use", async ({ page, api }) => {
   const { id } = await api.create(BUSY);
   await logIn(page, `/console/sandboxes/${id}`);
   await hydrated(page);
-  const usage = page.getByRole("region", { name: "Usage" });
+  const usage = page.getByRole("region", { name: "CPU and memory" });
   await expect(usage).toContainText(/0\.[3-6]\d cores of 0\.50 cores/);
   await expect(usage).toContainText(/MiB of 256 MiB/);
 });

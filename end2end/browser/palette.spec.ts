@@ -35,7 +35,7 @@ test("pages, tabs and actions are chosen with arrows, and Escape gives the focus
 }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}`);
   await hydrated(page);
-  const opener = page.getByRole("button", { name: "Go to a sandbox, a page or an action" });
+  const opener = page.getByRole("button", { name: "Go to …" });
   await opener.focus();
   await page.keyboard.press("Enter");
   await expect(field(page)).toBeFocused();

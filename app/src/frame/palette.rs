@@ -72,14 +72,14 @@ pub(super) fn PaletteButton() -> impl IntoView {
         <button
             type="button"
             class="button palette-opener needs-script"
-            aria-label="Go to a sandbox, a page or an action"
+            aria-label="Go to …"
             aria-keyshortcuts="Control+K Meta+K"
             title="Go to a sandbox, a page or an action (Ctrl+K)"
             on:click=move |_| open.set(true)
         >
             <Icon name="search" />
             <span>"Go to …"</span>
-            <kbd>"Ctrl K"</kbd>
+            <kbd aria-hidden="true">"Ctrl K"</kbd>
         </button>
     }
     .into_any()
