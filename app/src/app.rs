@@ -9,7 +9,7 @@ use leptos_router::{
 };
 
 use crate::{
-    access, create, diagnosis,
+    access, create, diagnosis, files,
     frame::{Frame, NotFound, PaletteContent},
     lazy::{Lazy, Part},
     login::LoginPage,
@@ -24,10 +24,11 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 9] = [
+pub(crate) const PARTS: [Part; 10] = [
     access::PART,
     create::PART,
     diagnosis::PART,
+    files::PART,
     logs::PART,
     metrics::PART,
     overview::PART,

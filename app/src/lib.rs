@@ -5,7 +5,7 @@
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`access`], [`login`] | the pages |
-//! | [`logs`], [`run`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its resource use, its faults |
+//! | [`logs`], [`run`], [`files`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its files, its resource use, its faults |
 //! | `palette` | one field that finds sandboxes, pages and actions |
 //! | [`deletion`] | what is asked before a delete |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
@@ -33,6 +33,7 @@ pub mod create;
 pub mod deletion;
 pub mod diagnosis;
 pub mod error;
+pub mod files;
 pub mod frame;
 mod lazy;
 pub mod live;

@@ -26,6 +26,8 @@ pub enum Tab {
     Run,
     /// Its resource use over time.
     Metrics,
+    /// Its folders and files.
+    Files,
     /// What happened to it, and its settings.
     Diagnostics,
 }
@@ -46,9 +48,10 @@ struct TabSpec {
 
 impl Tab {
     /// All tabs, in their order on the page.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Overview,
         Self::Terminal,
+        Self::Files,
         Self::Run,
         Self::Logs,
         Self::Metrics,
@@ -96,6 +99,14 @@ impl Tab {
                 needs_running: false,
                 feature: None,
                 key: Some("m"),
+            },
+            Self::Files => TabSpec {
+                segment: "files",
+                title: "Files",
+                icon: "folder",
+                needs_running: true,
+                feature: None,
+                key: Some("f"),
             },
             Self::Diagnostics => TabSpec {
                 segment: "diagnostics",

@@ -168,7 +168,10 @@ mod tests {
         let offers = of_page("/console/sandboxes/ab-1", true, |_| true, commands);
         assert_eq!(titles(&matching(&offers, "out")), ["Log out"]);
         assert_eq!(matching(&offers, "").len(), offers.len());
-        assert_eq!(titles(&matching(&offers, " SANDB cr ")), ["Create a sandbox"]);
+        assert_eq!(
+            titles(&matching(&offers, " SANDB cr ")),
+            ["Create a sandbox"]
+        );
         assert_eq!(titles(&matching(&offers, "over")), ["Overview", "Overview"]);
         assert_eq!(titles(&matching(&offers, "s"))[0], "Sandboxes");
         assert!(matching(&offers, "nothing").is_empty());

@@ -59,7 +59,11 @@ fn words(tab: Tab, detail: &SandboxDetail) -> String {
     use SandboxState::{Paused, Pausing, Pending, Resuming};
     let title = tab.title();
     if let Some(ended) = detail.ended {
-        return format!("{} There is no new shell.", ended.outcome.sentence());
+        let why = ended.outcome.sentence();
+        return match tab {
+            Tab::Terminal => format!("{why} There is no new shell."),
+            _ => format!("{why} {title} is unavailable."),
+        };
     }
     match &detail.sandbox.status.state {
         state if !is_alive(state) => {

@@ -8,7 +8,7 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
 use super::{not_running::NotRunning, overview::OverviewTab};
 use crate::{
-    diagnosis,
+    diagnosis, files,
     lazy::Lazy,
     logs, metrics, run,
     tab::{Current, Tab},
@@ -59,6 +59,7 @@ fn content(tab: Tab) -> AnyView {
     match tab {
         Tab::Overview => view! { <OverviewTab /> }.into_any(),
         Tab::Terminal => view! { <Lazy part=terminal::PART /> }.into_any(),
+        Tab::Files => view! { <Lazy part=files::PART /> }.into_any(),
         Tab::Diagnostics => view! { <Lazy part=diagnosis::PART /> }.into_any(),
         Tab::Run => view! { <Lazy part=run::PART /> }.into_any(),
         Tab::Logs => view! { <Lazy part=logs::PART /> }.into_any(),

@@ -38,15 +38,29 @@ pub(super) fn search(
     Ok(found.0)
 }
 
-/// Entries below `root` up to a depth: each directory before its contents, in lexical order.
+/// What a list does with symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    /// A root that is a link is no directory; where links lead is not said.
+    Opaque,
+    /// A root that leads to a directory is one; links have their target.
+    Resolved,
+}
+
+/// Entries below `root` up to a depth: each directory before its contents, in lexical order. Links
+/// below the root are never followed.
 pub(super) fn list(
     root: &Path,
     depth: usize,
+    links: Links,
     names: &Names,
     unwanted: &CancellationToken,
 ) -> ApiResult<Vec<FileInfo>> {
-    let is = info::of(root, names).map_err(|error| ApiError::file(root, &error))?;
-    if is.kind != FileKind::Directory {
+    let meta = match links {
+        Links::Opaque => root.symlink_metadata(),
+        Links::Resolved => root.metadata(),
+    };
+    if !meta.map_err(|error| ApiError::file(root, &error))?.is_dir() {
         let message = format!("path is not a directory: {}", root.display());
         return Err(ApiError::invalid(message));
     }
@@ -55,13 +69,19 @@ pub(super) fn list(
     // `WalkDir` raises a maximum depth below its minimum to the minimum.
     if depth > 0 {
         for entry in walk(root)
+            .follow_root_links(links == Links::Resolved)
             .min_depth(1)
             .max_depth(depth)
             .into_iter()
             .flatten()
         {
             still_wanted(unwanted)?;
-            if let Some(info) = present(info::of(entry.path(), names), entry.path())? {
+            if let Some(mut info) = present(info::of(entry.path(), names), entry.path())? {
+                if links == Links::Resolved && info.kind == FileKind::Symlink {
+                    // A link that vanished meanwhile leads nowhere.
+                    let target = std::fs::read_link(entry.path()).ok();
+                    info.target = target.map(|target| target.to_string_lossy().into_owned());
+                }
                 found.push(info)?;
             }
         }
@@ -144,7 +164,7 @@ mod tests {
         let list = |depth| {
             shown(
                 place.path(),
-                &list(place.path(), depth, &names, &wanted()).unwrap(),
+                &list(place.path(), depth, Links::Opaque, &names, &wanted()).unwrap(),
             )
         };
         assert!(list(0).is_empty());
@@ -161,12 +181,39 @@ mod tests {
         let place = tree();
         let names = Accounts::default().names();
         let error = |path: &str| {
-            let listed = list(&place.path().join(path), 1, &names, &wanted());
+            let root = place.path().join(path);
+            let listed = list(&root, 1, Links::Opaque, &names, &wanted());
             listed.unwrap_err()
         };
         assert!(matches!(error("a.txt"), ApiError::Invalid(_)));
         assert!(matches!(error("b/link.txt"), ApiError::Invalid(_)));
         assert!(matches!(error("absent"), ApiError::FileNotFound(_)));
+    }
+
+    #[test]
+    fn links_are_resolved_on_request() {
+        let place = tree();
+        let names = Accounts::default().names();
+        let at = |path: &str| place.path().join(path);
+        symlink("b", at("to-b")).unwrap();
+        symlink("z.rs", at("to-z")).unwrap();
+        let resolved = |path: &str| list(&at(path), 2, Links::Resolved, &names, &wanted());
+        let found = resolved("to-b").unwrap();
+        assert_eq!(
+            shown(&at("to-b"), &found),
+            ["c", "c/y.txt", "link.txt", "x.txt"]
+        );
+        let targets = |found: &[FileInfo]| -> Vec<_> {
+            found
+                .iter()
+                .filter_map(|info| info.target.clone())
+                .collect()
+        };
+        assert_eq!(targets(&found), ["/"]);
+        assert_eq!(targets(&resolved("").unwrap()), ["/", "b", "z.rs"]);
+        let opaque = list(place.path(), 2, Links::Opaque, &names, &wanted()).unwrap();
+        assert!(targets(&opaque).is_empty());
+        assert!(matches!(resolved("to-z"), Err(ApiError::Invalid(_))));
     }
 
     #[test]
@@ -191,6 +238,6 @@ mod tests {
         let unwanted = wanted();
         unwanted.cancel();
         assert!(super::search(place.path(), "", &names, &unwanted).is_err());
-        assert!(list(place.path(), 1, &names, &unwanted).is_err());
+        assert!(list(place.path(), 1, Links::Opaque, &names, &unwanted).is_err());
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn from(path: &Path, meta: &Metadata, names: &Names) -> FileInfo {
         owner: names.user(meta.uid()),
         group: names.group(meta.gid()),
         mode: mode_to_wire(meta.mode()),
+        target: None,
     }
 }
 

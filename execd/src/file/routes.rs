@@ -10,7 +10,9 @@ use osb_protocol::execd::file::{FileInfo, Move, Permission, Replaced, Replacemen
 use serde_json::{Map, Value};
 
 use super::{
-    download, entries, info, permission,
+    download,
+    entries::{self, Links},
+    info, permission,
     query::{path_of, paths},
     relocate, replace, upload,
 };
@@ -137,9 +139,13 @@ async fn list(State(base): State<Base>, query: Query) -> ApiResult<Json<Vec<File
             .parse()
             .map_err(|_| ApiError::invalid(format!("invalid query parameter 'depth': {depth}")))?,
     };
+    let links = match query.get("links") {
+        Some("true") => Links::Resolved,
+        _ => Links::Opaque,
+    };
     let found = blocking_while_wanted(move |unwanted| {
         let root = path::resolve(&given, &base.environment)?;
-        entries::list(&root, depth, &base.accounts.names(), unwanted)
+        entries::list(&root, depth, links, &base.accounts.names(), unwanted)
     });
     Ok(Json(found.await?))
 }

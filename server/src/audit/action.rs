@@ -58,6 +58,16 @@ actions! {
     CommandRun "sandbox" "command.run",
     /// A command is interrupted from the console.
     CommandInterrupt "sandbox" "command.interrupt",
+    /// A file or a folder of a sandbox is downloaded from the console.
+    FileRead "sandbox" "file.read",
+    /// A file of a sandbox is written from the console, or a folder made.
+    FileWrite "sandbox" "file.write",
+    /// A file or a folder of a sandbox is moved or renamed from the console.
+    FileMove "sandbox" "file.move",
+    /// A file or a folder of a sandbox is removed from the console.
+    FileRemove "sandbox" "file.remove",
+    /// The permission bits of a file of a sandbox are set from the console.
+    FileMode "sandbox" "file.mode",
     /// A tunnel to a port of a sandbox is opened through the proxy, such as a WebSocket.
     TunnelOpen "sandbox" "tunnel.open",
     /// The network policy of a sandbox is replaced.

@@ -395,6 +395,43 @@ const TABLE: &[(&str, Rules)] = &[
         "/console/fn/sandboxes/interrupt",
         &[(Method::POST, Operator, Acts(Action::CommandInterrupt))],
     ),
+    ("/console/fn/files/open", &[(Method::POST, Operator, Reads)]),
+    (
+        "/console/fn/files/save",
+        &[(Method::POST, Operator, Acts(Action::FileWrite))],
+    ),
+    (
+        "/console/fn/files/make",
+        &[(Method::POST, Operator, Acts(Action::FileWrite))],
+    ),
+    (
+        "/console/fn/files/move",
+        &[(Method::POST, Operator, Acts(Action::FileMove))],
+    ),
+    (
+        "/console/fn/files/remove",
+        &[(Method::POST, Operator, Acts(Action::FileRemove))],
+    ),
+    (
+        "/console/fn/files/mode",
+        &[(Method::POST, Operator, Acts(Action::FileMode))],
+    ),
+    (
+        "/console/sandboxes/{id}/files",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
+        "/console/sandboxes/{id}/files/download",
+        &[(Method::GET, Operator, Acts(Action::FileRead))],
+    ),
+    (
+        "/console/sandboxes/{id}/files/image",
+        &[(Method::GET, Operator, Reads)],
+    ),
+    (
+        "/console/sandboxes/{id}/files/upload",
+        &[(Method::POST, Operator, Acts(Action::FileWrite))],
+    ),
     (
         "/console/fn/sandboxes/check",
         &[(Method::POST, Operator, Reads)],
@@ -550,8 +587,9 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 14] = [
+        const READS: [&str; 15] = [
             "/metrics/events",
+            "/console/fn/files/open",
             "/console/fn/access/get",
             "/console/sandboxes/bulk/confirm-delete",
             "/console/fn/overview/get",
@@ -569,7 +607,11 @@ mod tests {
         for (path, rules) in TABLE {
             for (method, _, effect) in *rules {
                 let may_read = method == Method::GET || READS.contains(path);
-                let opens = ["/console/terminal/{sandbox}", "/console/run/{sandbox}"];
+                let opens = [
+                    "/console/terminal/{sandbox}",
+                    "/console/run/{sandbox}",
+                    "/console/sandboxes/{id}/files/download",
+                ];
                 let opens = opens.contains(path);
                 assert_eq!(*effect == Reads, may_read && !opens, "{method} {path}");
             }

@@ -139,9 +139,22 @@ impl ExecdClient {
     /// # Errors
     /// See [`Error`].
     pub async fn list(&self, path: &str, depth: u32) -> Result<Vec<FileInfo>, Error> {
+        http::json(self.listing(path, depth)).await
+    }
+
+    /// Entries of a directory, or of one that a link leads to, like [`Self::list`]; links have their
+    /// target.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list_links(&self, path: &str, depth: u32) -> Result<Vec<FileInfo>, Error> {
+        http::json(self.listing(path, depth).query(&[("links", "true")])).await
+    }
+
+    fn listing(&self, path: &str, depth: u32) -> RequestBuilder {
         let call = self.service.request(Method::GET, &["directories", "list"]);
         let depth = depth.to_string();
-        http::json(call.query(&[("path", path), ("depth", &depth)])).await
+        call.query(&[("path", path), ("depth", &depth)])
     }
 
     /// Writes files, replacing what is there.
@@ -167,6 +180,7 @@ impl ExecdClient {
         let response = http::send(portion.ask(call.query(&[("path", path)]))).await?;
         Ok(Download {
             length: response.content_length(),
+            total: total(response.headers()).or_else(|| response.content_length()),
             body: response.bytes_stream().boxed(),
         })
     }
@@ -230,6 +244,7 @@ impl Portion {
 /// A file on its way here.
 pub struct Download {
     length: Option<u64>,
+    total: Option<u64>,
     body: BoxStream<'static, reqwest::Result<Bytes>>,
 }
 
@@ -239,6 +254,18 @@ impl Download {
     pub fn length(&self) -> Option<u64> {
         self.length
     }
+
+    /// Bytes of the whole file, also when a part of it was asked for, where the server knows.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+}
+
+/// Size of the whole in `Content-Range: bytes 0-9/100`.
+fn total(headers: &header::HeaderMap) -> Option<u64> {
+    let range = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
+    range.rsplit_once('/')?.1.parse().ok()
 }
 
 impl std::fmt::Debug for Download {

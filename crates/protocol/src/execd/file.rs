@@ -23,6 +23,10 @@ pub struct FileInfo {
     pub group: String,
     /// Permission bits as octal digits written in decimal: 0644 is `644`.
     pub mode: u32,
+    /// Where a symbolic link leads, as it says itself. Only in a list that asks for it by
+    /// `links=true`, which is an addition to the contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
 }
 
 /// Kinds of entries.

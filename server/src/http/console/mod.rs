@@ -9,6 +9,7 @@
 //! | `/console/sandboxes/{id}/logs/download` | a log as a file | [`log_file`] |
 //! | `/console/sandboxes/{id}/diagnostics/download` | a report as a file | [`log_file`] |
 //! | `/console/live` | the tab's WebSocket | [`live`] |
+//! | `/console/sandboxes/{id}/files/…` | files: downloads, images, uploads | [`files`] |
 //! | `/console/terminal/{sandbox}` | a shell | [`terminal`] |
 //! | `/console/run/{sandbox}` | a command with its output | [`run`] |
 //!
@@ -25,6 +26,7 @@ mod backend;
 mod body;
 mod compress;
 mod execd;
+mod files;
 mod forms;
 mod live;
 mod log_file;
@@ -156,9 +158,12 @@ async fn record(State(state): State<ConsoleState>, request: Request, next: Next)
 }
 
 fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
+    // Bodies of files are passed on as they come.
+    let uploads = files::uploads().route_layer(from_fn_with_state(state.clone(), record));
     let inside = pages::router(state)
         .merge(forms::router())
         .merge(access_forms::router())
+        .merge(files::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
         .route("/console/run/{sandbox}", get(run::upgrade))
@@ -177,6 +182,7 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .route_layer(from_fn(pages::function_status))
         .route_layer(from_fn_with_state(state.clone(), record))
         .route_layer(from_fn(body::read_whole))
+        .merge(uploads)
         .route_layer(from_fn_with_state(state.room.clone(), overload::console))
         .route_layer(from_fn_with_state(state.clone(), session::admit));
     Router::new()

@@ -21,13 +21,15 @@ use osb_app::{
     create::Draft,
     deletion::Deletion,
     error::ConsoleError,
+    files::backend::FileBackend,
     shell,
     view::{Notice, PageStatus},
 };
 use osb_protocol::identity::IssuedApiKey;
 
 use super::{
-    super::audited::Noted, ConsoleState, assets::HYDRATES, login, policy, session::Admitted,
+    super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles, login, policy,
+    session::Admitted,
 };
 
 /// Largest error of a server function, in bytes: one line for each field of a form.
@@ -57,6 +59,7 @@ pub(super) fn routes() -> Vec<AxumRouteListing> {
 /// [`session::admit`] admitted: without it a page can show nothing, at any address.
 fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
     let (domains, assets) = (state.domains.clone(), state.assets.clone());
+    let execds = state.execds.clone();
     move || {
         provide_context(assets.clone());
         let parts = use_context::<Parts>();
@@ -67,6 +70,9 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
         if let (Some(admitted), Some(parts)) = (admitted, &parts) {
             let noted = Noted::of(&parts.extensions);
             provide_context(domains.access(admitted, noted.clone()));
+            let scope = admitted.principal().scope.clone();
+            let files = SandboxFiles::new(execds.clone(), scope, noted.clone());
+            provide_context::<Arc<dyn FileBackend>>(Arc::new(files));
             provide_context(domains.of(admitted.principal(), noted));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {

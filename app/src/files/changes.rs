@@ -1,0 +1,71 @@
+//! Changes of entries, with their results as messages.
+
+use std::future::Future;
+
+use leptos::{prelude::*, task::spawn_local};
+
+use crate::{error::ConsoleError, frame::Toasts};
+
+/// Does something, reports how it ended, and runs `then` after a success.
+pub(super) fn act<F>(
+    what: String,
+    toasts: Toasts,
+    busy: RwSignal<bool>,
+    doing: F,
+    then: Callback<()>,
+) where
+    F: Future<Output = Result<Result<(), String>, ConsoleError>> + 'static,
+{
+    busy.set(true);
+    spawn_local(async move {
+        let end = doing.await;
+        busy.try_set(false);
+        match end {
+            Ok(Ok(())) => {
+                toasts.good(what);
+                then.try_run(());
+            }
+            Ok(Err(why)) => toasts.bad(why),
+            Err(error) => toasts.bad(error.to_string()),
+        }
+    });
+}
+
+/// Permission bits, written in decimal, as `rw-r--r--`.
+pub(super) fn mode_text(mode: u32) -> String {
+    let digit = |digit: u32| {
+        let bit = |bit: u32, letter: char| if digit & bit != 0 { letter } else { '-' };
+        [bit(4, 'r'), bit(2, 'w'), bit(1, 'x')]
+    };
+    [mode / 100 % 10, mode / 10 % 10, mode % 10]
+        .into_iter()
+        .flat_map(digit)
+        .collect()
+}
+
+/// Permission bits of a text such as `644`; `None` unless it is one to three octal digits.
+pub(super) fn mode_of(text: &str) -> Option<u32> {
+    let text = text.trim();
+    let is_octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    (is_octal && (1..=4).contains(&text.len()))
+        .then(|| text.parse().ok())?
+        .filter(|mode| (1..=777).contains(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_shown_and_read() {
+        for (mode, text) in [(644, "rw-r--r--"), (755, "rwxr-xr-x"), (7, "------rwx")] {
+            assert_eq!(mode_text(mode), text);
+        }
+        for (text, mode) in [("644", Some(644)), (" 0755 ", Some(755)), ("7", Some(7))] {
+            assert_eq!(mode_of(text), mode, "{text}");
+        }
+        for bad in ["", "0", "888", "rwx", "-1", "77777", "1777"] {
+            assert_eq!(mode_of(bad), None, "{bad}");
+        }
+    }
+}

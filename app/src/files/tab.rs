@@ -1,0 +1,130 @@
+//! The view of the files tab: what is at the path of the address.
+
+use leptos::prelude::*;
+use leptos_router::hooks::use_query_map;
+use osb_protocol::SandboxId;
+
+use super::{Opened, api, folder::FolderView, here::Here, path, viewer::FileViewer};
+use crate::{
+    tab::Current,
+    ui::{Icon, LoadError},
+    view::offers_changes,
+};
+
+/// What the address asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    path: String,
+    /// Number of the first entry or byte.
+    from: u64,
+    as_bytes: bool,
+}
+
+/// A folder or a file of the sandbox.
+#[component]
+pub fn FilesTab() -> impl IntoView {
+    let Some(Current(current)) = use_context() else {
+        return ().into_any();
+    };
+    if !offers_changes() {
+        return view! {
+            <section class="empty">
+                <Icon name="folder" />
+                <p>"Your role may look at sandboxes, and not at their files."</p>
+            </section>
+        }
+        .into_any();
+    }
+    let id = current.with_untracked(|detail| detail.sandbox.id.clone());
+    let params = use_query_map();
+    let place = Memo::new(move |_| {
+        let params = params.read();
+        let path = params.get("path").filter(|path| path.starts_with('/'));
+        Place {
+            path: path.unwrap_or_else(|| "/".to_owned()),
+            from: params
+                .get("from")
+                .and_then(|from| from.parse().ok())
+                .unwrap_or(0),
+            as_bytes: params.get("as").as_deref() == Some("bytes"),
+        }
+    });
+    let asked = id.clone();
+    let opened = Resource::new_blocking(
+        move || place.get(),
+        move |place| api::open(asked.clone(), place.path, place.from, place.as_bytes),
+    );
+    let here = Here {
+        id: id.clone(),
+        again: Callback::new(move |()| opened.refetch()),
+    };
+    view! {
+        <div class="files">
+            <Steps id place />
+            <Transition fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
+                {move || {
+                    let here = here.clone();
+                    Suspend::new(async move {
+                        match opened.await {
+                            Ok(Ok(Opened::Folder(folder))) => view! { <FolderView here folder /> }.into_any(),
+                            Ok(Ok(Opened::File(file))) => view! { <FileViewer here file=*file /> }.into_any(),
+                            Ok(Err(why)) => view! { <Nothing here why /> }.into_any(),
+                            Err(error) => {
+                                view! { <LoadError error again=move |()| opened.refetch() /> }.into_any()
+                            }
+                        }
+                    })
+                }}
+            </Transition>
+        </div>
+    }
+    .into_any()
+}
+
+/// Links to the folders on the way.
+#[component]
+fn Steps(id: SandboxId, place: Memo<Place>) -> impl IntoView {
+    let steps = move || {
+        let steps = place.with(|place| path::steps(&place.path));
+        let last = steps.len() - 1;
+        let step = |(at, (name, to)): (usize, (String, String))| {
+            let href = path::address(&id, &to, "");
+            let name = match at == last {
+                true => view! { <a href=href aria-current="page">{name}</a> }.into_any(),
+                false => view! { <a href=href>{name}</a> }.into_any(),
+            };
+            view! { <li>{name}</li> }
+        };
+        steps.into_iter().enumerate().map(step).collect_view()
+    };
+    view! {
+        <nav class="steps mono" aria-label="Folders">
+            <ol>{steps}</ol>
+        </nav>
+    }
+    .into_any()
+}
+
+#[component]
+fn Nothing(here: Here, why: String) -> impl IntoView {
+    view! {
+        <section class="empty">
+            <Icon name="folder" />
+            <p role="status">{why}</p>
+            <p class="choices">
+                <button
+                    type="button"
+                    class="button needs-script"
+                    on:click=move |_| here.again.run(())
+                >
+                    <Icon name="refresh-cw" />
+                    "Try again"
+                </button>
+                <a class="button" href=path::address(&here.id, "/", "")>
+                    "Root folder"
+                </a>
+            </p>
+        </section>
+    }
+    .into_any()
+}
