@@ -9,14 +9,14 @@ use leptos_router::{
 };
 
 use crate::{
-    access, create, diagnosis, files,
+    access, create, diagnosis, events, files,
     frame::{Frame, NotFound, PaletteContent},
     lazy::{Lazy, Part},
     login::LoginPage,
     logs, metrics, overview, palette, run,
     sandbox::{SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
-    terminal,
+    settings, terminal,
 };
 
 /// All parts with a file of their own.
@@ -24,16 +24,18 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 10] = [
+pub(crate) const PARTS: [Part; 12] = [
     access::PART,
     create::PART,
     diagnosis::PART,
+    events::PART,
     files::PART,
     logs::PART,
     metrics::PART,
     overview::PART,
     palette::PART,
     run::PART,
+    settings::PART,
     terminal::PART,
 ];
 
@@ -57,6 +59,8 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/sandboxes") view=SandboxesPage ssr=SsrMode::Async />
                     <Route path=path!("/create") view=|| view! { <Lazy part=create::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/access") view=|| view! { <Lazy part=access::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/events") view=|| view! { <Lazy part=events::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/settings") view=|| view! { <Lazy part=settings::PART /> } ssr=SsrMode::Async />
                     <ParentRoute path=path!("/sandboxes/:id") view=SandboxPage ssr=SsrMode::Async>
                         <TabRoutes />
                     </ParentRoute>

@@ -2,8 +2,12 @@
 //! API uses too, so that there is one path to a sandbox.
 
 mod access;
+mod events;
+mod settings;
 
 pub use access::{AccessBackend, access_backend};
+pub use events::{EventsBackend, events_backend};
+pub use settings::{SettingsBackend, settings_backend};
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
-//! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`access`], [`login`] | the pages |
+//! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`events`], [`access`], [`settings`], [`login`] | the pages |
 //! | [`logs`], [`run`], [`files`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its files, its resource use, its faults |
 //! | `palette` | one field that finds sandboxes, pages and actions |
 //! | [`deletion`] | what is asked before a delete |
@@ -33,6 +33,7 @@ pub mod create;
 pub mod deletion;
 pub mod diagnosis;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod frame;
 mod lazy;
@@ -46,6 +47,7 @@ mod quote;
 pub mod run;
 pub mod sandbox;
 pub mod sandboxes;
+pub mod settings;
 pub mod shell;
 #[cfg(feature = "hydrate")]
 mod socket;

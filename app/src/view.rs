@@ -1,12 +1,18 @@
 //! Data between server and browser, built on the wire types where they fit.
 
 mod access;
+mod events;
 mod overview;
+mod settings;
 
 pub use access::{AccessView, AccountList, Answer, SessionEntry, UserEntry};
+pub use events::{EventsQuery, EventsView, PERIODS};
 pub use overview::{
     Activity, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse, Readiness,
     TestSandbox,
+};
+pub use settings::{
+    Check, CheckState, ConfigView, OperatorView, SettingView, SettingsView, StoreView, WebhookView,
 };
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -51,6 +51,10 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${sandbox.id}/files?path=/etc/hosts`,
         "/console/access",
         `/console/sandboxes/${failed.id}/diagnostics`,
+        "/console/settings",
+        "/console/settings?check=store",
+        "/console/events",
+        "/console/events?last=never&action=none",
         "/console/sandboxes/unknown",
       ]) {
         await page.goto(path);

@@ -85,6 +85,12 @@ for (const colorScheme of ["light", "dark"] as const) {
       await logIn(page, "/console/access");
       await hydrated(page);
       await shot("access");
+      await page.goto("/console/events");
+      await hydrated(page);
+      await shot("events");
+      await page.goto("/console/settings?check=store");
+      await hydrated(page);
+      await shot("settings");
       const { apiKey } = (await made.json()) as { apiKey: { id: string } };
       await api.call("DELETE", `/api-keys/${apiKey.id}`);
 

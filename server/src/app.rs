@@ -23,7 +23,7 @@ use crate::{
     http::{
         self, AccessLog, AllowedHosts, AppParts, AppState, Capacities, EdgeRules, Throttle,
         TrustedProxies,
-        console::{self, ConsoleParts},
+        console::{self, ConsoleParts, Installation},
         measure::{Meter, Observer},
         serve::{self, Bounds, Serving},
         tls::{Tls, TlsFiles},
@@ -55,6 +55,14 @@ pub struct App {
     store: Arc<dyn Store>,
 }
 
+/// What the routes are built over.
+struct Parts {
+    store: Arc<dyn Store>,
+    runtime: Arc<dyn Runtime>,
+    clock: Arc<dyn Clock>,
+    installation: Option<Arc<dyn Installation>>,
+}
+
 impl App {
     /// Connects the runtime and builds the routes.
     ///
@@ -64,28 +72,22 @@ impl App {
         config: &Config,
         store: Arc<dyn Store>,
         tasks: &Supervisor,
+        installation: Arc<dyn Installation>,
     ) -> anyhow::Result<Self> {
         let runtime = runtime(config, &*store).await?;
-        Self::assemble(config, store, runtime, tasks).await
-    }
-
-    /// Builds the routes over a store and a runtime.
-    ///
-    /// # Errors
-    /// When the store cannot be read, or the address of Redis.
-    pub async fn assemble(
-        config: &Config,
-        store: Arc<dyn Store>,
-        runtime: Arc<dyn Runtime>,
-        tasks: &Supervisor,
-    ) -> anyhow::Result<Self> {
-        Self::assemble_with_clock(config, store, runtime, tasks, Arc::new(SystemClock)).await
+        let parts = Parts {
+            store,
+            runtime,
+            clock: Arc::new(SystemClock),
+            installation: Some(installation),
+        };
+        Self::put_together(config, parts, tasks).await
     }
 
     /// Builds the routes over a store, a runtime and a clock by which events are sent.
     ///
     /// # Errors
-    /// As those of [`App::assemble`].
+    /// When the store cannot be read, or the address of Redis.
     pub async fn assemble_with_clock(
         config: &Config,
         store: Arc<dyn Store>,
@@ -93,6 +95,26 @@ impl App {
         tasks: &Supervisor,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
+        let parts = Parts {
+            store,
+            runtime,
+            clock,
+            installation: None,
+        };
+        Self::put_together(config, parts, tasks).await
+    }
+
+    async fn put_together(
+        config: &Config,
+        parts: Parts,
+        tasks: &Supervisor,
+    ) -> anyhow::Result<Self> {
+        let Parts {
+            store,
+            runtime,
+            clock,
+            installation,
+        } = parts;
         let server = &config.server;
         let tls = tls(server, tasks).await?;
         let limits = Limits {
@@ -145,6 +167,8 @@ impl App {
             service: service.clone(),
             store: Arc::clone(&store),
             keys: Arc::clone(&keys),
+            webhooks: webhooks.clone(),
+            installation,
             tasks: tasks.clone(),
             room: room.clone(),
             throttle: Arc::clone(&throttle),

@@ -1,7 +1,7 @@
 //! The server's program: configuration, log, build, announce, serve, drain.
 #![forbid(unsafe_code)]
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use osb_server::{
@@ -10,7 +10,7 @@ use osb_server::{
     config::{self, Config, LoadedConfig, LogSection},
     descriptors, guard,
     http::serve,
-    maintenance,
+    maintenance::{self, RunningInstallation},
     manage::{self, AccountRules},
     otel::Otel,
 };
@@ -164,13 +164,14 @@ fn log_file(log: &LogSection) -> anyhow::Result<Option<LogFile>> {
 }
 
 async fn serve(loaded: LoadedConfig, otel: Otel) -> anyhow::Result<()> {
+    let loaded = Arc::new(loaded);
     let LoadedConfig {
         config,
         path,
         unknown,
         exposes_secret,
         ..
-    } = loaded;
+    } = &*loaded;
     info!(build = %BUILD, config = %path.display(), "opensandbox-server");
     for key in unknown {
         warn!(config = %path.display(), "{key}");
@@ -178,11 +179,11 @@ async fn serve(loaded: LoadedConfig, otel: Otel) -> anyhow::Result<()> {
     for note in config.notes() {
         warn!(config = %path.display(), "{note}");
     }
-    if exposes_secret {
+    if *exposes_secret {
         warn!(config = %path.display(), "every user of this machine can read the file with server.api_key, store.postgresql.dsn, renew_intent.redis.dsn or webhooks.secret; remove that permission (chmod o-r)");
     }
     let store = osb_store::open(&config.store.location()).await?;
-    guard::check(&config, &*store).await?;
+    guard::check(config, &*store).await?;
     let (host, port) = (config.server.host.as_str(), config.server.port);
     let listener = serve::bind(host, port, config.server.backlog)
         .await
@@ -192,7 +193,8 @@ async fn serve(loaded: LoadedConfig, otel: Otel) -> anyhow::Result<()> {
         Err(error) => warn!(%error, "the limit of open files stays as it is"),
     }
     let tasks = Supervisor::new();
-    let app = App::build(&config, store, &tasks).await?;
+    let installation = RunningInstallation::new(Arc::clone(&loaded), BUILD.to_string());
+    let app = App::build(config, store, &tasks, Arc::new(installation)).await?;
     if let Some(observer) = otel.observer() {
         app.observe_with(observer);
     }

@@ -55,9 +55,24 @@ pub(super) fn Rail(
                         }
                     })}
                 <li>
+                    <a href="/console/events" aria-current=move || current("/console/events")>
+                        <Icon name="scroll-text" />
+                        <span>"Events"</span>
+                    </a>
+                </li>
+                <li>
                     <a href="/console/access" aria-current=move || current("/console/access")>
                         <Icon name="key-round" />
                         <span>"Access"</span>
+                    </a>
+                </li>
+                <li>
+                    <a
+                        href="/console/settings"
+                        aria-current=move || current("/console/settings")
+                    >
+                        <Icon name="settings" />
+                        <span>"Settings"</span>
                     </a>
                 </li>
                 <li>

@@ -93,6 +93,8 @@ fn steps(path: &str) -> Vec<(String, String)> {
             (0, "sandboxes") => "Sandboxes".to_owned(),
             (0, "create") => "Create".to_owned(),
             (0, "access") => "Access".to_owned(),
+            (0, "events") => "Events & audit".to_owned(),
+            (0, "settings") => "Settings & health".to_owned(),
             (1, id) => SandboxId::from(id).short().to_owned(),
             (_, part) => {
                 Tab::of_segment(part).map_or_else(|| part.to_owned(), |tab| tab.title().to_owned())

@@ -9,10 +9,13 @@ use crate::{
 };
 
 /// Pages of the console: address, title, icon, and whether the address is of another application.
-const PAGES: [(&str, &str, &str, bool); 4] = [
+const PAGES: [(&str, &str, &str, bool); 7] = [
     ("/console", "Overview", "layout-dashboard", false),
     ("/console/sandboxes", "Sandboxes", "box", false),
     (CREATE, "Create a sandbox", "plus", false),
+    ("/console/events", "Events & audit", "scroll-text", false),
+    ("/console/access", "Access", "key-round", false),
+    ("/console/settings", "Settings & health", "settings", false),
     ("/docs", "API docs", "book-open", true),
 ];
 const CREATE: &str = "/console/create";

@@ -50,6 +50,32 @@ pub struct Setting {
     pub origin: ValueOrigin,
 }
 
+impl Setting {
+    /// Its value in TOML's notation, which has no null.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        write_value(&mut text, &self.value);
+        text
+    }
+
+    /// Whether the file or the environment has it.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.origin != ValueOrigin::Default
+    }
+}
+
+impl fmt::Display for ValueOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Environment(name) => write!(f, "environment: {name}"),
+        }
+    }
+}
+
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,9 +174,8 @@ struct Located<'a>(&'a Path, ValueOrigin);
 impl fmt::Display for Located<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
-            ValueOrigin::Default => f.write_str("default"),
             ValueOrigin::Line(line) => write!(f, "{}:{line}", self.0.display()),
-            ValueOrigin::Environment(name) => write!(f, "environment: {name}"),
+            origin => write!(f, "{origin}"),
         }
     }
 }

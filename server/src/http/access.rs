@@ -254,6 +254,16 @@ const TABLE: &[(&str, Rules)] = &[
             (Method::POST, ServiceAdmin, Acts(Action::KeyCreate)),
         ],
     ),
+    ("/console/events", &[(Method::GET, ReadOnly, Reads)]),
+    (
+        "/console/events/download",
+        &[(Method::GET, ServiceAdmin, Reads)],
+    ),
+    ("/console/settings", &[(Method::GET, ReadOnly, Reads)]),
+    (
+        "/console/settings/bundle",
+        &[(Method::GET, ServiceAdmin, Reads)],
+    ),
     ("/console/{*rest}", &[(Method::GET, ReadOnly, Reads)]),
     // Forms.
     (
@@ -354,6 +364,11 @@ const TABLE: &[(&str, Rules)] = &[
     (
         "/console/fn/access/end-session",
         &[(Method::POST, ReadOnly, Acts(Action::SessionRevoke))],
+    ),
+    ("/console/fn/events/get", &[(Method::POST, ReadOnly, Reads)]),
+    (
+        "/console/fn/settings/get",
+        &[(Method::POST, ReadOnly, Reads)],
     ),
     (
         "/console/fn/overview/get",
@@ -587,8 +602,10 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 15] = [
+        const READS: [&str; 17] = [
             "/metrics/events",
+            "/console/fn/settings/get",
+            "/console/fn/events/get",
             "/console/fn/files/open",
             "/console/fn/access/get",
             "/console/sandboxes/bulk/confirm-delete",

@@ -24,6 +24,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{AppState, caller::Caller, error::ApiError, extract::Query};
 use crate::{
     audit::{Action, AuditTrail},
+    identity::Scope,
     sandbox,
 };
 
@@ -41,7 +42,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 
 /// Forms of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+pub(super) enum Format {
     /// One page.
     Json,
     /// Everything, an entry per line.
@@ -52,7 +53,7 @@ enum Format {
 
 impl Format {
     /// What the query asks for or, without it, the header `Accept`.
-    fn wanted(query: &Query, headers: &HeaderMap) -> Result<Self, FieldError> {
+    pub(super) fn wanted(query: &Query, headers: &HeaderMap) -> Result<Self, FieldError> {
         match query.last("format") {
             Some("json") => return Ok(Self::Json),
             Some("jsonl") => return Ok(Self::JsonLines),
@@ -139,25 +140,43 @@ async fn list(
     let mut wrong = Vec::new();
     let format = noted(Format::wanted(&query, &headers), &mut wrong);
     let limit = noted(query.number("limit", PAGE, 1..=PAGE_MAX), &mut wrong);
-    let mut wanted = audit_query(&query, &mut wrong);
+    let wanted = audit_query(&query, &mut wrong);
     let (Some(format), Some(limit), true) = (format, limit, wrong.is_empty()) else {
         return Err(ApiError::invalid(wrong));
     };
-    if let Some(own) = principal.scope.tenant() {
-        if wanted.tenant.is_some_and(|tenant| tenant != own) {
-            return Ok(Json(AuditPage::default()).into_response());
-        }
-        wanted.tenant = Some(own.to_owned());
-    }
+    let Some(wanted) = within(&principal.scope, wanted) else {
+        return Ok(Json(AuditPage::default()).into_response());
+    };
     let trail = app.unscoped.audit_trail();
     if format == Format::Json {
         let limit = u32::try_from(limit).unwrap_or(EXPORT_PAGE);
         let page = trail.page(wanted, limit).await;
         return Ok(Json(page.map_err(sandbox::Error::from)?).into_response());
     }
-    // A store that is away is an error of the answer, not of its body.
-    let first = trail.page(wanted.clone(), EXPORT_PAGE).await;
-    let first = first.map_err(sandbox::Error::from)?;
+    Ok(file(trail, wanted, format).await?)
+}
+
+/// The query limited to a scope; `None` when it selects nothing there.
+pub(super) fn within(scope: &Scope, mut wanted: AuditQuery) -> Option<AuditQuery> {
+    if let Some(own) = scope.tenant() {
+        if wanted.tenant.is_some_and(|tenant| tenant != own) {
+            return None;
+        }
+        wanted.tenant = Some(own.to_owned());
+    }
+    Some(wanted)
+}
+
+/// All entries as a file.
+///
+/// # Errors
+/// When the store is away: an error of the answer, not of its body.
+pub(super) async fn file(
+    trail: &AuditTrail,
+    wanted: AuditQuery,
+    format: Format,
+) -> Result<Response, sandbox::Error> {
+    let first = trail.page(wanted.clone(), EXPORT_PAGE).await?;
     let body = Body::from_stream(export(trail.clone(), wanted, format, first));
     let name = match format {
         Format::Csv => "attachment; filename=\"audit.csv\"",
@@ -174,7 +193,8 @@ fn noted<T>(read: Result<T, FieldError>, wrong: &mut Vec<FieldError>) -> Option<
     read.map_err(|error| wrong.push(error)).ok()
 }
 
-fn audit_query(query: &Query, wrong: &mut Vec<FieldError>) -> AuditQuery {
+/// The entries that a query asks for; notes what is wrong with it.
+pub(super) fn audit_query(query: &Query, wrong: &mut Vec<FieldError>) -> AuditQuery {
     let text = |name| {
         query
             .last(name)

@@ -144,6 +144,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 }
 
 impl Query {
+    /// A query of these pairs.
+    pub(super) fn of_pairs(pairs: Vec<(String, String)>) -> Self {
+        Self(pairs)
+    }
+
     /// The last value of a name.
     pub(super) fn last(&self, name: &str) -> Option<&str> {
         self.0

@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     address::{self, MASK},
-    config::{Config, Env, LoadedConfig, RuntimeType},
+    config::{Config, Env, LoadedConfig, RuntimeType, ShownConfig},
     identity::server_proof,
 };
 
@@ -49,10 +49,19 @@ pub struct Bundle {
 impl Bundle {
     /// Collects everything.
     pub async fn collect(loaded: &LoadedConfig, build: &str, env: Env<'_>) -> Self {
+        Self::collect_with(loaded, build, &loaded.show(env)).await
+    }
+
+    /// Collects everything, with the configuration as it is shown.
+    pub(super) async fn collect_with(
+        loaded: &LoadedConfig,
+        build: &str,
+        shown: &ShownConfig,
+    ) -> Self {
         let config = &loaded.config;
         let mut parts = vec![
             ("about.json".to_owned(), about(build)),
-            ("config.txt".to_owned(), loaded.show(env).to_string()),
+            ("config.txt".to_owned(), shown.to_string()),
             ("store.json".to_owned(), store(config).await),
             ("engine.json".to_owned(), engine(config).await),
         ];
@@ -228,7 +237,7 @@ struct RunningServer<'a> {
 }
 
 impl<'a> RunningServer<'a> {
-    fn of(config: &'a Config) -> Result<Self, Box<dyn std::error::Error>> {
+    fn of(config: &'a Config) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let server = &config.server;
         let scheme = if server.tls.files().is_some() {
             "https"
@@ -277,7 +286,7 @@ impl<'a> RunningServer<'a> {
         &self,
         path: &str,
         key: Option<&SecretString>,
-    ) -> Result<String, Box<dyn std::error::Error>> {
+    ) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
         let mut request = self.client.get(format!("{}{path}", self.base));
         if let Some(key) = key {
             request = request.header(headers::API_KEY, key.expose_secret());

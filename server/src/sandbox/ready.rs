@@ -41,7 +41,7 @@ impl Service {
         )))
     }
 
-    async fn store_works(&self) -> Result<(), Error> {
+    pub(crate) async fn store_works(&self) -> Result<(), Error> {
         let mut seen = self.inner.seen.store.lock().await;
         let problem = match *seen {
             Some((at, problem)) if at.elapsed() < FRESH => problem,

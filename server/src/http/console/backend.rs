@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use axum::http::StatusCode;
 use futures::{StreamExt, TryStreamExt};
 use osb_app::{
-    backend::{AccessBackend, ConsoleBackend},
+    backend::{AccessBackend, ConsoleBackend, EventsBackend, SettingsBackend},
     create::preset_images,
     error::ConsoleError,
     live::{LogLine, LogStream},
@@ -29,15 +29,19 @@ use serde_json::Value;
 use super::{
     super::{audited::Noted, error::answer_to},
     accounts::Access,
+    events::Events,
+    installation::SharedInstallation,
     memory::Memory,
     overview,
     session::Admitted,
+    settings::Settings,
     stages,
 };
 use crate::{
     audit::Act,
     identity::{Authenticator, Principal, Scope},
     sandbox::{EndpointQuery, Error, Record, Service, explain, metrics::Step},
+    webhooks::Webhooks,
 };
 
 /// Lines of output shown for a sandbox that failed.
@@ -54,18 +58,33 @@ const BULK_AT_ONCE: usize = 8;
 /// Makes the domain of each principal. Clones share it.
 #[derive(Clone)]
 pub(super) struct Domains {
-    service: Service,
-    store: Arc<dyn Store>,
-    keys: Arc<Authenticator>,
+    /// The domain.
+    pub(super) service: Service,
+    /// Keeps sessions.
+    pub(super) store: Arc<dyn Store>,
+    /// Users, keys and tenants.
+    pub(super) keys: Arc<Authenticator>,
+    /// Subscriptions to events.
+    pub(super) webhooks: Option<Webhooks>,
+    /// Configuration and store, where the process knows them.
+    pub(super) installation: Option<SharedInstallation>,
 }
 
 impl Domains {
-    pub(super) fn new(service: Service, store: Arc<dyn Store>, keys: Arc<Authenticator>) -> Self {
-        Self {
-            service,
-            store,
-            keys,
-        }
+    /// Settings and health.
+    pub(super) fn settings(&self, principal: &Arc<Principal>) -> Arc<dyn SettingsBackend> {
+        Arc::new(Settings::new(
+            self.service(&principal.scope),
+            self.webhooks.clone(),
+            self.installation.clone(),
+            Arc::clone(principal),
+        ))
+    }
+
+    /// The audit trail.
+    pub(super) fn events(&self, principal: &Arc<Principal>) -> Arc<dyn EventsBackend> {
+        let trail = self.service.audit_trail().clone();
+        Arc::new(Events::new(trail, Arc::clone(principal)))
     }
 
     /// Users, keys and sessions, for the act of a request.

@@ -8,6 +8,8 @@
 //! | `/console/fn/…` | server functions of the hydrated pages | [`pages`] |
 //! | `/console/sandboxes/{id}/logs/download` | a log as a file | [`log_file`] |
 //! | `/console/sandboxes/{id}/diagnostics/download` | a report as a file | [`log_file`] |
+//! | `/console/events/download` | the audit trail as a file | [`events`] |
+//! | `/console/settings/bundle` | what a report about a problem needs | [`settings`] |
 //! | `/console/live` | the tab's WebSocket | [`live`] |
 //! | `/console/sandboxes/{id}/files/…` | files: downloads, images, uploads | [`files`] |
 //! | `/console/terminal/{sandbox}` | a shell | [`terminal`] |
@@ -25,9 +27,11 @@ mod assets;
 mod backend;
 mod body;
 mod compress;
+mod events;
 mod execd;
 mod files;
 mod forms;
+mod installation;
 mod live;
 mod log_file;
 mod login;
@@ -38,6 +42,7 @@ mod pages;
 mod policy;
 mod run;
 pub(super) mod session;
+mod settings;
 mod stages;
 mod terminal;
 #[cfg(test)]
@@ -58,13 +63,14 @@ use osb_store::Store;
 use tokio::sync::watch;
 use tower_http::csrf::CsrfLayer;
 
+pub use self::installation::Installation;
 use self::{backend::Domains, execd::Execds, live::Hub};
 use super::{
     audited,
     overload::{self, Capacities},
     throttle::Throttle,
 };
-use crate::{audit::AuditTrail, identity::Authenticator, sandbox};
+use crate::{audit::AuditTrail, identity::Authenticator, sandbox, webhooks::Webhooks};
 
 /// Parts of the console.
 pub struct ConsoleParts {
@@ -74,6 +80,10 @@ pub struct ConsoleParts {
     pub store: Arc<dyn Store>,
     /// Opens sessions.
     pub keys: Arc<Authenticator>,
+    /// Subscriptions to events.
+    pub webhooks: Webhooks,
+    /// Configuration and store, where the process knows them.
+    pub installation: Option<Arc<dyn Installation>>,
     /// Owns the console's tasks; its end closes every WebSocket.
     pub tasks: Supervisor,
     /// Room for requests of each kind.
@@ -105,14 +115,12 @@ struct ConsoleState {
 
 impl ConsoleState {
     fn new(
-        service: sandbox::Service,
-        store: Arc<dyn Store>,
-        keys: Arc<Authenticator>,
+        domains: Domains,
         tasks: Supervisor,
         room: Capacities,
         throttle: Arc<Throttle>,
     ) -> Result<Self, osb_client::Error> {
-        let domains = Domains::new(service.clone(), store, Arc::clone(&keys));
+        let (service, keys) = (domains.service.clone(), Arc::clone(&domains.keys));
         let hub = Hub::start(service.clone(), domains.clone(), &tasks);
         Ok(Self {
             trail: service.audit_trail().clone(),
@@ -140,6 +148,8 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         service,
         store,
         keys,
+        webhooks,
+        installation,
         tasks,
         room,
         throttle,
@@ -148,7 +158,14 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
     tasks.spawn("console files", async {
         drop(assets::prepare().await);
     });
-    let state = ConsoleState::new(service, Arc::clone(&store), keys, tasks, room, throttle)?;
+    let domains = Domains {
+        service,
+        store: Arc::clone(&store),
+        keys,
+        webhooks: Some(webhooks),
+        installation: installation.map(Into::into),
+    };
+    let state = ConsoleState::new(domains, tasks, room, throttle)?;
     Ok(routes(&state, store, https))
 }
 
@@ -175,6 +192,8 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
             "/console/sandboxes/{id}/diagnostics/download",
             get(log_file::report),
         )
+        .route("/console/events/download", get(events::download))
+        .route("/console/settings/bundle", get(settings::bundle))
         .route("/console/fn/{*name}", any(pages::no_function))
         // Behind the session like the rest: what is no route may still be a page to a reader that
         // takes `.`, `..` and `%2e` out of addresses first.

@@ -78,7 +78,8 @@ fn rounded(number: f64) -> i64 {
     number.round() as i64
 }
 
-fn described(host: HostCapacity) -> Host {
+/// What the host has, as pages show it.
+pub(super) fn described(host: HostCapacity) -> Host {
     Host {
         name: host.name,
         engine: host.engine,

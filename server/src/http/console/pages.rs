@@ -73,6 +73,8 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
             let scope = admitted.principal().scope.clone();
             let files = SandboxFiles::new(execds.clone(), scope, noted.clone());
             provide_context::<Arc<dyn FileBackend>>(Arc::new(files));
+            provide_context(domains.events(admitted.principal()));
+            provide_context(domains.settings(admitted.principal()));
             provide_context(domains.of(admitted.principal(), noted));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {

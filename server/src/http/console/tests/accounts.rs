@@ -273,6 +273,8 @@ pub(super) fn cells() -> Vec<(Method, String)> {
         "/console/live",
         "/console/terminal/{sandbox}",
         "/console/run/{sandbox}",
+        "/console/events/download",
+        "/console/settings/bundle",
         "/console/{*rest}",
     ] {
         cells.push((Method::GET, path.to_owned()));
@@ -289,6 +291,11 @@ fn may(role: Role, method: &Method, path: &str) -> bool {
     match (name, form) {
         // Everyone sees who they are and ends their own sessions.
         (Some("get" | "end-session"), _) => return true,
+        _ if ["/console/events/download", "/console/settings/bundle"].contains(&path) => {
+            return role == Role::ServiceAdmin;
+        }
+        // Which say why they show nothing.
+        _ if ["/console/fn/events/get", "/console/fn/settings/get"].contains(&path) => return true,
         (_, Some("/sessions/{id}/end")) => return true,
         (Some(_), _) => return role == Role::ServiceAdmin,
         (_, Some(_)) if *method == Method::POST => return role == Role::ServiceAdmin,

@@ -10,7 +10,7 @@ use axum::{
 use http_body_util::BodyExt;
 
 use super::{
-    super::{AssetRoot, ConsoleState, assets, pages},
+    super::{AssetRoot, ConsoleState, assets, backend::Domains, pages},
     Console, authenticator, room,
 };
 
@@ -95,9 +95,13 @@ async fn a_page_that_was_not_let_in_has_no_way_to_the_domain() {
     let id = console.sandbox("secret").await;
     let keys = Arc::new(authenticator(&console.store, None).await);
     let state = ConsoleState::new(
-        console.service.clone(),
-        Arc::clone(&console.store),
-        keys,
+        Domains {
+            service: console.service.clone(),
+            store: Arc::clone(&console.store),
+            keys,
+            webhooks: None,
+            installation: None,
+        },
         console.tasks.clone(),
         room(&console.tasks),
         Arc::default(),

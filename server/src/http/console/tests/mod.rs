@@ -5,11 +5,13 @@ mod accounts;
 mod addresses;
 mod audit;
 mod create;
+mod events;
 mod list;
 mod origins;
 mod overview;
 mod pages;
 mod sessions;
+mod settings;
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +37,7 @@ use tokio_tungstenite::{
 };
 use tower::ServiceExt;
 
-use super::{ConsoleState, routes};
+use super::{ConsoleState, backend::Domains, routes};
 use crate::{
     descriptors::Room,
     http::Capacities,
@@ -257,9 +259,13 @@ async fn state(
 ) -> ConsoleState {
     let keys = Arc::new(authenticator(store, Some(key)).await);
     let state = ConsoleState::new(
-        service.clone(),
-        Arc::clone(store),
-        keys,
+        Domains {
+            service: service.clone(),
+            store: Arc::clone(store),
+            keys,
+            webhooks: None,
+            installation: None,
+        },
         tasks.clone(),
         room(tasks),
         Arc::default(),

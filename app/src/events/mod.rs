@@ -1,0 +1,13 @@
+//! Who did what: the audit trail.
+
+mod api;
+mod entry;
+mod filter;
+mod page;
+
+use page::EventsPage;
+
+use crate::lazy::{Part, part};
+
+/// The page, loaded when it is first shown.
+pub(crate) const PART: Part = part!(events, EventsPage);

@@ -1,0 +1,161 @@
+//! The page.
+
+use leptos::prelude::*;
+use leptos_meta::Title;
+use leptos_router::hooks::use_query_map;
+use osb_protocol::audit::AuditPage;
+
+use super::{api, entry::EntryRow, filter::FilterForm};
+use crate::{
+    ui::{Icon, LoadError},
+    view::{Answer, EventsQuery, EventsView},
+};
+
+/// The page.
+#[component]
+pub fn EventsPage() -> impl IntoView {
+    let params = use_query_map();
+    let query = Memo::new(move |_| EventsQuery::from_url(|name| params.read().get(name)));
+    let events = Resource::new_blocking(move || query.get(), api::read_events);
+    let refresh = move |event: leptos::ev::MouseEvent| {
+        event.prevent_default();
+        events.refetch();
+    };
+    view! {
+        <Title text="Events & audit" />
+        <div class="page-head">
+            <h1>"Events & audit"</h1>
+            <a class="button" rel="external" href=move || query.read().url() on:click=refresh>
+                <Icon name="refresh-cw" />
+                "Refresh"
+            </a>
+        </div>
+        <Transition fallback=|| {
+            view! {
+                <div class="skeleton" aria-busy="true">
+                    <div class="skeleton-row"></div>
+                    <div class="skeleton-row"></div>
+                </div>
+            }
+        }>
+            {move || Suspend::new(async move {
+                let events_now = events.await;
+                let query = query.get_untracked();
+                match events_now {
+                    Ok(view) => view! { <Loaded view query /> }.into_any(),
+                    Err(error) => {
+                        view! { <LoadError error again=move |()| events.refetch() /> }.into_any()
+                    }
+                }
+            })}
+        </Transition>
+    }
+    .into_any()
+}
+
+#[component]
+fn Loaded(view: EventsView, query: EventsQuery) -> impl IntoView {
+    let EventsView { answer, actions } = view;
+    match answer {
+        Answer::Done(page) => view! {
+            <FilterForm query=query.clone() actions problems=Vec::new() />
+            <Entries page query />
+        }
+        .into_any(),
+        Answer::Invalid(problems) => view! { <FilterForm query actions problems /> }.into_any(),
+        Answer::Refused(why) => view! {
+            <p class="banner">
+                <Icon name="info" />
+                <span>{why}</span>
+            </p>
+        }
+        .into_any(),
+    }
+}
+
+#[component]
+fn Entries(page: AuditPage, query: EventsQuery) -> impl IntoView {
+    let AuditPage { items, next } = page;
+    if items.is_empty() {
+        return view! { <Empty is_filtered=!query.is_empty() /> }.into_any();
+    }
+    let newest = (!query.cursor.is_empty()).then(|| {
+        view! {
+            <a class="button" href=query.at_place("").url()>
+                "Newest"
+            </a>
+        }
+    });
+    let older = next.map(|next| {
+        view! {
+            <a class="button" href=query.at_place(&next).url()>
+                "Older"
+            </a>
+        }
+    });
+    let file = |format| {
+        let all = query.at_place("");
+        let query = all.query_string(&[("format", format)]);
+        format!("/console/events/download{query}")
+    };
+    let count = match items.len() {
+        1 => "1 entry on this page".to_owned(),
+        count => format!("{count} entries on this page"),
+    };
+    view! {
+        <table class="events">
+            <caption class="visually-hidden">"Entries of the audit trail, newest first"</caption>
+            <thead>
+                <tr>
+                    <th scope="col" class="e-at">"Time"</th>
+                    <th scope="col" class="e-outcome">"Outcome"</th>
+                    <th scope="col" class="e-action">"Action"</th>
+                    <th scope="col" class="e-object">"Object"</th>
+                    <th scope="col" class="e-who">"Who"</th>
+                    <th scope="col" class="e-from">"From"</th>
+                    <th scope="col" class="e-more">
+                        <span class="visually-hidden">"Details"</span>
+                    </th>
+                </tr>
+            </thead>
+            <tbody>
+                {items.into_iter().map(|entry| view! { <EntryRow entry /> }).collect_view()}
+            </tbody>
+        </table>
+        <nav class="pager" aria-label="Pages">
+            <p class="fine num">{count}</p>
+            <div class="choices">
+                <a class="button" rel="external" download href=file("csv")>
+                    <Icon name="download" />
+                    "CSV"
+                </a>
+                <a class="button" rel="external" download href=file("jsonl")>
+                    <Icon name="download" />
+                    "JSON lines"
+                </a>
+                {newest}
+                {older}
+            </div>
+        </nav>
+    }
+    .into_any()
+}
+
+#[component]
+fn Empty(is_filtered: bool) -> impl IntoView {
+    let (title, text) = match is_filtered {
+        true => ("No matches", "No entry of the trail matches this filter."),
+        false => (
+            "Nothing yet",
+            "Whatever is created, changed or deleted, and every refused sign-in, is recorded here.",
+        ),
+    };
+    view! {
+        <section class="empty">
+            <Icon name="scroll-text" />
+            <h2>{title}</h2>
+            <p>{text}</p>
+        </section>
+    }
+    .into_any()
+}
