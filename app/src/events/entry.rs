@@ -220,7 +220,7 @@ fn Facts(entry: AuditEntry) -> impl IntoView {
     let changed = changes(&entry);
     let changed = (!changed.is_empty()).then(|| {
         view! {
-            <h3>"What it was about"</h3>
+            <h2>"What it was about"</h2>
             <dl class="facts">{changed.into_iter().map(row).collect_view()}</dl>
         }
     });
