@@ -36,7 +36,11 @@ for (const colorScheme of ["light", "dark"] as const) {
       for (const team of ["search", "vision", "agents", "search"]) {
         await api.create(undefined, { team });
       }
-      const sandbox = await api.create(undefined, {
+      const busy = "cd /root && mkdir -p project/src project/data && seq 1 40 > project/data/rows.csv; " +
+        "printf 'import sys\n\n\ndef main():\n    print(\"rows:\", len(sys.stdin.readlines()))\n\n\nmain()\n' > project/src/count.py; " +
+        "while :; do echo \"$(date +%T) step done, loss 0.$RANDOM\"; for i in {1..30000}; do :; done; sleep 0.5; done";
+      const sandbox = await api.create(["bash", "-c", busy], {
+        name: "train-7b",
         team: "agents",
         step: "train",
         dataset: "web-pages-2026-10-of-three-languages-without-duplicates",
@@ -48,11 +52,21 @@ for (const colorScheme of ["light", "dark"] as const) {
       await page.keyboard.press("?");
       await shot("keys");
       await page.keyboard.press("Escape");
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("tra");
+      await expect(page.getByRole("option").filter({ hasText: "train-7b" })).toBeVisible();
+      await shot("palette");
+      await page.keyboard.press("Escape");
+      await page.goto("/console");
+      await hydrated(page);
+      await shot("home");
 
       await page.goto("/console/create");
       await hydrated(page);
       await page.getByLabel("Image").fill(image);
-      await page.getByLabel("Environment").fill("MODEL=small\nSEED=7");
+      await page.getByLabel("Label name").last().fill("team");
+      await page.getByLabel("Value of team").fill("vision");
+      await page.getByLabel("Lifetime").selectOption({ label: "Another time …" });
       await page.getByLabel("Time to live").fill("5s");
       await expect(page.locator("#ttl-problem")).not.toBeEmpty();
       await shot("create");
@@ -66,6 +80,44 @@ for (const colorScheme of ["light", "dark"] as const) {
       await page.goto(`/console/sandboxes/${failed.id}`);
       await hydrated(page);
       await shot("failed");
+      await page.goto(`/console/sandboxes/${failed.id}/diagnostics`);
+      await hydrated(page);
+      await shot("diagnostics");
+
+      await page.goto(`/console/sandboxes/${sandbox.id}/files?path=/root/project`);
+      await hydrated(page);
+      await shot("files");
+      await page.goto(`/console/sandboxes/${sandbox.id}/files?path=/root/project/src/count.py`);
+      await hydrated(page);
+      await shot("file");
+      await page.getByRole("button", { name: "Edit" }).click();
+      await page.getByRole("textbox", { name: "Text of count.py" }).press("Control+Home");
+      await page.keyboard.type("# Counts rows.\n");
+      await page.getByRole("button", { name: "Review and save" }).click();
+      await shot("file-difference");
+      await page.getByRole("button", { name: "Back to the text" }).click();
+      await page.getByRole("button", { name: "Discard" }).click();
+
+      await page.goto(`/console/sandboxes/${sandbox.id}/run`);
+      await hydrated(page);
+      await page.getByLabel("Command", { exact: true }).fill("python3 /root/project/src/count.py < /root/project/data/rows.csv");
+      await page.keyboard.press("Enter");
+      await expect(page.locator(".run-result")).toContainText("rows: 40");
+      await shot("run");
+      await page.goto(`/console/sandboxes/${sandbox.id}/logs`);
+      await hydrated(page);
+      await expect(page.locator(".log-lines")).toContainText("step done");
+      await shot("logs");
+      await page.goto(`/console/sandboxes/${sandbox.id}/metrics`);
+      await hydrated(page);
+      await expect(page.locator(".chart-line").first()).toBeAttached();
+      await shot("metrics");
+      await page.goto(`/console/sandboxes/${sandbox.id}`);
+      await hydrated(page);
+      await page.locator("[data-act-button]").filter({ hasText: "Delete" }).click();
+      await expect(page.getByRole("alertdialog")).toBeVisible();
+      await shot("delete");
+      await page.keyboard.press("Escape");
 
       await page.goto(`/console/sandboxes/${sandbox.id}/terminal`);
       await expect(page.locator(".terminal-bar")).toContainText("Connected");
