@@ -13,7 +13,7 @@ use crate::{
     frame::{Frame, NotFound, PaletteContent},
     lazy::{Lazy, Part},
     login::LoginPage,
-    logs, metrics, overview, palette, run,
+    logs, metrics, overview, palette, preview, run,
     sandbox::{SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
     settings, terminal,
@@ -24,7 +24,7 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 12] = [
+pub(crate) const PARTS: [Part; 13] = [
     access::PART,
     create::PART,
     diagnosis::PART,
@@ -34,6 +34,7 @@ pub(crate) const PARTS: [Part; 12] = [
     metrics::PART,
     overview::PART,
     palette::PART,
+    preview::PART,
     run::PART,
     settings::PART,
     terminal::PART,

@@ -115,11 +115,29 @@ impl Memory {
     }
 }
 
+/// Waits for so many milliseconds.
+#[cfg(feature = "hydrate")]
+pub(crate) async fn pause(ms: i32) {
+    let promise = js_sys::Promise::new(&mut |resolve, _| {
+        let window = leptos::prelude::window();
+        // Fails only for what is no function.
+        let _ = window.set_timeout_with_callback_and_timeout_and_arguments_0(&resolve, ms);
+    });
+    let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
+}
+
 /// Copies text to the clipboard. Browsers allow it on HTTPS and localhost only.
 pub fn copy(text: &str) {
     if let Some(window) = web_sys::window() {
         let _ = window.navigator().clipboard().write_text(text);
     }
+}
+
+/// A path on this server with its origin.
+#[must_use]
+pub fn url_of(path: &str) -> String {
+    let location = leptos::prelude::window().location();
+    format!("{}{path}", location.origin().unwrap_or_default())
 }
 
 /// The address of a WebSocket on this server.

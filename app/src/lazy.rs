@@ -170,12 +170,30 @@ pub(crate) async fn load_rendered(parts: &[Part]) -> bool {
             leptos::logging::error!("{name:?} is not in the list of parts");
             return false;
         };
-        if (part.load)().await.is_err() {
+        if !loaded(part).await {
             return false;
         }
     }
     true
 }
+
+/// Loads a part, and tries again when that breaks off, as when the machine changes its network.
+#[cfg(feature = "hydrate")]
+async fn loaded(part: &Part) -> bool {
+    for _ in 0..ATTEMPTS {
+        if (part.load)().await.is_ok() {
+            return true;
+        }
+        crate::browser::pause(AGAIN_MS).await;
+    }
+    false
+}
+
+/// Attempts to load a part of a rendered page, and the pause between them.
+#[cfg(feature = "hydrate")]
+const ATTEMPTS: usize = 3;
+#[cfg(feature = "hydrate")]
+const AGAIN_MS: i32 = 500;
 
 /// Polls a future without being woken by it.
 fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {

@@ -5,7 +5,7 @@
 //! | [`app`], [`shell`] | routes, and the HTML document around them |
 //! | [`frame`] | rail, top bar, theme, toasts, keys: what surrounds every page |
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`events`], [`access`], [`settings`], [`login`] | the pages |
-//! | [`logs`], [`run`], [`files`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its files, its resource use, its faults |
+//! | [`logs`], [`run`], [`files`], [`preview`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its files, its ports, its resource use, its faults |
 //! | `palette` | one field that finds sandboxes, pages and actions |
 //! | [`deletion`] | what is asked before a delete |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
@@ -43,6 +43,7 @@ pub mod logs;
 pub mod metrics;
 pub mod overview;
 mod palette;
+pub mod preview;
 mod quote;
 pub mod run;
 pub mod sandbox;

@@ -15,11 +15,12 @@ use crate::{
 /// `frame/theme.rs` stores the choice.
 const THEME: &str = r#"try{const t=localStorage.getItem("osb.theme");if(t)document.documentElement.dataset.theme=t}catch{}document.documentElement.dataset.script="on""#;
 
-/// Loads the page's wasm and takes over what the server rendered. If it cannot be loaded, the page
-/// works as without script.
+/// Loads the page's wasm and takes over what the server rendered. A request that breaks off, as when
+/// the machine changes its network, is repeated. If it cannot be loaded, the page works as without
+/// script.
 fn start(root: &str) -> String {
     format!(
-        r#"try{{const{{default:init,hydrate}}=await import("{root}/pkg/osb.js");await init({{module_or_path:"{root}/pkg/osb_bg.wasm"}});hydrate()}}catch(e){{console.error(e);document.documentElement.dataset.script="failed"}}"#
+        r#"try{{const{{default:init,hydrate}}=await import("{root}/pkg/osb.js");const get=async n=>{{try{{return await fetch("{root}/pkg/osb_bg.wasm")}}catch(e){{if(!n)throw e;await new Promise(r=>setTimeout(r,500));return get(n-1)}}}};await init({{module_or_path:get(2)}});hydrate()}}catch(e){{console.error(e);document.documentElement.dataset.script="failed"}}"#
     )
 }
 

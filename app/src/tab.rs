@@ -28,6 +28,8 @@ pub enum Tab {
     Metrics,
     /// Its folders and files.
     Files,
+    /// Its listening ports, and what they show.
+    Preview,
     /// What happened to it, and its settings.
     Diagnostics,
 }
@@ -48,13 +50,14 @@ struct TabSpec {
 
 impl Tab {
     /// All tabs, in their order on the page.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Overview,
         Self::Terminal,
         Self::Files,
         Self::Run,
         Self::Logs,
         Self::Metrics,
+        Self::Preview,
         Self::Diagnostics,
     ];
 
@@ -107,6 +110,14 @@ impl Tab {
                 needs_running: true,
                 feature: None,
                 key: Some("f"),
+            },
+            Self::Preview => TabSpec {
+                segment: "preview",
+                title: "Preview",
+                icon: "globe",
+                needs_running: true,
+                feature: None,
+                key: None,
             },
             Self::Diagnostics => TabSpec {
                 segment: "diagnostics",

@@ -47,6 +47,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${failed.id}/logs`,
         `/console/sandboxes/${sandbox.id}/metrics?table=on`,
         `/console/sandboxes/${sandbox.id}/run`,
+        `/console/sandboxes/${sandbox.id}/preview`,
         `/console/sandboxes/${sandbox.id}/files`,
         `/console/sandboxes/${sandbox.id}/files?path=/etc/hosts`,
         "/console/access",

@@ -87,7 +87,7 @@ test("a file is edited, its difference is shown before it is saved, and a change
   await hydrated(other);
   await other.getByLabel("Command", { exact: true }).fill("echo theirs > /root/numbers.txt");
   await other.keyboard.press("Enter");
-  await expect(other.locator(".run-result")).toContainText("exit 0");
+  await expect(other.locator(".run-result")).toContainText("Exit 0");
   await other.close();
   await page.getByRole("button", { name: "Review and save" }).click();
   await page.getByRole("button", { name: "Save", exact: true }).click();

@@ -71,7 +71,7 @@ test("a part that cannot be loaded says so, and loads on request", async ({
   await expect(notice).toBeVisible();
   // The rest of the page works.
   await tabs.getByRole("link", { name: "Overview" }).click();
-  await expect(page.getByRole("list", { name: "Stages" })).toBeVisible();
+  await expect(page.getByRole("region", { name: "About" })).toBeVisible();
 
   // After an update of the server, the files of this page are gone.
   await page.unroute(terminalFile);
@@ -81,6 +81,18 @@ test("a part that cannot be loaded says so, and loads on request", async ({
   await page.unroute(terminalFile);
   await page.getByRole("button", { name: "Try again" }).click();
   await expect(page.locator(".terminal-bar")).toContainText("Connected");
+  expect(faults.splice(0)).not.toEqual([]);
+});
+
+test("a request for the script that breaks off is repeated", async ({ page, faults }) => {
+  await logIn(page);
+  let broken = 0;
+  await page.route(/osb_bg\.wasm|split_create\.wasm/, (route) =>
+    ++broken <= 3 ? route.abort("connectionreset") : route.continue(),
+  );
+  await page.goto("/console/create");
+  await hydrated(page);
+  expect(broken).toBeGreaterThan(3);
   expect(faults.splice(0)).not.toEqual([]);
 });
 

@@ -81,6 +81,7 @@ pub mod log;
 pub mod metrics;
 pub mod output;
 pub mod path;
+pub mod ports;
 pub mod process;
 pub mod proxy;
 pub mod pty;

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use leptos::{prelude::*, task::spawn_local};
 
-use crate::{error::ConsoleError, frame::Toasts};
+use crate::{error::ConsoleError, frame::Toasts, ui::Unit};
 
 /// Does something, reports how it ended, and runs `then` after a success.
 pub(super) fn act<F>(
@@ -29,6 +29,12 @@ pub(super) fn act<F>(
             Err(error) => toasts.bad(error.to_string()),
         }
     });
+}
+
+/// Bytes as people read them.
+pub(super) fn size_text(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    Unit::Bytes.text(bytes as f64)
 }
 
 /// Permission bits, written in decimal, as `rw-r--r--`.

@@ -7,14 +7,14 @@ use osb_protocol::execd::file::FileKind;
 
 use super::{
     Entry, FOLDER_ROWS, Folder, api,
-    changes::{act, mode_of, mode_text},
+    changes::{act, mode_of, mode_text, size_text},
     here::Here,
     path::{self, join, why_no_name},
     upload::Uploads,
 };
 use crate::{
     frame::Toasts,
-    ui::{AtMinute, Confirm, Dialog, Icon, Question, Unit},
+    ui::{AtMinute, Confirm, Dialog, Icon, Question},
 };
 
 /// A table of the entries, with what can be done to them.
@@ -159,12 +159,6 @@ fn EntryRow(tools: Tools, entry: Entry) -> impl IntoView {
         </tr>
     }
     .into_any()
-}
-
-/// Bytes as people read them.
-pub(super) fn size_text(bytes: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
-    Unit::Bytes.text(bytes as f64)
 }
 
 /// Asks, then removes an entry.

@@ -3,7 +3,7 @@
 use leptos::{ev, html, prelude::*};
 use wasm_bindgen::{JsCast, closure::Closure};
 
-use super::{folder::size_text, here::Here, path};
+use super::{changes::size_text, here::Here, path};
 use crate::{frame::Toasts, ui::Icon};
 
 /// A file that is to be sent.

@@ -4,9 +4,8 @@ use leptos::prelude::*;
 
 use super::{
     Content, FileView,
-    changes::mode_text,
+    changes::{mode_text, size_text},
     editor::{Editor, MAX},
-    folder::size_text,
     here::Here,
     path,
 };

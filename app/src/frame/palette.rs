@@ -1,12 +1,17 @@
 //! The palette over the page, and the button that opens it.
 
-use leptos::{ev, html::Dialog, prelude::*};
+use std::time::Duration;
+
+use leptos::{ev, html::Dialog, prelude::*, task::spawn_local};
 use wasm_bindgen::JsCast;
 
 use crate::{
     lazy::{Lazy, Part},
     ui::Icon,
 };
+
+/// Time after which a page has loaded what it shows.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// Whether the palette is open.
 #[derive(Clone, Copy)]
@@ -24,6 +29,18 @@ pub(super) fn Palette() -> impl IntoView {
     let content = use_context::<PaletteContent>();
     let dialog = NodeRef::<Dialog>::new();
     let was_opened = RwSignal::new(false);
+    // What is typed right after the first opening must not be lost, so its code is loaded before.
+    Effect::new(move |_| {
+        let load = move || {
+            if let Some(PaletteContent(part)) = content {
+                spawn_local(async move {
+                    // The palette itself says so when it is opened.
+                    let _ = (part.load)().await;
+                });
+            }
+        };
+        set_timeout(load, SETTLED);
+    });
     Effect::new(move |_| {
         let Some(dialog) = dialog.get() else {
             return;
@@ -72,14 +89,13 @@ pub(super) fn PaletteButton() -> impl IntoView {
         <button
             type="button"
             class="button palette-opener needs-script"
-            aria-label="Go to …"
             aria-keyshortcuts="Control+K Meta+K"
             title="Go to a sandbox, a page or an action (Ctrl+K)"
             on:click=move |_| open.set(true)
         >
             <Icon name="search" />
-            <span>"Go to …"</span>
-            <kbd aria-hidden="true">"Ctrl K"</kbd>
+            <span>"Go to … "</span>
+            <kbd>"Ctrl K"</kbd>
         </button>
     }
     .into_any()

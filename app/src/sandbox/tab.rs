@@ -10,7 +10,7 @@ use super::{not_running::NotRunning, overview::OverviewTab};
 use crate::{
     diagnosis, files,
     lazy::Lazy,
-    logs, metrics, run,
+    logs, metrics, preview, run,
     tab::{Current, Tab},
     terminal,
     ui::Icon,
@@ -60,6 +60,7 @@ fn content(tab: Tab) -> AnyView {
         Tab::Overview => view! { <OverviewTab /> }.into_any(),
         Tab::Terminal => view! { <Lazy part=terminal::PART /> }.into_any(),
         Tab::Files => view! { <Lazy part=files::PART /> }.into_any(),
+        Tab::Preview => view! { <Lazy part=preview::PART /> }.into_any(),
         Tab::Diagnostics => view! { <Lazy part=diagnosis::PART /> }.into_any(),
         Tab::Run => view! { <Lazy part=run::PART /> }.into_any(),
         Tab::Logs => view! { <Lazy part=logs::PART /> }.into_any(),

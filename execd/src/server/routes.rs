@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::App, command::api as command, file, file_worker, history, http::not_found, isolated,
-    metrics, proxy, pty, runtime_init, session,
+    metrics, ports, proxy, pty, runtime_init, session,
 };
 
 /// Router with all routes behind the guard.
@@ -36,6 +36,7 @@ pub fn router(app: App, token: Token) -> Router {
         .merge(file::routes())
         .merge(file_worker::routes())
         .merge(history::routes())
+        .merge(ports::routes())
         .merge(isolated::routes())
         .merge(metrics::routes())
         .merge(proxy::routes())

@@ -432,6 +432,14 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::POST, Operator, Acts(Action::FileMode))],
     ),
     (
+        "/console/sandboxes/{id}/preview",
+        &[(Method::GET, ReadOnly, Reads)],
+    ),
+    (
+        "/console/fn/preview/ports",
+        &[(Method::POST, Operator, Reads)],
+    ),
+    (
         "/console/sandboxes/{id}/files",
         &[(Method::GET, ReadOnly, Reads)],
     ),
@@ -602,11 +610,12 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 17] = [
+        const READS: [&str; 18] = [
             "/metrics/events",
             "/console/fn/settings/get",
             "/console/fn/events/get",
             "/console/fn/files/open",
+            "/console/fn/preview/ports",
             "/console/fn/access/get",
             "/console/sandboxes/bulk/confirm-delete",
             "/console/fn/overview/get",

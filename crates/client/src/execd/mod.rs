@@ -3,6 +3,7 @@
 mod command;
 mod files;
 mod history;
+mod ports;
 mod pty;
 
 use osb_protocol::{execd::metrics::Metrics, lifecycle::Endpoint};

@@ -8,6 +8,7 @@
 //! | [`history`] | `/commands/history` |
 //! | [`isolated`] | sessions with namespaces of their own |
 //! | [`metrics`] | `/metrics` and `/metrics/watch` |
+//! | [`port`] | `/ports` |
 //! | [`runtime_init`] | `/internal/init` and `/ready` |
 //! | [`session`] | shell sessions |
 //! | [`pty`] | terminal sessions and their WebSocket frames |
@@ -18,6 +19,7 @@ pub mod file;
 pub mod history;
 pub mod isolated;
 pub mod metrics;
+pub mod port;
 pub mod pty;
 pub mod runtime_init;
 pub mod session;

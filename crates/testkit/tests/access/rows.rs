@@ -115,6 +115,8 @@ pub(super) const ROWS: &[Row] = &[
     ("/console/fn/files/move", "POST", Operator, Sandbox, "id=ID&from=/a&to=/b"),
     ("/console/fn/files/remove", "POST", Operator, Sandbox, "id=ID&path=/a"),
     ("/console/fn/files/mode", "POST", Operator, Sandbox, "id=ID&path=/a&mode=644"),
+    ("/console/sandboxes/{id}/preview", "GET", ReadOnly, Sandbox, NOTHING),
+    ("/console/fn/preview/ports", "POST", Operator, Sandbox, "id=ID"),
     ("/console/sandboxes/{id}/files", "GET", ReadOnly, Sandbox, NOTHING),
     ("/console/sandboxes/{id}/files/download", "GET", Operator, Sandbox, NOTHING),
     ("/console/sandboxes/{id}/files/image", "GET", Operator, Sandbox, NOTHING),

@@ -40,6 +40,7 @@ mod origin;
 mod overview;
 mod pages;
 mod policy;
+mod ports;
 mod run;
 pub(super) mod session;
 mod settings;

@@ -22,6 +22,7 @@ use osb_app::{
     deletion::Deletion,
     error::ConsoleError,
     files::backend::FileBackend,
+    preview::backend::PortBackend,
     shell,
     view::{Notice, PageStatus},
 };
@@ -29,7 +30,7 @@ use osb_protocol::identity::IssuedApiKey;
 
 use super::{
     super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles, login, policy,
-    session::Admitted,
+    ports::SandboxPorts, session::Admitted,
 };
 
 /// Largest error of a server function, in bytes: one line for each field of a form.
@@ -75,6 +76,8 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
             provide_context::<Arc<dyn FileBackend>>(Arc::new(files));
             provide_context(domains.events(admitted.principal()));
             provide_context(domains.settings(admitted.principal()));
+            let ports = SandboxPorts::new(execds.clone(), admitted.principal().scope.clone());
+            provide_context::<Arc<dyn PortBackend>>(Arc::new(ports));
             provide_context(domains.of(admitted.principal(), noted));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {

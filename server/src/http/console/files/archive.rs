@@ -97,7 +97,7 @@ fn headers(info: &FileInfo, name: &str, size: u64) -> io::Result<Vec<u8>> {
     header.set_mode(mode_from_wire(i64::from(info.mode)).unwrap_or(0o644));
     let changed = info.modified_at.as_second();
     header.set_mtime(u64::try_from(changed).unwrap_or_default());
-    // Names that do not fit are left out; whoever unpacks it is the owner then.
+    // Names that do not fit are left out; the user who unpacks it is the owner then.
     let _ = header.set_username(&info.owner);
     let _ = header.set_groupname(&info.group);
     let mut builder = Builder::new(Vec::new());

@@ -98,7 +98,7 @@ impl SandboxFiles {
         Ok(self.execds.client(id, &self.scope)?)
     }
 
-    /// Tells the act how it ended.
+    /// Notes in the act how it ended.
     fn settle<T>(&self, result: &Result<T, Failure>) {
         let Some(act) = &self.noted.0 else {
             return;

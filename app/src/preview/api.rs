@@ -1,0 +1,36 @@
+//! The server function of the tab. What execd refuses is a result, not an error: browsers would log
+//! an error.
+
+use leptos::prelude::*;
+use osb_protocol::SandboxId;
+
+use super::Ports;
+use crate::error::ConsoleError;
+
+/// The listening ports, and the way to one of them.
+#[server(prefix = "/console/fn", endpoint = "preview/ports")]
+pub async fn read_ports(
+    id: SandboxId,
+    port: Option<u16>,
+) -> Result<Result<Ports, String>, ConsoleError> {
+    // Both before the first wait: what a request provides is not found after it.
+    let (ports, domain) = (super::backend::backend()?, crate::backend::backend()?);
+    let read = async {
+        let listening = ports.listening(&id).await?;
+        let shown = match port {
+            None => None,
+            Some(port) => {
+                let address = domain.port(&id, port).await?;
+                Some(address.proxied)
+            }
+        };
+        Ok::<_, ConsoleError>(Ports { listening, shown })
+    };
+    match read.await {
+        Ok(ports) => Ok(Ok(ports)),
+        Err(why @ (ConsoleError::Refused { .. } | ConsoleError::NotFound)) => {
+            Ok(Err(why.to_string()))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,196 @@
+//! The view of the preview tab.
+
+use leptos::{ev, prelude::*};
+use leptos_router::hooks::use_query_map;
+use osb_protocol::{SandboxId, execd::port::ListeningPort};
+
+use super::{Ports, api};
+use crate::{
+    browser,
+    tab::{Current, Tab},
+    ui::{CopyButton, Icon, LoadError},
+    view::offers_changes,
+};
+
+/// What a page of a sandbox may do: it has no origin, so it is a stranger to the console.
+const SANDBOX: &str = "allow-scripts allow-forms allow-popups allow-downloads allow-modals";
+
+/// Ports with their programs, and one of them in a frame.
+#[component]
+pub fn PreviewTab() -> impl IntoView {
+    let Some(Current(current)) = use_context() else {
+        return ().into_any();
+    };
+    if !offers_changes() {
+        return view! {
+            <section class="empty">
+                <Icon name="globe" />
+                <p>"Your role may look at sandboxes, and not into them."</p>
+            </section>
+        }
+        .into_any();
+    }
+    let id = current.with_untracked(|detail| detail.sandbox.id.clone());
+    let params = use_query_map();
+    let wanted = Memo::new(move |_| {
+        let port = params.read().get("port")?.parse::<u16>().ok()?;
+        (port > 0).then_some(port)
+    });
+    let asked = id.clone();
+    let ports = Resource::new_blocking(
+        move || wanted.get(),
+        move |port| api::read_ports(asked.clone(), port),
+    );
+    let again = Callback::new(move |()| ports.refetch());
+    view! {
+        <div class="preview">
+            <Transition fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
+                {move || {
+                    let id = id.clone();
+                    Suspend::new(async move {
+                        match ports.await {
+                            Ok(Ok(ports)) => view! { <Found id ports wanted again /> }.into_any(),
+                            Ok(Err(why)) => view! { <Nothing text=why again /> }.into_any(),
+                            Err(error) => view! { <LoadError error again /> }.into_any(),
+                        }
+                    })
+                }}
+            </Transition>
+        </div>
+    }
+    .into_any()
+}
+
+#[component]
+fn Again(again: Callback<()>) -> impl IntoView {
+    view! {
+        <button type="button" class="button needs-script" on:click=move |_| again.run(())>
+            <Icon name="refresh-cw" />
+            "Check again"
+        </button>
+    }
+    .into_any()
+}
+
+#[component]
+fn Nothing(text: String, again: Callback<()>) -> impl IntoView {
+    view! {
+        <section class="empty">
+            <Icon name="globe" />
+            <p role="status">{text}</p>
+            <Again again />
+        </section>
+    }
+    .into_any()
+}
+
+#[component]
+fn Found(
+    id: SandboxId,
+    ports: Ports,
+    wanted: Memo<Option<u16>>,
+    again: Callback<()>,
+) -> impl IntoView {
+    let wanted = wanted.get_untracked();
+    if ports.listening.is_empty() && wanted.is_none() {
+        let text = "No program of this sandbox listens on a TCP port. Start one, such as python3 -m http.server 8000, and check again.";
+        return view! { <Nothing text=text.to_owned() again /> }.into_any();
+    }
+    let address = Tab::Preview.address(&id);
+    let row = |listening: ListeningPort| {
+        let port = listening.port;
+        let inside = listening
+            .is_inside_only()
+            .then_some("Listens inside the sandbox only");
+        let process = match (&listening.process, listening.pid) {
+            (Some(name), Some(pid)) => format!("{name} ({pid})"),
+            _ => String::new(),
+        };
+        let is_shown = wanted == Some(port);
+        view! {
+            <tr>
+                <td class="num">{port}</td>
+                <td>{process}</td>
+                <td class="mono">{listening.address} " " <span class="fine">{inside}</span></td>
+                <td class="p-actions">
+                    <a
+                        class="button"
+                        href=format!("{address}?port={port}")
+                        aria-current=is_shown.then_some("true")
+                    >
+                        "Preview"
+                        <span class="visually-hidden">{format!(" port {port}")}</span>
+                    </a>
+                </td>
+            </tr>
+        }
+    };
+    let rows = ports.listening.into_iter().map(row).collect_view();
+    let frame = ports.shown.zip(wanted).map(|(path, port)| {
+        view! { <Shown path port /> }
+    });
+    view! {
+        <div class="choices">
+            <Again again />
+        </div>
+        <table class="list port-list">
+            <caption class="visually-hidden">"Ports on which programs listen"</caption>
+            <thead>
+                <tr>
+                    <th scope="col">"Port"</th>
+                    <th scope="col">"Program"</th>
+                    <th scope="col">"Address"</th>
+                    <th scope="col"><span class="visually-hidden">"Actions"</span></th>
+                </tr>
+            </thead>
+            <tbody>{rows}</tbody>
+        </table>
+        {frame}
+    }
+    .into_any()
+}
+
+/// What a port shows, in a frame that cannot reach the console.
+#[component]
+fn Shown(path: String, port: u16) -> impl IntoView {
+    let source = format!("{}/", path.trim_end_matches('/'));
+    let url = RwSignal::new(source.clone());
+    let asked = source.clone();
+    Effect::new(move |_| url.set(browser::url_of(&asked)));
+    let loads = RwSignal::new(0_u32);
+    let framed = source.clone();
+    let frame = move || {
+        loads.track();
+        view! {
+            <iframe
+                src=framed.clone()
+                title=format!("Port {port} of this sandbox")
+                sandbox=SANDBOX
+                referrerpolicy="no-referrer"
+                allow=""
+            ></iframe>
+        }
+    };
+    let reload = move |_: ev::MouseEvent| loads.update(|loads| *loads += 1);
+    view! {
+        <section class="preview-frame" aria-label=format!("Preview of port {port}")>
+            <div class="choices">
+                <code class="preview-url">{move || url.get()}</code>
+                <CopyButton text=Signal::derive(move || url.get()) what="the address" />
+                <button type="button" class="button needs-script" on:click=reload>
+                    <Icon name="refresh-cw" />
+                    "Reload"
+                </button>
+                <a class="button" href=source target="_blank" rel="external noopener noreferrer">
+                    <Icon name="external-link" />
+                    "Open in a new tab"
+                </a>
+            </div>
+            {frame}
+            <p class="fine">
+                "The page runs without an origin: it has no cookies and no storage, and cannot reach the console. A sandbox whose access is secured shows nothing here; use its endpoint with its token."
+            </p>
+        </section>
+    }
+    .into_any()
+}
