@@ -57,7 +57,15 @@ function watch(context: BrowserContext, origin: string, faults: string[]): void 
       faults.push(`request to another origin: ${request.url()}`);
     }
   });
+  // Containers come and go on this machine, and their network interfaces with them: Chromium then
+  // breaks requests off. Pages repeat them.
+  let networkChanged = false;
   context.on("console", (message) => {
+    if (message.text().includes("net::ERR_NETWORK_CHANGED")) {
+      networkChanged = true;
+      return;
+    }
+    if (networkChanged && message.text().includes("TypeError: Failed to fetch")) return;
     if (message.type() === "error" || message.type() === "warning") {
       faults.push(`console ${message.type()}: ${message.text()}`);
     }

@@ -16,7 +16,7 @@ test("a failed command is explained, and the report can be downloaded", async ({
   await page.keyboard.press("Enter");
   await expect(page.locator(events).filter({ hasText: "exit code 3" }).first()).toBeVisible();
   await expect(page.locator(events).filter({ hasText: "the image is on the host" })).toBeVisible();
-  const settings = page.getByRole("region", { name: "State and settings" }).last();
+  const settings = page.getByRole("region", { name: "What the runtime reports" });
   await expect(settings).toContainText("Failed");
   expect(await page.locator(".diagnosis img").count()).toBe(0);
   const download = page.waitForEvent("download");

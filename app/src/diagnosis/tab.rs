@@ -112,7 +112,7 @@ fn Report(id: SandboxId, diagnosis: Diagnosis, again: Callback<()>) -> impl Into
             <section aria-labelledby="settings-title">
                 <h2 id="settings-title">"State and settings"</h2>
                 <p class="fine">"Without tokens and without values of variables."</p>
-                <pre class="log" tabindex="0" role="region" aria-label="State and settings">
+                <pre class="log" tabindex="0" role="region" aria-label="What the runtime reports">
                     {diagnosis.inspection}
                 </pre>
             </section>
