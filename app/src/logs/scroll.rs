@@ -50,10 +50,15 @@ impl Scroll {
         (first, self.height.get() + 2 * MARGIN)
     }
 
+    /// The element. `None` before it is shown, and once another tab is: a frame that was asked for
+    /// comes later than that.
+    fn shown(self) -> Option<web_sys::HtmlDivElement> {
+        self.element.try_get_untracked().flatten()
+    }
+
     /// Reads the size of the element.
     pub(super) fn measure(self) {
-        let (Some(element), Some(probe)) =
-            (self.element.get_untracked(), self.probe.get_untracked())
+        let (Some(element), Some(probe)) = (self.shown(), self.probe.try_get_untracked().flatten())
         else {
             return;
         };
@@ -72,7 +77,7 @@ impl Scroll {
     /// Notes where it was scrolled to. It stops following only when it was scrolled up: content that
     /// grows below, too, is a distance from the end.
     pub(super) fn moved(self) {
-        let Some(element) = self.element.get_untracked() else {
+        let Some(element) = self.shown() else {
             return;
         };
         let at = element.scroll_top();
@@ -92,7 +97,7 @@ impl Scroll {
     /// Scrolls to the end once the new rows are in the page.
     pub(super) fn to_end(self) {
         request_animation_frame(move || {
-            if let Some(element) = self.element.get_untracked() {
+            if let Some(element) = self.shown() {
                 element.set_scroll_top(element.scroll_height());
                 self.moved();
             }
@@ -101,7 +106,7 @@ impl Scroll {
 
     /// Keeps the same lines on the screen after rows above them were dropped.
     pub(super) fn drop_above(self, rows: usize) {
-        if let Some(element) = self.element.get_untracked() {
+        if let Some(element) = self.shown() {
             let gone = i32::try_from(rows * ROW).unwrap_or(i32::MAX);
             let at = (element.scroll_top() - gone).max(0);
             self.last.set_value(at);

@@ -124,7 +124,10 @@ struct State {
 impl State {
     fn receive(self, batch: LogBatch) {
         let scroll = self.scroll;
-        let follows = scroll.follows.get_untracked();
+        // Another tab may be shown by now.
+        let Some(follows) = scroll.follows.try_get_untracked() else {
+            return;
+        };
         let dropped = self.buffer.try_update_value(|buffer| {
             let before = buffer.dropped;
             buffer.add(batch, &passes);
