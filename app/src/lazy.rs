@@ -86,10 +86,10 @@ pub(crate) fn Lazy(part: Part) -> impl IntoView {
         .into_any();
     }
     let progress = RwSignal::new(Progress::Loading);
-    follow(loading, progress);
+    follow(part, loading, progress);
     let retry = move || {
         progress.set(Progress::Loading);
-        follow((part.load)(), progress);
+        follow(part, (part.load)(), progress);
     };
     let content = move || match progress.get() {
         Progress::Loading => view! { <Placeholder /> }.into_any(),
@@ -99,12 +99,12 @@ pub(crate) fn Lazy(part: Part) -> impl IntoView {
     content.into_any()
 }
 
-/// Updates `progress` when `loading` ends.
-fn follow(loading: Loading<()>, progress: RwSignal<Progress>) {
+/// Updates `progress` when `loading` ends, or another attempt after it.
+fn follow(part: Part, loading: Loading<()>, progress: RwSignal<Progress>) {
     spawn_local(async move {
-        let end = match loading.await {
-            Ok(()) => Progress::Loaded,
-            Err(_) => Progress::Failed,
+        let end = match loading.await.is_ok() || loaded_again(part).await {
+            true => Progress::Loaded,
+            false => Progress::Failed,
         };
         // The signal is gone when the user went elsewhere.
         let _ = progress.try_set(end);
@@ -170,30 +170,33 @@ pub(crate) async fn load_rendered(parts: &[Part]) -> bool {
             leptos::logging::error!("{name:?} is not in the list of parts");
             return false;
         };
-        if !loaded(part).await {
+        if (part.load)().await.is_err() && !loaded_again(*part).await {
             return false;
         }
     }
     true
 }
 
-/// Loads a part, and tries again when that breaks off, as when the machine changes its network.
+/// Tries again to load a part whose loading broke off, as it does when the machine changes its network.
 #[cfg(feature = "hydrate")]
-async fn loaded(part: &Part) -> bool {
+async fn loaded_again(part: Part) -> bool {
+    /// Further attempts, and the pause before each.
+    const ATTEMPTS: usize = 2;
+    const PAUSE_MS: i32 = 500;
     for _ in 0..ATTEMPTS {
+        crate::browser::pause(PAUSE_MS).await;
         if (part.load)().await.is_ok() {
             return true;
         }
-        crate::browser::pause(AGAIN_MS).await;
     }
     false
 }
 
-/// Attempts to load a part of a rendered page, and the pause between them.
-#[cfg(feature = "hydrate")]
-const ATTEMPTS: usize = 3;
-#[cfg(feature = "hydrate")]
-const AGAIN_MS: i32 = 500;
+/// Only browsers load parts.
+#[cfg(not(feature = "hydrate"))]
+async fn loaded_again(_: Part) -> bool {
+    false
+}
 
 /// Polls a future without being woken by it.
 fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {

@@ -80,8 +80,10 @@ test("pages opened while the server is away heal when it is back", async ({ page
 });
 
 test("a call that fails once is repeated on a click", async ({ page, sandbox, faults }) => {
+  // While it is offline, a page repeats nothing by itself.
+  await page.routeWebSocket("**/console/live", (socket) => socket.close());
   await logIn(page, `/console/sandboxes/${sandbox.id}`);
-  await hydrated(page);
+  await expect(page.locator(".link-state[data-state=lost]")).toBeVisible();
   let failures = 0;
   await page.route("**/console/fn/sandboxes/log*", async (route) => {
     failures += 1;
