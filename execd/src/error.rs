@@ -73,6 +73,9 @@ pub enum ApiError {
     /// All places for such requests are taken. A repetition may succeed.
     #[error("{0}")]
     Busy(String),
+    /// No program of the sandbox accepts the connection.
+    #[error("{0}")]
+    NoProgram(String),
     /// No worker can serve files with this identity.
     #[error("filesystem identity unavailable: {0}")]
     IdentityUnavailable(String),

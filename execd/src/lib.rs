@@ -93,4 +93,5 @@ pub mod server;
 pub mod session;
 pub mod signals;
 pub mod telemetry;
+mod tunnel;
 mod view;

@@ -236,6 +236,14 @@ pub const PTY_WINDOW: std::ops::RangeInclusive<u64> = 16 << 10..=512 << 10;
 pub const PTY_PATIENCE: Duration = Duration::from_millis(250);
 /// One message of a client, such as pasted text. A longer one is rejected with close code 1009.
 pub const PTY_MESSAGE: usize = 16 << 20;
+/// One message of a client of a tunnel. A longer one is rejected with close code 1009.
+pub const TUNNEL_MESSAGE: usize = 1 << 20;
+/// Most bytes of a program that become one message.
+pub const TUNNEL_READ: usize = 32 << 10;
+/// How long a program has to accept a connection.
+pub const TUNNEL_CONNECT: Duration = Duration::from_secs(5);
+/// How long a client has to take the end of a tunnel.
+pub const TUNNEL_CLOSE: Duration = Duration::from_secs(2);
 /// Input that waits for the process; above it the client waits.
 pub const PTY_INPUT: usize = 1 << 20;
 /// The same in messages, which may be small.

@@ -58,6 +58,7 @@ pub(crate) fn status_and_code(error: &ApiError) -> (StatusCode, &'static str) {
         ApiError::Unavailable(_) | ApiError::Busy(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, code::SERVICE_UNAVAILABLE)
         }
+        ApiError::NoProgram(_) => (StatusCode::BAD_GATEWAY, code::RUNTIME_ERROR),
         ApiError::IdentityUnavailable(_) => {
             let code = code::FILESYSTEM_IDENTITY_UNAVAILABLE;
             (StatusCode::SERVICE_UNAVAILABLE, code)

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::App, command::api as command, file, file_worker, history, http::not_found, isolated,
-    metrics, ports, proxy, pty, runtime_init, session,
+    metrics, ports, proxy, pty, runtime_init, session, tunnel,
 };
 
 /// Router with all routes behind the guard.
@@ -43,6 +43,7 @@ pub fn router(app: App, token: Token) -> Router {
         .merge(pty::routes())
         .merge(runtime_init::routes())
         .merge(session::routes())
+        .merge(tunnel::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(not_found)
         .layer(from_fn_with_state(rules, guard))

@@ -26,3 +26,4 @@ mod server;
 mod session;
 mod support;
 mod telemetry;
+mod tunnel;

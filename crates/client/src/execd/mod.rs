@@ -17,7 +17,7 @@ use crate::{
 
 pub use command::{Events, Logs, OUTPUT_MAX, Output};
 pub use files::{Download, Portion, Upload};
-pub use pty::{Attach, PtyFrame, PtyInput, PtyMessage, PtyOutput, PtySocket};
+pub use pty::{Attach, ExecdSocket, PtyFrame, PtyInput, PtyOutput, SocketMessage};
 
 /// The execd of one sandbox. Clones share connections.
 #[derive(Clone, Debug)]

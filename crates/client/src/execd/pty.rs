@@ -24,7 +24,7 @@ use tokio_tungstenite::{
 };
 
 /// A message of a terminal's WebSocket, not decoded.
-pub use tokio_tungstenite::tungstenite::Message as PtyMessage;
+pub use tokio_tungstenite::tungstenite::Message as SocketMessage;
 
 use super::ExecdClient;
 use crate::{Error, http};
@@ -35,7 +35,7 @@ const MESSAGE_MAX: usize = 4 * 1024 * 1024;
 /// The WebSocket of an attached terminal: a stream and a sink of whole messages.
 ///
 /// It answers the server's pings by itself while it is polled for messages.
-pub type PtySocket = WebSocketStream<Upgraded>;
+pub type ExecdSocket = WebSocketStream<Upgraded>;
 
 /// How to attach to a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,12 +126,30 @@ impl ExecdClient {
     ///
     /// # Errors
     /// See [`Error`]; 404 when it is unknown, 409 when another client holds it.
-    pub async fn open_pty(&self, id: &str, how: &Attach) -> Result<PtySocket, Error> {
+    pub async fn open_pty(&self, id: &str, how: &Attach) -> Result<ExecdSocket, Error> {
+        self.open_socket(&["pty", id, "ws"], &how.query()).await
+    }
+
+    /// Opens a TCP connection to a program of the sandbox. Binary messages carry its bytes, for a
+    /// relay.
+    ///
+    /// # Errors
+    /// See [`Error`]; 502 when no program accepts connections on the port, 404 from an execd without
+    /// tunnels.
+    pub async fn open_tunnel(&self, port: u16) -> Result<ExecdSocket, Error> {
+        self.open_socket(&["tunnel", &port.to_string()], &[]).await
+    }
+
+    async fn open_socket(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<ExecdSocket, Error> {
         let key = generate_key();
         let call = self
             .service
-            .endless(Method::GET, &["pty", id, "ws"])
-            .query(&how.query())
+            .endless(Method::GET, path)
+            .query(query)
             .header(header::CONNECTION, "upgrade")
             .header(header::UPGRADE, "websocket")
             .header(header::SEC_WEBSOCKET_VERSION, "13")
@@ -146,13 +164,13 @@ impl ExecdClient {
         }
         let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_MAX));
         let connection = response.upgrade().await?;
-        Ok(PtySocket::from_raw_socket(connection, Role::Client, Some(config)).await)
+        Ok(ExecdSocket::from_raw_socket(connection, Role::Client, Some(config)).await)
     }
 }
 
 /// The writing half of an attached terminal.
 #[derive(Debug)]
-pub struct PtyInput(SplitSink<PtySocket, PtyMessage>);
+pub struct PtyInput(SplitSink<ExecdSocket, SocketMessage>);
 
 impl PtyInput {
     /// Sends bytes to standard input.
@@ -161,7 +179,7 @@ impl PtyInput {
     /// [`Error::WebSocket`] when the connection is gone.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let message = BinaryFrame::Stdin(bytes).encode();
-        Ok(self.0.send(PtyMessage::Binary(message.into())).await?)
+        Ok(self.0.send(SocketMessage::Binary(message.into())).await?)
     }
 
     /// Sends any other frame: a size, a signal, a ping.
@@ -169,7 +187,7 @@ impl PtyInput {
     /// # Errors
     /// [`Error::WebSocket`] when the connection is gone.
     pub async fn send(&mut self, frame: &ClientFrame) -> Result<(), Error> {
-        Ok(self.0.send(PtyMessage::text(frame.encode())).await?)
+        Ok(self.0.send(SocketMessage::text(frame.encode())).await?)
     }
 
     /// Closes the connection; the output half then ends.
@@ -208,11 +226,11 @@ pub enum PtyFrame {
 
 impl PtyFrame {
     /// `None` for messages that mean nothing here, such as frames of later releases.
-    fn of(message: PtyMessage) -> Option<Self> {
+    fn of(message: SocketMessage) -> Option<Self> {
         match message {
-            PtyMessage::Binary(bytes) => Self::of_binary(&bytes),
-            PtyMessage::Text(text) => ServerFrame::decode(&text).map(Self::Control),
-            PtyMessage::Close(close) => Some(close.map_or_else(
+            SocketMessage::Binary(bytes) => Self::of_binary(&bytes),
+            SocketMessage::Text(text) => ServerFrame::decode(&text).map(Self::Control),
+            SocketMessage::Close(close) => Some(close.map_or_else(
                 || Self::Closed {
                     code: close_code::NO_STATUS,
                     reason: String::new(),
@@ -222,7 +240,7 @@ impl PtyFrame {
                     reason: close.reason.to_string(),
                 },
             )),
-            PtyMessage::Ping(_) | PtyMessage::Pong(_) | PtyMessage::Frame(_) => None,
+            SocketMessage::Ping(_) | SocketMessage::Pong(_) | SocketMessage::Frame(_) => None,
         }
     }
 
@@ -242,7 +260,7 @@ impl PtyFrame {
 /// The reading half of an attached terminal. It also answers the server's pings, so it must be
 /// polled to keep the connection alive.
 #[derive(Debug)]
-pub struct PtyOutput(SplitStream<PtySocket>);
+pub struct PtyOutput(SplitStream<ExecdSocket>);
 
 impl Stream for PtyOutput {
     type Item = Result<PtyFrame, Error>;
@@ -269,7 +287,7 @@ mod tests {
     #[test]
     fn binary_frames_begin_with_their_tag() {
         let read =
-            |bytes: &'static [u8]| PtyFrame::of(PtyMessage::Binary(Bytes::from_static(bytes)));
+            |bytes: &'static [u8]| PtyFrame::of(SocketMessage::Binary(Bytes::from_static(bytes)));
         let hi = Bytes::from_static(b"hi");
         assert_eq!(read(b"\x01hi"), Some(PtyFrame::Stdout(hi.clone())));
         assert_eq!(read(b"\x02hi"), Some(PtyFrame::Stderr(hi.clone())));
@@ -286,7 +304,7 @@ mod tests {
 
     #[test]
     fn text_frames_end_with_a_newline_and_may_be_unknown() {
-        let read = |text: &str| PtyFrame::of(PtyMessage::text(text));
+        let read = |text: &str| PtyFrame::of(SocketMessage::text(text));
         let pong = PtyFrame::Control(ServerFrame::Pong);
         assert_eq!(read("{\"type\":\"pong\"}\n"), Some(pong));
         assert_eq!(read("{\"type\":\"dance\"}\n"), None);

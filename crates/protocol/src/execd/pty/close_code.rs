@@ -22,6 +22,8 @@ pub const NORMAL: u16 = 1000;
 pub const GOING_AWAY: u16 = 1001;
 /// A frame breaks the protocol.
 pub const PROTOCOL_ERROR: u16 = 1002;
+/// A message of a kind that is not expected, such as text in a tunnel (RFC 6455 §7.4.1).
+pub const UNSUPPORTED: u16 = 1003;
 /// Stands for a close frame without a code; never sent (RFC 6455 §7.4.1).
 pub const NO_STATUS: u16 = 1005;
 /// A text frame is not UTF-8.
