@@ -4,6 +4,7 @@
 //   console.css           style/main.css with its imports, minified
 //   icons.svg             a sprite of the icons named in style/icons.txt
 //   vendor/*.mjs          xterm and its addons as published, the version in the name
+//   vendor/novnc-*.mjs    noVNC in one file; its licence beside it
 //   vendor/geist.woff2    the typeface, for Latin letters; its licence beside it
 //   favicon.svg, …        everything in public/
 // server/build.rs embeds that folder.
@@ -35,6 +36,25 @@ async function vendor() {
     const target = join(site, "vendor", `${as}-${dependencies[name]}.mjs`);
     await writeFile(target, code.replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));
   }
+}
+
+/** noVNC is many modules, and one file here. It logs nothing: pages say why there is no desktop. */
+async function novnc() {
+  const contents = `
+    import { initLogging } from "./util/logging.js";
+    initLogging("none");
+    export { default } from "./rfb.js";`;
+  await build({
+    stdin: { contents, resolveDir: join(modules, "@novnc/novnc/core") },
+    outfile: join(site, "vendor", `novnc-${dependencies["@novnc/novnc"]}.mjs`),
+    bundle: true,
+    format: "esm",
+    minify: true,
+    target: ["chrome123", "firefox121", "safari17.5"],
+    banner: { js: "/* noVNC, MPL-2.0: novnc.LICENSE.txt. Its source is in the npm package @novnc/novnc. */" },
+    logLevel: "warning",
+  });
+  await cp(join(modules, "@novnc/novnc/LICENSE.txt"), join(site, "vendor/novnc.LICENSE.txt"));
 }
 
 async function typeface() {
@@ -70,4 +90,4 @@ function styles() {
 
 await mkdir(join(site, "vendor"), { recursive: true });
 const assets = cp(join(root, "public"), site, { recursive: true });
-await Promise.all([vendor(), typeface(), icons(), styles(), assets]);
+await Promise.all([vendor(), novnc(), typeface(), icons(), styles(), assets]);

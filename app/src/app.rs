@@ -9,12 +9,12 @@ use leptos_router::{
 };
 
 use crate::{
-    access, create, diagnosis, events, files,
-    frame::{Frame, NotFound, PaletteContent},
+    access, create, design, diagnosis, dock, events, files,
+    frame::{DockContent, Frame, NotFound, PaletteContent},
     lazy::{Lazy, Part},
     login::LoginPage,
     logs, metrics, overview, palette, preview, run,
-    sandbox::{SandboxPage, TabRoutes},
+    sandbox::{self, SandboxPage, TabRoutes},
     sandboxes::SandboxesPage,
     settings, terminal,
 };
@@ -24,10 +24,12 @@ use crate::{
     not(feature = "hydrate"),
     expect(dead_code, reason = "the browser loads them")
 )]
-pub(crate) const PARTS: [Part; 13] = [
+pub(crate) const PARTS: [Part; 16] = [
     access::PART,
     create::PART,
+    design::PART,
     diagnosis::PART,
+    dock::PART,
     events::PART,
     files::PART,
     logs::PART,
@@ -36,6 +38,7 @@ pub(crate) const PARTS: [Part; 13] = [
     palette::PART,
     preview::PART,
     run::PART,
+    sandbox::PART,
     settings::PART,
     terminal::PART,
 ];
@@ -50,6 +53,7 @@ pub(crate) fn titled(title: String) -> String {
 pub fn App() -> impl IntoView {
     provide_meta_context();
     provide_context(PaletteContent(palette::PART));
+    provide_context(DockContent(dock::PART));
     view! {
         <Title formatter=titled text="Console" />
         <Router>
@@ -62,6 +66,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/access") view=|| view! { <Lazy part=access::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/events") view=|| view! { <Lazy part=events::PART /> } ssr=SsrMode::Async />
                     <Route path=path!("/settings") view=|| view! { <Lazy part=settings::PART /> } ssr=SsrMode::Async />
+                    <Route path=path!("/design") view=|| view! { <Lazy part=design::PART /> } ssr=SsrMode::Async />
                     <ParentRoute path=path!("/sandboxes/:id") view=SandboxPage ssr=SsrMode::Async>
                         <TabRoutes />
                     </ParentRoute>

@@ -126,11 +126,40 @@ pub(crate) async fn pause(ms: i32) {
     let _ = wasm_bindgen_futures::JsFuture::from(promise).await;
 }
 
-/// Copies text to the clipboard. Browsers allow it on HTTPS and localhost only.
-pub fn copy(text: &str) {
-    if let Some(window) = web_sys::window() {
-        let _ = window.navigator().clipboard().write_text(text);
+/// Copies text to the clipboard, in an event of the user; whether that worked. Pages over plain HTTP
+/// have no clipboard but that of the selection.
+pub async fn copy(text: String) -> bool {
+    let window = leptos::prelude::window();
+    if !window.is_secure_context() {
+        return copy_by_selection(&text).unwrap_or(false);
     }
+    let written = window.navigator().clipboard().write_text(&text);
+    wasm_bindgen_futures::JsFuture::from(written).await.is_ok()
+}
+
+/// Copies what a field has selected. The field is beside what has the focus: outside of an open dialog
+/// nothing can be selected.
+fn copy_by_selection(text: &str) -> Option<bool> {
+    use wasm_bindgen::JsCast;
+    let document = leptos::prelude::document();
+    let focused: Option<web_sys::HtmlElement> =
+        document.active_element().and_then(|it| it.dyn_into().ok());
+    let beside = focused.as_ref().and_then(|it| it.parent_element());
+    let place = beside.or_else(|| Some(document.body()?.into()))?;
+    let field = document.create_element("textarea").ok()?;
+    let field: web_sys::HtmlTextAreaElement = field.dyn_into().ok()?;
+    field.set_value(text);
+    field.set_class_name("visually-hidden");
+    place.append_child(&field).ok()?;
+    field.select();
+    let document: web_sys::HtmlDocument = document.dyn_into().ok()?;
+    let copied = document.exec_command("copy");
+    field.remove();
+    if let Some(focused) = focused {
+        // Fails only for an element that is gone.
+        let _ = focused.focus();
+    }
+    copied.ok()
 }
 
 /// A path on this server with its origin.
@@ -152,6 +181,14 @@ pub fn socket_url(path: &str) -> String {
     format!("{scheme}://{host}{path}")
 }
 
+/// The fields of the form that is sent.
+pub fn form_fields(event: &leptos::ev::SubmitEvent) -> Option<web_sys::UrlSearchParams> {
+    use wasm_bindgen::JsCast;
+    let form = event.target()?.dyn_into().ok()?;
+    let fields = web_sys::FormData::new_with_form(&form).ok()?;
+    web_sys::UrlSearchParams::new_with_str_sequence_sequence(&fields).ok()
+}
+
 /// Focuses the element with this id.
 pub fn focus(id: &str) {
     use wasm_bindgen::JsCast;
@@ -169,9 +206,28 @@ pub fn focus_first_visible(selectors: &[&str]) {
     }
 }
 
+/// Sets a property of the style of the whole document.
+pub fn set_document_style(name: &str, value: &str) {
+    let root = leptos::prelude::document().document_element();
+    let root = root.and_then(|it| wasm_bindgen::JsCast::dyn_into::<web_sys::HtmlElement>(it).ok());
+    if let Some(root) = root {
+        // Fails only for names that are no properties.
+        let _ = root.style().set_property(name, value);
+    }
+}
+
+/// Height of the browser's window, in CSS pixels.
+#[must_use]
+pub fn window_height() -> u32 {
+    let height = leptos::prelude::window().inner_height().ok();
+    let height = height.and_then(|it| it.as_f64()).unwrap_or_default();
+    // Windows are lower than that.
+    format!("{height:.0}").parse().unwrap_or_default()
+}
+
 /// Focuses the element with this id once what was set until now is shown, and scrolls to it.
-pub fn focus_when_shown(id: &'static str) {
-    leptos::prelude::request_animation_frame(move || focus(id));
+pub fn focus_when_shown(id: impl AsRef<str> + 'static) {
+    leptos::prelude::request_animation_frame(move || focus(id.as_ref()));
 }
 
 /// Whether the page has such an element.

@@ -7,6 +7,8 @@
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`events`], [`access`], [`settings`], [`login`] | the pages |
 //! | [`logs`], [`run`], [`files`], [`preview`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its files, its ports, its resource use, its faults |
 //! | `palette` | one field that finds sandboxes, pages and actions |
+//! | `design` | what pages are made of, on one page |
+//! | `dock` | what is in the dock below the page: shells and log tails of several sandboxes |
 //! | [`deletion`] | what is asked before a delete |
 //! | `lazy` | parts of the console whose code is loaded when they are first shown |
 //! | [`tab`] | the tabs of a sandbox's page |
@@ -31,7 +33,9 @@ pub mod backend;
 pub mod browser;
 pub mod create;
 pub mod deletion;
+mod design;
 pub mod diagnosis;
+mod dock;
 pub mod error;
 pub mod events;
 pub mod files;
@@ -55,6 +59,8 @@ mod socket;
 pub mod tab;
 pub mod terminal;
 pub mod ui;
+#[cfg(feature = "hydrate")]
+mod vendor;
 pub mod view;
 
 /// Takes over the page that the server rendered, once the code of its parts is loaded. Without

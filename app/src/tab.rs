@@ -238,7 +238,7 @@ mod tests {
         let segments: BTreeSet<_> = Tab::ALL.iter().map(|tab| tab.segment()).collect();
         assert_eq!(segments.len(), Tab::ALL.len());
         let keys: Vec<_> = Tab::ALL.iter().filter_map(|tab| tab.key()).collect();
-        let taken = ["/", "?", "c", "j", "k", "x", "r", "p"];
+        let taken = ["/", "?", "c", "d", "j", "k", "x", "r", "p"];
         let all: BTreeSet<_> = keys.iter().copied().chain(taken).collect();
         assert_eq!(all.len(), keys.len() + taken.len(), "{keys:?}");
         for tab in Tab::ALL {

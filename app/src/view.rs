@@ -43,6 +43,9 @@ pub struct ServerInfo {
     /// Longest life of a new sandbox, in seconds.
     #[serde(default)]
     pub max_timeout_seconds: Option<i64>,
+    /// Whether previews may have origins of their own, with storage.
+    #[serde(default)]
+    pub has_previews: bool,
     /// Who is signed in.
     #[serde(default)]
     pub identity: Option<Identity>,
@@ -61,6 +64,9 @@ impl ServerInfo {
         role.is_none_or(|role| role >= Role::Operator)
     }
 }
+
+/// Why a role that only reads cannot change anything.
+pub(crate) const LOOKS_ONLY: &str = "Your role may look at sandboxes, and not change them.";
 
 /// Whether the page offers changes, see [`ServerInfo::may_change`].
 pub(crate) fn offers_changes() -> bool {

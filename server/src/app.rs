@@ -21,14 +21,15 @@ use crate::{
     descriptors::Room,
     hosts,
     http::{
-        self, AccessLog, AllowedHosts, AppParts, AppState, Capacities, EdgeRules, Throttle,
-        TrustedProxies,
+        self, AccessLog, AllowedHosts, AppParts, AppState, Capacities, EdgeRules, Previews,
+        Throttle, TrustedProxies,
         console::{self, ConsoleParts, Installation},
         measure::{Meter, Observer},
         serve::{self, Bounds, Serving},
         tls::{Tls, TlsFiles},
     },
     identity::{Accounts, Authenticator, Tenants},
+    preview_origin::PreviewOrigins,
     sandbox::{ForeignFiles, Limits, RenewalLimits, Service},
     webhooks::{Clock, SystemClock, Webhooks},
 };
@@ -52,6 +53,9 @@ pub struct App {
     /// The listener for metrics alone, until it is served.
     metrics: Mutex<Option<(TcpListener, axum::Router)>>,
     metrics_address: Option<SocketAddr>,
+    /// The listener for previews, until it is served.
+    previews: Mutex<Option<(TcpListener, axum::Router)>>,
+    preview_address: Option<SocketAddr>,
     store: Arc<dyn Store>,
 }
 
@@ -163,7 +167,17 @@ impl App {
         };
         let room = Capacities::new(limits, &descriptors, tasks);
         let throttle = Arc::<Throttle>::default();
+        let preview_listener = match &config.console.preview_address {
+            Some(address) => Some(bind_previews(address).await?),
+            None => None,
+        };
+        let preview_address = preview_listener
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok());
+        let previews = preview_address.map(|address| preview_origins(config, address.port()));
+        let previews = previews.transpose()?.map(Previews::new);
         let console = console::router(ConsoleParts {
+            previews: previews.clone(),
             service: service.clone(),
             store: Arc::clone(&store),
             keys: Arc::clone(&keys),
@@ -201,6 +215,15 @@ impl App {
             )),
             None => None,
         };
+        let preview_router = previews.map(|previews| {
+            // Its hosts are those of previews, and nothing else is served there.
+            let edge = EdgeRules {
+                proxies: TrustedProxies::new(server.trusted_networks()),
+                hosts: AllowedHosts::any(),
+                access_log: None,
+            };
+            http::router(&state, http::preview_router(state.clone(), previews), edge)
+        });
         let edge = EdgeRules {
             proxies: TrustedProxies::new(server.trusted_networks()),
             hosts: hosts_of(server, &state.keys),
@@ -225,6 +248,8 @@ impl App {
                 .as_ref()
                 .and_then(|(listener, _)| listener.local_addr().ok()),
             metrics: metrics.into(),
+            preview_address,
+            previews: preview_listener.zip(preview_router).into(),
             store,
         })
     }
@@ -248,6 +273,18 @@ impl App {
             let served = serve::serve(listener, serving, tasks.clone());
             tasks.spawn("metrics listener", served);
         }
+        let previews = self.previews.lock().unwrap_or_else(PoisonError::into_inner);
+        let previews = { previews }.take();
+        if let Some((listener, router)) = previews {
+            let serving = Serving {
+                router,
+                bounds: self.bounds,
+                tls: self.tls.clone(),
+                meter: Meter::default(),
+            };
+            let served = serve::serve(listener, serving, tasks.clone());
+            tasks.spawn("preview listener", served);
+        }
         let serving = Serving {
             router: self.router.clone(),
             bounds: self.bounds,
@@ -266,6 +303,12 @@ impl App {
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
+    }
+
+    /// Where previews have origins of their own, if they have.
+    #[must_use]
+    pub fn preview_address(&self) -> Option<SocketAddr> {
+        self.preview_address
     }
 
     /// How long requests under way get at shutdown.
@@ -303,6 +346,22 @@ async fn bind_metrics(address: &str) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).await.with_context(failed)?;
     info!(%address, "metrics are served without a key");
     Ok(listener)
+}
+
+/// Takes the port for previews.
+async fn bind_previews(address: &str) -> anyhow::Result<TcpListener> {
+    let failed = || format!("cannot listen on {address} (console.preview_address)");
+    TcpListener::bind(address).await.with_context(failed)
+}
+
+/// Where browsers find previews that are served on this port.
+fn preview_origins(config: &Config, port: u16) -> anyhow::Result<PreviewOrigins> {
+    let has_tls = config.server.tls.files().is_some();
+    match &config.console.preview_origin {
+        Some(origin) => PreviewOrigins::parse(origin)
+            .map_err(|why| anyhow::anyhow!("console.preview_origin: {why}")),
+        None => Ok(PreviewOrigins::local(has_tls, port)),
+    }
 }
 
 /// What another server kept in files.

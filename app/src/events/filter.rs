@@ -1,9 +1,11 @@
 //! The filter of the page: a form that makes its URL.
 
-use leptos::prelude::*;
+use leptos::{ev, prelude::*};
+use leptos_router::{NavigateOptions, hooks::use_navigate};
 use osb_protocol::{FieldError, audit::AuditOutcome};
 
 use crate::{
+    browser,
     ui::Icon,
     view::{EventsQuery, PERIODS},
 };
@@ -17,7 +19,28 @@ pub(super) fn FilterForm(
     actions: Vec<String>,
     /// What is wrong with it.
     problems: Vec<FieldError>,
+    /// Reads the entries again.
+    again: Callback<()>,
 ) -> impl IntoView {
+    let navigate = use_navigate();
+    let now = query.clone();
+    // The browser itself would leave the page, also for a server that is away.
+    let submit = move |event: ev::SubmitEvent| {
+        let Some(fields) = browser::form_fields(&event) else {
+            return;
+        };
+        event.prevent_default();
+        let wanted = EventsQuery::from_url(|name| fields.get(name));
+        if wanted == now {
+            again.run(());
+        } else {
+            let options = NavigateOptions {
+                scroll: false,
+                ..Default::default()
+            };
+            navigate(&wanted.url(), options);
+        }
+    };
     let problem = move |name: &str| {
         let problem = problems.iter().find(|problem| problem.field() == name)?;
         Some(format!("This {}.", problem.msg))
@@ -27,7 +50,13 @@ pub(super) fn FilterForm(
     let outcomes = AuditOutcome::ALL.map(|it| (it.as_str().to_owned(), it.as_str().to_owned()));
     let periods = PERIODS.map(|(name, words, _)| (name.to_owned(), words.to_owned()));
     view! {
-        <form method="get" action="/console/events" class="card event-filter" role="search">
+        <form
+            method="get"
+            action="/console/events"
+            class="card event-filter"
+            role="search"
+            on:submit=submit
+        >
             <Choice
                 label="Action"
                 name="action"

@@ -42,7 +42,10 @@ pub fn EventsPage() -> impl IntoView {
                 let events_now = events.await;
                 let query = query.get_untracked();
                 match events_now {
-                    Ok(view) => view! { <Loaded view query /> }.into_any(),
+                    Ok(view) => {
+                        let again = Callback::new(move |()| events.refetch());
+                        view! { <Loaded view query again /> }.into_any()
+                    }
                     Err(error) => {
                         view! { <LoadError error again=move |()| events.refetch() /> }.into_any()
                     }
@@ -54,15 +57,17 @@ pub fn EventsPage() -> impl IntoView {
 }
 
 #[component]
-fn Loaded(view: EventsView, query: EventsQuery) -> impl IntoView {
+fn Loaded(view: EventsView, query: EventsQuery, again: Callback<()>) -> impl IntoView {
     let EventsView { answer, actions } = view;
     match answer {
         Answer::Done(page) => view! {
-            <FilterForm query=query.clone() actions problems=Vec::new() />
+            <FilterForm query=query.clone() actions problems=Vec::new() again />
             <Entries page query />
         }
         .into_any(),
-        Answer::Invalid(problems) => view! { <FilterForm query actions problems /> }.into_any(),
+        Answer::Invalid(problems) => {
+            view! { <FilterForm query actions problems again /> }.into_any()
+        }
         Answer::Refused(why) => view! {
             <p class="banner">
                 <Icon name="info" />

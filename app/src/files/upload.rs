@@ -1,10 +1,18 @@
 //! Uploads into a folder: files, or folders with all that is in them, one file after the other.
 
+use std::cell::RefCell;
+
 use leptos::{ev, html, prelude::*};
 use wasm_bindgen::{JsCast, closure::Closure};
 
 use super::{changes::size_text, here::Here, path};
 use crate::{frame::Toasts, ui::Icon};
+
+thread_local! {
+    /// The request of the tab that sends a file. It is in the thread, of which a tab has one: the
+    /// server makes pages in one thread and may drop them in another, where a JavaScript value panics.
+    static RUNNING: RefCell<Option<web_sys::XmlHttpRequest>> = const { RefCell::new(None) };
+}
 
 /// A file that is to be sent.
 struct Pending {
@@ -52,7 +60,6 @@ fn size(bytes: f64) -> String {
 #[component]
 pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
     let progress = RwSignal::new(None::<Progress>);
-    let running = StoredValue::new_local(None::<web_sys::XmlHttpRequest>);
     let over = RwSignal::new(false);
     let toasts = Toasts::current();
     let files = NodeRef::<html::Input>::new();
@@ -61,7 +68,6 @@ pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
         here,
         folder: folder.clone(),
         progress,
-        running,
         toasts,
     };
     let send = {
@@ -96,12 +102,10 @@ pub(super) fn Uploads(here: Here, folder: String) -> impl IntoView {
     };
     let cancel = move |_| {
         progress.set(None);
-        running.with_value(|running| {
-            if let Some(running) = running {
-                // Fails only if it has ended.
-                let _ = running.abort();
-            }
-        });
+        if let Some(running) = RUNNING.take() {
+            // Fails only if it has ended.
+            let _ = running.abort();
+        }
     };
     let open = |input: NodeRef<html::Input>| {
         move |_| {
@@ -191,7 +195,6 @@ struct Upload {
     here: Here,
     folder: String,
     progress: RwSignal<Option<Progress>>,
-    running: StoredValue<Option<web_sys::XmlHttpRequest>, LocalStorage>,
     toasts: Toasts,
 }
 
@@ -229,7 +232,7 @@ impl Upload {
         let Some(request) = opened(&path::route(&self.here.id, "upload", &to)) else {
             return self.failed(&below, "The browser cannot send files.");
         };
-        self.running.set_value(Some(request.clone()));
+        RUNNING.set(Some(request.clone()));
         let before = self
             .progress
             .with_untracked(|it| it.as_ref().map_or(0.0, |it| it.sent_bytes));

@@ -4,7 +4,7 @@ use leptos::{ev, prelude::*};
 use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
-use super::palette::PaletteOpen;
+use super::{dock::Dock, palette::PaletteOpen};
 use crate::{
     browser::{self, FOCUS_FILTER, Memory},
     tab::Tab,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Keys of the whole console and what they do; tabs add theirs.
-const KEYS: [(&str, &str); 11] = [
+const KEYS: [(&str, &str); 13] = [
     ("Ctrl K", "Go to a sandbox, a page or an action"),
     ("/", "Filter the list"),
     ("c", "Create a sandbox"),
@@ -23,6 +23,8 @@ const KEYS: [(&str, &str); 11] = [
     ("r", "Extend its life"),
     ("p", "Pause or resume it"),
     ("Del", "Delete it, after a confirmation"),
+    ("d", "Fold or unfold the dock"),
+    ("Ctrl Shift ↑", "From a terminal to its tools"),
     ("?", "This help"),
 ];
 
@@ -30,7 +32,11 @@ const KEYS: [(&str, &str); 11] = [
 pub(crate) const ROW_LINK: &str = "[data-row-link]";
 
 /// Acts on keys of the whole page, in the browser.
-pub(super) fn listen(help_open: RwSignal<bool>, PaletteOpen(palette_open): PaletteOpen) {
+pub(super) fn listen(
+    help_open: RwSignal<bool>,
+    PaletteOpen(palette_open): PaletteOpen,
+    dock: Dock,
+) {
     let navigate = use_navigate();
     Effect::new(move |_| {
         let navigate = navigate.clone();
@@ -62,6 +68,7 @@ pub(super) fn listen(help_open: RwSignal<bool>, PaletteOpen(palette_open): Palet
                 "r" => browser::click_in_focus("[data-act=renew] button"),
                 "p" => browser::click_in_focus("[data-act=pause] button"),
                 "Delete" => browser::click_in_focus("[data-act=delete] button"),
+                "d" => dock.toggle(),
                 "?" => help_open.set(true),
                 key => match Tab::of_key(key) {
                     Some(tab) => browser::click_near_focus(&tab_link(tab)),

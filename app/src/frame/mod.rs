@@ -1,6 +1,7 @@
 //! The frame of every page: rail, top bar, toasts, keys. It stays mounted while pages change, with
 //! the tab's live connection and clock.
 
+mod dock;
 mod keys;
 mod palette;
 mod rail;
@@ -14,6 +15,7 @@ use leptos::{ev, prelude::*};
 use leptos_meta::Title;
 use leptos_router::components::Outlet;
 
+pub(crate) use dock::{Dock, DockContent, Panel, Shows};
 pub(crate) use keys::ROW_LINK;
 pub(crate) use palette::{PaletteContent, PaletteOpen};
 pub use toast::Toasts;
@@ -65,7 +67,9 @@ pub fn Frame() -> impl IntoView {
     let help_open = RwSignal::new(false);
     let palette = PaletteOpen(RwSignal::new(false));
     provide_context(palette);
-    keys::listen(help_open, palette);
+    let dock = Dock::new();
+    provide_context(dock);
+    keys::listen(help_open, palette, dock);
     view! {
         <a class="skip" href="#main">
             "Skip to content"
@@ -77,6 +81,7 @@ pub fn Frame() -> impl IntoView {
                 <SignedOut live />
                 <Outlet />
             </main>
+            <dock::DockPlace dock />
         </div>
         <toast::ToastRegion />
         <keys::Help open=help_open />

@@ -92,6 +92,7 @@ fn steps(path: &str) -> Vec<(String, String)> {
         let name = match (depth, part) {
             (0, "sandboxes") => "Sandboxes".to_owned(),
             (0, "create") => "Create".to_owned(),
+            (0, "design") => "Design".to_owned(),
             (0, "access") => "Access".to_owned(),
             (0, "events") => "Events & audit".to_owned(),
             (0, "settings") => "Settings & health".to_owned(),

@@ -1,6 +1,6 @@
 //! The connection: one per tab, reopened when it breaks.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use leptos::prelude::*;
 use osb_protocol::lifecycle::SandboxCommand;
@@ -9,6 +9,7 @@ use web_sys::{CloseEvent, MessageEvent, WebSocket};
 
 use super::{
     log::LogBatch,
+    watches::{Arrival, Watches},
     wire::{Command, Frame, Position, RowChange, Samples, Topic, Update, says_signed_out},
 };
 use crate::{
@@ -53,21 +54,11 @@ pub struct Live {
 #[derive(Default)]
 struct Tab {
     socket: Option<Socket>,
-    watches: BTreeMap<Topic, Watch>,
+    watches: Watches<Rc<dyn Fn(Update)>>,
     failures: u32,
     epoch: String,
-    /// Watches so far: the number of the next.
-    watched: u64,
     /// Whether the server greeted on this connection, which proves that there was a session.
     greeted: bool,
-}
-
-struct Watch {
-    /// Distinguishes the watches of one topic: the next page may begin to watch a topic before the
-    /// last one ends.
-    number: u64,
-    seq: Option<u64>,
-    on_update: Rc<dyn Fn(Update)>,
 }
 
 struct Socket {
@@ -234,10 +225,19 @@ impl Live {
         if self.paused.get_untracked() {
             return;
         }
-        let heard = TAB.with_borrow_mut(|tab| tab.advance(&topic, seq, is_delta));
-        // Outside the borrow: the handler may watch or unwatch.
-        if let (Some(on_update), Some(update)) = (heard, Update::read(&topic, is_delta, data)) {
-            on_update(update);
+        let handlers = TAB.with_borrow_mut(|tab| tab.arrive(&topic, seq, is_delta));
+        if handlers.is_empty() {
+            return;
+        }
+        let Some(update) = Update::read(&topic, is_delta, data) else {
+            return;
+        };
+        // Outside the borrow: a handler may watch or unwatch.
+        if let Some((last, others)) = handlers.split_last() {
+            others
+                .iter()
+                .for_each(|on_update| on_update(update.clone()));
+            last(update);
         }
     }
 
@@ -279,46 +279,38 @@ impl Default for Live {
 impl Tab {
     fn begin(&mut self, epoch: String) {
         if epoch != self.epoch {
-            self.watches.values_mut().for_each(|watch| watch.seq = None);
+            self.watches.forget_positions();
         }
         self.epoch = epoch;
         self.failures = 0;
         self.greeted = true;
-        let topics: Vec<_> = self.watches.keys().cloned().collect();
-        topics.iter().for_each(|topic| self.subscribe(topic));
+        self.subscribe_all();
     }
 
     fn watch(&mut self, topic: &Topic, on_update: Rc<dyn Fn(Update)>) -> u64 {
-        self.watched += 1;
-        let watch = Watch {
-            number: self.watched,
-            seq: None,
-            on_update,
-        };
-        self.watches.insert(topic.clone(), watch);
+        let number = self.watches.begin(topic, on_update);
         self.subscribe(topic);
-        self.watched
+        number
     }
 
     fn unwatch(&mut self, topic: Topic, number: u64) {
-        if self
-            .watches
-            .get(&topic)
-            .is_some_and(|it| it.number == number)
-        {
-            self.watches.remove(&topic);
+        if self.watches.end(&topic, number) {
             self.send(&Command::Unsubscribe { topic });
         }
     }
 
     fn subscribe_afresh(&mut self) {
-        self.watches.values_mut().for_each(|watch| watch.seq = None);
-        let topics: Vec<_> = self.watches.keys().cloned().collect();
+        self.watches.forget_positions();
+        self.subscribe_all();
+    }
+
+    fn subscribe_all(&self) {
+        let topics = self.watches.topics();
         topics.iter().for_each(|topic| self.subscribe(topic));
     }
 
     fn subscribe(&self, topic: &Topic) {
-        let seq = self.watches.get(topic).and_then(|watch| watch.seq);
+        let seq = self.watches.position(topic);
         self.send(&Command::Subscribe {
             topic: topic.clone(),
             since: seq.map(|seq| Position {
@@ -338,22 +330,16 @@ impl Tab {
         }
     }
 
-    /// Notes a message; returns the handler if it is to be shown. After a hole in the numbers it asks
-    /// for a snapshot instead.
-    fn advance(&mut self, topic: &Topic, seq: u64, is_delta: bool) -> Option<Rc<dyn Fn(Update)>> {
-        let watch = self.watches.get_mut(topic)?;
-        if is_delta {
-            match watch.seq {
-                Some(known) if seq == known + 1 => {}
-                Some(known) if seq <= known => return None,
-                _ => {
-                    watch.seq = None;
-                    self.subscribe(topic);
-                    return None;
-                }
+    /// Notes a message; returns the handlers that show it. After a hole in the numbers it asks for a
+    /// snapshot instead.
+    fn arrive(&mut self, topic: &Topic, seq: u64, is_delta: bool) -> Vec<Rc<dyn Fn(Update)>> {
+        match self.watches.arrive(topic, seq, is_delta) {
+            Arrival::Shown(handlers) => handlers,
+            Arrival::Old => Vec::new(),
+            Arrival::Hole => {
+                self.subscribe(topic);
+                Vec::new()
             }
         }
-        watch.seq = Some(seq);
-        Some(Rc::clone(&watch.on_update))
     }
 }

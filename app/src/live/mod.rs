@@ -10,6 +10,7 @@
 
 mod link;
 mod log;
+mod watches;
 mod wire;
 
 pub use link::{Link, Live};

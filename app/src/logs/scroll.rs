@@ -10,6 +10,8 @@ pub(super) const ROW: usize = 20;
 const MARGIN: usize = 20;
 /// Distance from the end in pixels that still counts as the end.
 const NEAR: i32 = 30;
+/// The same where browsers round: the end itself.
+const EXACT: i32 = 1;
 /// Rows that the server renders.
 const RENDERED: usize = 1_000;
 
@@ -74,30 +76,35 @@ impl Scroll {
         }
     }
 
-    /// Notes where it was scrolled to. It stops following only when it was scrolled up: content that
-    /// grows below, too, is a distance from the end.
+    /// Notes where it was scrolled to. Any turn upwards stops following, and only that does: content
+    /// that grows below, too, is a distance from the end. On the way down, near the end is the end.
     pub(super) fn moved(self) {
         let Some(element) = self.shown() else {
             return;
         };
         let at = element.scroll_top();
-        let is_near = element.scroll_height() - at - element.client_height() <= NEAR;
+        let below = element.scroll_height() - at - element.client_height();
         let went_up = at < self.last.get_value();
         self.last.set_value(at);
         let top = pixels(at) / ROW;
         if self.top.get_untracked() != top {
             self.top.set(top);
         }
-        let follows = is_near || (self.follows.get_untracked() && !went_up);
+        // A log that got shorter is at a smaller place, too, and still shows its last line.
+        let follows = match went_up {
+            true => below <= EXACT,
+            false => below <= NEAR || self.follows.get_untracked(),
+        };
         if self.follows.get_untracked() != follows {
             self.follows.set(follows);
         }
     }
 
-    /// Scrolls to the end once the new rows are in the page.
+    /// Scrolls to the end once the new rows are in the page, unless it was scrolled up meanwhile.
     pub(super) fn to_end(self) {
         request_animation_frame(move || {
-            if let Some(element) = self.shown() {
+            let follows = self.follows.try_get_untracked() == Some(true);
+            if let (true, Some(element)) = (follows, self.shown()) {
                 element.set_scroll_top(element.scroll_height());
                 self.moved();
             }

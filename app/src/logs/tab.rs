@@ -18,9 +18,11 @@ use super::{
 };
 use crate::{
     browser,
+    frame::{Dock, Panel, Shows},
     live::{Live, LogBatch, LogLine, LogState},
     tab::Current,
     ui::{Icon, LoadError},
+    view::title,
 };
 
 /// Longest time for filtering all lines, in milliseconds.
@@ -110,6 +112,8 @@ impl Wanted {
 /// The state of the view. Copies share it.
 #[derive(Clone, Copy)]
 struct State {
+    /// Whether it is in the dock, where it has no filter: that of the page is in the address.
+    docked: bool,
     buffer: StoredValue<Buffer>,
     /// Counts changes of the buffer.
     revision: RwSignal<u64>,
@@ -122,6 +126,14 @@ struct State {
 }
 
 impl State {
+    /// Whether a line is shown.
+    fn passes(self) -> &'static dyn Fn(&str) -> bool {
+        match self.docked {
+            true => &|_| true,
+            false => &passes,
+        }
+    }
+
     fn receive(self, batch: LogBatch) {
         let scroll = self.scroll;
         // Another tab may be shown by now.
@@ -130,7 +142,7 @@ impl State {
         };
         let dropped = self.buffer.try_update_value(|buffer| {
             let before = buffer.dropped;
-            buffer.add(batch, &passes);
+            buffer.add(batch, self.passes());
             buffer.dropped - before
         });
         let dropped = dropped.unwrap_or_default();
@@ -202,18 +214,24 @@ impl State {
 #[component]
 fn Log(id: SandboxId, lines: Vec<LogLine>) -> impl IntoView {
     let params = use_query_map();
+    let docked = use_context::<Panel>().is_some();
     let state = State {
+        docked,
         buffer: StoredValue::new(Buffer::of(lines)),
         revision: RwSignal::new(0),
         scroll: Scroll::new(),
-        wanted: Memo::new(move |_| Wanted::of(|name| params.read().get(name))),
+        wanted: Memo::new(move |_| Wanted::of(|name| params.read().get(name).filter(|_| !docked))),
         problem: RwSignal::new(None),
         seen: RwSignal::new(0),
     };
     follow(state, id.clone());
+    let label = match docked {
+        true => format!("Log of {}", id.short()),
+        false => "Logs".to_owned(),
+    };
     view! {
-        <section class="logs" aria-label="Logs">
-            <Bar state id />
+        <section class="logs" aria-label=label>
+            {(!docked).then(|| view! { <Bar state id /> })}
             <Lines state />
             <p class="help num">{move || state.status()}</p>
         </section>
@@ -229,14 +247,20 @@ fn follow(state: State, id: SandboxId) {
         let resized = window_event_listener(ev::resize, move |_| state.scroll.measure());
         on_cleanup(move || {
             resized.remove();
-            PATTERN.set(None);
+            if !state.docked {
+                PATTERN.set(None);
+            }
         });
         if let Some(live) = live {
             live.watch_log(id.clone(), move |batch| state.receive(batch));
         }
     });
     let filter = Memo::new(move |_| state.wanted.read().filter.clone());
-    Effect::new(move |_| state.filter(&filter.get()));
+    Effect::new(move |_| {
+        if !state.docked {
+            state.filter(&filter.get());
+        }
+    });
     // Other widths of rows, or the end again.
     Effect::new(move |_| {
         state.wanted.track();
@@ -284,6 +308,25 @@ fn Bar(state: State, id: SandboxId) -> impl IntoView {
         go_times(&|wanted| wanted.has_times = checked);
     };
     let initial = state.wanted.get_untracked();
+    let panel = use_context::<Current>().map(|Current(current)| Panel {
+        sandbox: id.clone(),
+        shows: Shows::Log,
+        name: current.with_untracked(|detail| title(&detail.sandbox).to_owned()),
+    });
+    let to_dock = use_context::<Dock>().zip(panel).map(|(dock, panel)| {
+        view! {
+            <button
+                type="button"
+                class="icon-button needs-script"
+                aria-label="Keep in the dock"
+                title="Keep in the dock, beside other pages"
+                data-command="Keep the log in the dock"
+                on:click=move |_| dock.open(panel.clone())
+            >
+                <Icon name="panel-bottom" />
+            </button>
+        }
+    });
     let invalid = move || state.problem.read().is_some().then_some("true");
     view! {
         <div class="log-bar">
@@ -319,6 +362,7 @@ fn Bar(state: State, id: SandboxId) -> impl IntoView {
                 <Icon name="download" />
                 "Download"
             </a>
+            {to_dock}
         </div>
         <p id="log-problem" class="problem" role="alert">{move || state.problem.get()}</p>
     }

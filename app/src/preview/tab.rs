@@ -4,16 +4,38 @@ use leptos::{ev, prelude::*};
 use leptos_router::hooks::use_query_map;
 use osb_protocol::{SandboxId, execd::port::ListeningPort};
 
-use super::{Ports, api};
+use super::{Ports, api, desktop::Desktop};
 use crate::{
     browser,
     tab::{Current, Tab},
     ui::{CopyButton, Icon, LoadError},
-    view::offers_changes,
+    view::{ServerInfo, offers_changes},
 };
 
 /// What a page of a sandbox may do: it has no origin, so it is a stranger to the console.
 const SANDBOX: &str = "allow-scripts allow-forms allow-popups allow-downloads allow-modals";
+
+/// What the address says about the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    port: u16,
+    /// Whether it is shown as a desktop.
+    is_desktop: bool,
+}
+
+impl Wanted {
+    fn of(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let port = get("port")?.parse::<u16>().ok().filter(|port| *port > 0)?;
+        let is_desktop = get("as").as_deref() == Some("desktop");
+        Some(Self { port, is_desktop })
+    }
+}
+
+/// Whether it is the port of a desktop: VNC servers listen from 5900 on, one port a display.
+fn is_desktop(listening: &ListeningPort) -> bool {
+    let program = listening.process.as_deref().unwrap_or_default();
+    (5900..6000).contains(&listening.port) || program.to_ascii_lowercase().contains("vnc")
+}
 
 /// Ports with their programs, and one of them in a frame.
 #[component]
@@ -32,14 +54,11 @@ pub fn PreviewTab() -> impl IntoView {
     }
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
     let params = use_query_map();
-    let wanted = Memo::new(move |_| {
-        let port = params.read().get("port")?.parse::<u16>().ok()?;
-        (port > 0).then_some(port)
-    });
+    let wanted = Memo::new(move |_| Wanted::of(|name| params.read().get(name)));
     let asked = id.clone();
     let ports = Resource::new_blocking(
         move || wanted.get(),
-        move |port| api::read_ports(asked.clone(), port),
+        move |wanted| api::read_ports(asked.clone(), wanted.map(|it| it.port)),
     );
     let again = Callback::new(move |()| ports.refetch());
     view! {
@@ -88,7 +107,7 @@ fn Nothing(text: String, again: Callback<()>) -> impl IntoView {
 fn Found(
     id: SandboxId,
     ports: Ports,
-    wanted: Memo<Option<u16>>,
+    wanted: Memo<Option<Wanted>>,
     again: Callback<()>,
 ) -> impl IntoView {
     let wanted = wanted.get_untracked();
@@ -106,17 +125,36 @@ fn Found(
             (Some(name), Some(pid)) => format!("{name} ({pid})"),
             _ => String::new(),
         };
-        let is_shown = wanted == Some(port);
+        let is_shown = |as_desktop| {
+            wanted
+                == Some(Wanted {
+                    port,
+                    is_desktop: as_desktop,
+                })
+        };
+        let desktop = is_desktop(&listening).then(|| {
+            view! {
+                <a
+                    class="button"
+                    href=format!("{address}?port={port}&as=desktop")
+                    aria-current=is_shown(true).then_some("true")
+                >
+                    "Desktop"
+                    <span class="visually-hidden">{format!(" on port {port}")}</span>
+                </a>
+            }
+        });
         view! {
             <tr>
                 <td class="num">{port}</td>
                 <td>{process}</td>
                 <td class="mono">{listening.address} " " <span class="fine">{inside}</span></td>
                 <td class="p-actions">
+                    {desktop}
                     <a
                         class="button"
                         href=format!("{address}?port={port}")
-                        aria-current=is_shown.then_some("true")
+                        aria-current=is_shown(false).then_some("true")
                     >
                         "Preview"
                         <span class="visually-hidden">{format!(" port {port}")}</span>
@@ -126,8 +164,15 @@ fn Found(
         }
     };
     let rows = ports.listening.into_iter().map(row).collect_view();
-    let frame = ports.shown.zip(wanted).map(|(path, port)| {
-        view! { <Shown path port /> }
+    let frame = ports.shown.zip(wanted).map(|(path, wanted)| match wanted {
+        Wanted {
+            port,
+            is_desktop: true,
+        } => view! { <Desktop id port /> }.into_any(),
+        Wanted {
+            port,
+            is_desktop: false,
+        } => view! { <Shown id path port /> }.into_any(),
     });
     view! {
         <div class="choices">
@@ -152,7 +197,7 @@ fn Found(
 
 /// What a port shows, in a frame that cannot reach the console.
 #[component]
-fn Shown(path: String, port: u16) -> impl IntoView {
+fn Shown(id: SandboxId, path: String, port: u16) -> impl IntoView {
     let source = format!("{}/", path.trim_end_matches('/'));
     let url = RwSignal::new(source.clone());
     let asked = source.clone();
@@ -171,6 +216,21 @@ fn Shown(path: String, port: u16) -> impl IntoView {
             ></iframe>
         }
     };
+    let has_previews = use_context::<ServerInfo>().unwrap_or_default().has_previews;
+    let with_storage = has_previews.then(|| {
+        view! {
+            <a
+                class="button"
+                href=format!("/console/preview/{id}/{port}")
+                target="_blank"
+                rel="external noopener noreferrer"
+                title="On an address of its own, where its page has storage"
+            >
+                <Icon name="external-link" />
+                "Open with storage"
+            </a>
+        }
+    });
     let reload = move |_: ev::MouseEvent| loads.update(|loads| *loads += 1);
     view! {
         <section class="preview-frame" aria-label=format!("Preview of port {port}")>
@@ -181,6 +241,7 @@ fn Shown(path: String, port: u16) -> impl IntoView {
                     <Icon name="refresh-cw" />
                     "Reload"
                 </button>
+                {with_storage}
                 <a class="button" href=source target="_blank" rel="external noopener noreferrer">
                     <Icon name="external-link" />
                     "Open in a new tab"
@@ -193,4 +254,43 @@ fn Shown(path: String, port: u16) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(query: &[(&str, &str)]) -> Option<(u16, bool)> {
+        let get = |name: &str| {
+            let found = query.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Wanted::of(get).map(|it| (it.port, it.is_desktop))
+    }
+
+    #[test]
+    fn the_address_names_a_port_and_how_to_show_it() {
+        assert_eq!(wanted(&[]), None);
+        assert_eq!(wanted(&[("port", "8000")]), Some((8000, false)));
+        assert_eq!(
+            wanted(&[("port", "5900"), ("as", "desktop")]),
+            Some((5900, true))
+        );
+        for bad in ["0", "65536", "-1", "x", ""] {
+            assert_eq!(wanted(&[("port", bad)]), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn desktops_are_known_by_their_port_or_program() {
+        let port = |port, process: Option<&str>| ListeningPort {
+            port,
+            address: "0.0.0.0".to_owned(),
+            pid: None,
+            process: process.map(str::to_owned),
+        };
+        assert!(is_desktop(&port(5901, None)));
+        assert!(is_desktop(&port(7000, Some("Xtigervnc"))));
+        assert!(!is_desktop(&port(8000, Some("python3"))));
+    }
 }

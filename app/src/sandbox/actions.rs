@@ -14,13 +14,30 @@ use crate::{
     error::ConsoleError,
     frame::Toasts,
     ui::{self, Confirm, Icon, LocalTimes, Question, duration},
-    view::{ServerInfo, offers_changes},
+    view::{LOOKS_ONLY, ServerInfo, offers_changes},
 };
 
 /// Offered times for a renewal, in seconds.
 const CHOICES: [i64; 6] = [900, 1_800, 3_600, 14_400, 86_400, 604_800];
 /// The one that is chosen at first.
 const CHOICE: i64 = 1_800;
+
+/// A button of a list for what the role of the user forbids: it says so, and does nothing.
+#[component]
+pub fn BarredButton(label: String, icon: &'static str) -> impl IntoView {
+    view! {
+        <button
+            type="button"
+            class="icon-button"
+            aria-disabled="true"
+            aria-label=label
+            title=LOOKS_ONLY
+        >
+            <Icon name=icon />
+        </button>
+    }
+    .into_any()
+}
 
 /// A button that extends a life with one click, for a list. It never shortens one.
 #[component]
@@ -33,7 +50,8 @@ pub fn RenewButton(
     seconds: i64,
 ) -> impl IntoView {
     if !offers_changes() {
-        return ().into_any();
+        return view! { <BarredButton label=format!("Extend {}", id.short()) icon="timer-reset" /> }
+            .into_any();
     }
     // It is offered only while it extends.
     let (action, submit, busy) = renewal(id.clone(), Signal::stored(None));
@@ -237,10 +255,13 @@ pub fn PauseButton(
     #[prop(into)]
     state: Signal<SandboxState>,
 ) -> impl IntoView {
-    if !can_freeze() || !offers_changes() {
+    if !can_freeze() {
         return ().into_any();
     }
     let short = id.short().to_owned();
+    if !offers_changes() {
+        return view! { <BarredButton label=format!("Pause {short}") icon="pause" /> }.into_any();
+    }
     let freezing = Freezing::of(id, state);
     let (busy, offered) = (freezing.busy, freezing.offered);
     let disabled = move || busy.get() || offered.get().is_none();
@@ -360,10 +381,10 @@ pub fn DeleteButton(
     #[prop(into)]
     name: Signal<String>,
 ) -> impl IntoView {
-    if !offers_changes() {
-        return ().into_any();
-    }
     let label = format!("Delete {}", id.short());
+    if !offers_changes() {
+        return view! { <BarredButton label icon="trash-2" /> }.into_any();
+    }
     let (action, ask, busy) = deletion(id, name, || {});
     view! {
         <form method="get" action=action on:submit=ask>

@@ -4,7 +4,7 @@ use osb_protocol::lifecycle::SandboxState::{
     self, Failed, Paused, Pausing, Pending, Resuming, Running, Stopping, Terminated,
 };
 
-use crate::view::{SandboxDetail, is_alive};
+use crate::view::{LOOKS_ONLY, SandboxDetail, is_alive};
 
 /// An action of a sandbox's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) fn hindrance(
     }: Situation,
 ) -> Option<&'static str> {
     if !may_change {
-        return Some("Your role may look at sandboxes, and not change them.");
+        return Some(LOOKS_ONLY);
     }
     if is_gone {
         return Some("This sandbox is gone.");

@@ -12,8 +12,9 @@ mod ports;
 mod stages;
 mod tab;
 
-pub use actions::{DeleteButton, PauseButton, RenewButton};
-pub(crate) use api::delete;
+pub use actions::{BarredButton, DeleteButton, PauseButton, RenewButton};
+pub(crate) use api::{delete, detail};
+pub(crate) use overview::PART;
 pub use page::SandboxPage;
 pub(crate) use stages::StageBar;
 pub use tab::TabRoutes;

@@ -8,12 +8,16 @@ use super::{
     stages::{StageBar, total},
 };
 use crate::{
+    lazy::{Part, part},
     metrics::UsageSummary,
     quote::shell_line,
     tab::Current,
     ui::{Age, AtMinute, CodeBlock, CopyButton, Icon, Labels, When},
     view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive},
 };
+
+/// The tab, loaded when it is first shown.
+pub(crate) const PART: Part = part!(sandbox, OverviewTab);
 
 /// The overview tab.
 #[component]

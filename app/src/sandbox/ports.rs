@@ -1,6 +1,6 @@
 //! Addresses of a sandbox's ports.
 
-use leptos::{ev, prelude::*};
+use leptos::{ev, prelude::*, task::spawn_local};
 use leptos_router::{
     NavigateOptions,
     hooks::{use_navigate, use_query_map},
@@ -8,14 +8,17 @@ use leptos_router::{
 };
 use osb_protocol::{
     SandboxId,
+    execd::port::ListeningPort,
     lifecycle::{SandboxState, SandboxStatus},
 };
 
 use super::api;
 use crate::{
     error::ConsoleError,
+    preview::read_ports,
+    tab::Tab,
     ui::{CopyButton, LoadError},
-    view::{PortAddress, Reach, SandboxDetail},
+    view::{PortAddress, Reach, SandboxDetail, offers_changes},
 };
 
 /// execd listens here in every sandbox (contract: execd §1), so this port always answers.
@@ -47,11 +50,83 @@ pub(super) fn Ports(
             }
         },
     );
+    let runs = Memo::new(move |_| status.read().state == SandboxState::Running);
+    let listening = id.clone();
     view! {
+        <Show when=move || runs.get() && offers_changes()>
+            <Listening id=listening.clone() />
+        </Show>
         <PortField id typed wanted />
         <Transition fallback=|| view! { <div class="skeleton-row"></div> }>
             {move || Suspend::new(async move { shown(answer.await, wanted, Callback::new(move |()| answer.refetch())) })}
         </Transition>
+    }
+    .into_any()
+}
+
+/// The ports on which programs listen. Only browsers ask for them: a page must not wait for the execd
+/// of its sandbox.
+#[component]
+fn Listening(id: SandboxId) -> impl IntoView {
+    let found = RwSignal::new(None::<Result<Vec<ListeningPort>, String>>);
+    let asked = id.clone();
+    let ask = move || {
+        let id = asked.clone();
+        spawn_local(async move {
+            let ports = match read_ports(id, None).await {
+                Ok(Ok(ports)) => Ok(ports.listening),
+                Ok(Err(why)) => Err(why),
+                Err(error) => Err(error.to_string()),
+            };
+            // The tab may have been left.
+            found.try_set(Some(ports));
+        });
+    };
+    let first = ask.clone();
+    Effect::new(move |_| first());
+    let content = move || match found.get() {
+        None => view! { <p class="help">"Looking for programs that listen …"</p> }.into_any(),
+        Some(Err(why)) => view! { <p class="help">{why}</p> }.into_any(),
+        Some(Ok(ports)) if ports.is_empty() => {
+            view! { <p class="help">"No program listens on a TCP port."</p> }.into_any()
+        }
+        Some(Ok(ports)) => {
+            let rows = ports.iter().map(|listening| port_row(&id, listening));
+            view! { <ul class="port-rows">{rows.collect_view()}</ul> }.into_any()
+        }
+    };
+    view! {
+        <div class="listening needs-script" role="group" aria-label="Programs that listen">
+            <div role="status">{content}</div>
+            <button type="button" class="text-button" on:click=move |_| ask()>
+                "Check again"
+            </button>
+        </div>
+    }
+    .into_any()
+}
+
+/// A port with its program, and the ways to it.
+fn port_row(id: &SandboxId, listening: &ListeningPort) -> AnyView {
+    let port = listening.port;
+    let program = listening.process.clone().unwrap_or_default();
+    view! {
+        <li>
+            <a
+                class="num"
+                href=format!("{}?port={port}", Tab::Overview.address(id))
+                aria-label=format!("Addresses of port {port}")
+            >
+                {port}
+            </a>
+            <span class="clip">{program}</span>
+            <a
+                href=format!("{}?port={port}", Tab::Preview.address(id))
+                aria-label=format!("Preview port {port}")
+            >
+                "Preview"
+            </a>
+        </li>
     }
     .into_any()
 }

@@ -6,7 +6,7 @@ use leptos_router::{
 };
 use osb_protocol::{SandboxId, lifecycle::SandboxState};
 
-use super::{not_running::NotRunning, overview::OverviewTab};
+use super::{not_running::NotRunning, overview};
 use crate::{
     diagnosis, files,
     lazy::Lazy,
@@ -57,7 +57,7 @@ pub(super) fn TabBar(id: SandboxId) -> impl IntoView {
 /// The view of a tab.
 fn content(tab: Tab) -> AnyView {
     match tab {
-        Tab::Overview => view! { <OverviewTab /> }.into_any(),
+        Tab::Overview => view! { <Lazy part=overview::PART /> }.into_any(),
         Tab::Terminal => view! { <Lazy part=terminal::PART /> }.into_any(),
         Tab::Files => view! { <Lazy part=files::PART /> }.into_any(),
         Tab::Preview => view! { <Lazy part=preview::PART /> }.into_any(),

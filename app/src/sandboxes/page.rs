@@ -13,7 +13,7 @@ use super::{
 use crate::{
     live::{Live, RowChange},
     ui::{Icon, LoadError},
-    view::{ENDED_MAX, SandboxList, StateCounts, offers_changes},
+    view::{ENDED_MAX, LOOKS_ONLY, SandboxList, StateCounts, offers_changes},
 };
 
 /// For how long changes are gathered before they are shown, so that a storm of them does not keep
@@ -77,7 +77,7 @@ fn head_action() -> AnyView {
         }
         .into_any(),
         false => view! {
-            <p class="fine">"Your role may look at sandboxes, and not change them."</p>
+            <p class="fine">{LOOKS_ONLY}</p>
         }
         .into_any(),
     }

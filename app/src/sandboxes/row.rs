@@ -8,7 +8,7 @@ use osb_protocol::{SandboxId, WireTime};
 use super::{ListQuery, list_page::ListPage, selection::Selection};
 use crate::{
     browser,
-    sandbox::{DeleteButton, PauseButton, RenewButton},
+    sandbox::{BarredButton, DeleteButton, PauseButton, RenewButton},
     tab::Tab,
     ui::{Age, Clock, Countdown, Icon, StateBadge},
     view::{SandboxRow, extends, is_alive, offers_changes, reason_words, title},
@@ -93,18 +93,21 @@ pub(super) fn Row(
 /// A link to the create form, filled in with what this sandbox was created with.
 #[component]
 fn CloneLink(id: SandboxId) -> impl IntoView {
-    offers_changes().then(|| {
-        view! {
-            <a
-                class="icon-button"
-                href=format!("/console/create?from={id}")
-                aria-label=format!("Clone {}", id.short())
-                title="Clone: create another like it"
-            >
-                <Icon name="copy-plus" />
-            </a>
-        }
-    })
+    let label = format!("Clone {}", id.short());
+    if !offers_changes() {
+        return view! { <BarredButton label icon="copy-plus" /> }.into_any();
+    }
+    view! {
+        <a
+            class="icon-button"
+            href=format!("/console/create?from={id}")
+            aria-label=label
+            title="Clone: create another like it"
+        >
+            <Icon name="copy-plus" />
+        </a>
+    }
+    .into_any()
 }
 
 /// Marks a row that appeared or changed while it was shown. Two values alternate, so that the

@@ -40,7 +40,10 @@ pub fn SettingsPage() -> impl IntoView {
         }>
             {move || Suspend::new(async move {
                 match settings.await {
-                    Ok(settings) => view! { <Loaded settings /> }.into_any(),
+                    Ok(view) => {
+                        let again = Callback::new(move |()| settings.refetch());
+                        view! { <Loaded settings=view again /> }.into_any()
+                    }
                     Err(error) => {
                         view! { <LoadError error again=move |()| settings.refetch() /> }.into_any()
                     }
@@ -52,10 +55,10 @@ pub fn SettingsPage() -> impl IntoView {
 }
 
 #[component]
-fn Loaded(settings: SettingsView) -> impl IntoView {
+fn Loaded(settings: SettingsView, again: Callback<()>) -> impl IntoView {
     let SettingsView { checks, operator } = settings;
     let rest = match operator {
-        Ok(operator) => view! { <Operator operator /> }.into_any(),
+        Ok(operator) => view! { <Operator operator again /> }.into_any(),
         Err(why) => view! {
             <p class="banner">
                 <Icon name="info" />
@@ -177,7 +180,7 @@ fn About() -> impl IntoView {
 }
 
 #[component]
-fn Operator(operator: OperatorView) -> impl IntoView {
+fn Operator(operator: OperatorView, again: Callback<()>) -> impl IntoView {
     let OperatorView {
         config,
         store,
@@ -187,7 +190,7 @@ fn Operator(operator: OperatorView) -> impl IntoView {
     let kind = config.as_ref().map(|config| config.store.clone());
     view! {
         <div class="cards">
-            <StoreCard kind store host />
+            <StoreCard kind store host again />
             <Support has_bundle=config.is_some() />
         </div>
         <WebhooksCard webhooks />

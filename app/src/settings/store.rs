@@ -1,6 +1,7 @@
 //! The store, and the host below the runtime.
 
-use leptos::prelude::*;
+use leptos::{ev, prelude::*};
+use leptos_router::{NavigateOptions, hooks::use_navigate};
 
 use super::look::look;
 use crate::{
@@ -17,7 +18,24 @@ pub(super) fn StoreCard(
     store: Option<Result<StoreView, String>>,
     /// What the host has.
     host: Option<Host>,
+    /// Reads the settings again.
+    again: Callback<()>,
 ) -> impl IntoView {
+    let navigate = use_navigate();
+    let is_checked = store.is_some();
+    // The browser itself would leave the page, also for a server that is away.
+    let submit = move |event: ev::SubmitEvent| {
+        event.prevent_default();
+        if is_checked {
+            again.run(());
+        } else {
+            let options = NavigateOptions {
+                scroll: false,
+                ..Default::default()
+            };
+            navigate("/console/settings?check=store", options);
+        }
+    };
     let found = store.map(|found| match found {
         Ok(found) => view! { <Found found /> }.into_any(),
         Err(why) => view! { <Line state=CheckState::Bad text=why /> }.into_any(),
@@ -44,7 +62,7 @@ pub(super) fn StoreCard(
                 {host}
             </dl>
             {found}
-            <form method="get" action="/console/settings">
+            <form method="get" action="/console/settings" on:submit=submit>
                 <button type="submit" class="button" name="check" value="store">
                     <Icon name="search" />
                     "Look for damage"

@@ -9,10 +9,10 @@ use std::cell::RefCell;
 use js_sys::{Array, Function, Object, Reflect, Uint8Array};
 use leptos::prelude::{document, window};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
-use web_sys::{HtmlTextAreaElement, KeyboardEvent};
+use web_sys::{Element, HtmlElement, HtmlTextAreaElement, KeyboardEvent};
 use xterm_js_rs::{Terminal, addons::fit::FitAddon};
 
-use crate::ui::AssetRoot;
+use crate::vendor::class;
 
 /// Files below `vendor/`, with their versions as in package.json, and the class that each exports.
 const TERMINAL: (&str, &str) = ("xterm-6.0.0.mjs", "Terminal");
@@ -20,12 +20,6 @@ const FIT: (&str, &str) = ("xterm-addon-fit-0.11.0.mjs", "FitAddon");
 const LINKS: (&str, &str) = ("xterm-addon-web-links-0.12.0.mjs", "WebLinksAddon");
 const SEARCH: (&str, &str) = ("xterm-addon-search-0.16.0.mjs", "SearchAddon");
 const UNICODE: (&str, &str) = ("xterm-addon-unicode11-0.9.0.mjs", "Unicode11Addon");
-
-#[wasm_bindgen(raw_module = "../import.mjs")] // relative to `pkg/`, from `public/`
-extern "C" {
-    #[wasm_bindgen(catch)]
-    async fn load(address: &str) -> Result<JsValue, JsValue>;
-}
 
 #[wasm_bindgen(module = "xterm")]
 extern "C" {
@@ -112,12 +106,6 @@ impl Classes {
     }
 }
 
-async fn class((file, name): (&str, &str)) -> Result<Function, JsValue> {
-    let AssetRoot(root) = AssetRoot::current();
-    let module = load(&format!("{root}/vendor/{file}")).await?;
-    Reflect::get(&module, &name.into())?.dyn_into()
-}
-
 /// What a terminal calls.
 pub(super) struct Handlers {
     /// With what was typed, and with answers of the terminal to programs.
@@ -148,7 +136,7 @@ impl Xterm {
     /// xterm threw this.
     pub(super) fn open(
         classes: &Classes,
-        place: &web_sys::HtmlElement,
+        place: &HtmlElement,
         theme: &[(&str, String)],
         handlers: Handlers,
     ) -> Result<Self, JsValue> {
@@ -289,7 +277,8 @@ impl Drop for Xterm {
 }
 
 /// Whether a key is for the program. Ctrl+Shift+C copies, instead of opening the browser's tools,
-/// and Ctrl+Shift+V is left to the browser, which pastes.
+/// Ctrl+Shift+V is left to the browser, which pastes, and Ctrl+Shift+Up leads out of the terminal,
+/// where Tab belongs to the program.
 fn passes_key(terminal: &Modern, event: &KeyboardEvent) -> bool {
     if !event.ctrl_key() || !event.shift_key() || event.alt_key() || event.meta_key() {
         return true;
@@ -303,7 +292,25 @@ fn passes_key(terminal: &Modern, event: &KeyboardEvent) -> bool {
             false
         }
         "KeyV" => false,
+        "ArrowUp" => {
+            event.prevent_default();
+            if event.type_() == "keydown" {
+                focus_tools(event);
+            }
+            false
+        }
         _ => true,
+    }
+}
+
+/// Focuses the first tool of the terminal that the key was pressed in.
+fn focus_tools(event: &KeyboardEvent) {
+    let target = event.target().and_then(|it| it.dyn_into::<Element>().ok());
+    let card = target.and_then(|it| it.closest(".terminal-card").ok().flatten());
+    let tool = card.and_then(|it| it.query_selector(".terminal-tools > *").ok().flatten());
+    if let Some(tool) = tool.and_then(|it| it.dyn_into::<HtmlElement>().ok()) {
+        // Fails only for what cannot be focused.
+        let _ = tool.focus();
     }
 }
 

@@ -9,7 +9,13 @@
 //! that nothing appears twice. A PTY has one writer: when another tab holds it, this one offers to
 //! watch, to take over, or to start another shell (contract: execd §9). The page acknowledges what
 //! is on the screen (`flow`), so that a program never runs far ahead of it.
+//!
+//! A sandbox's shell 0 is on its page or in the dock, never in both; further shells are in the dock,
+//! and end when they are closed there.
 
+mod api;
+#[cfg(feature = "ssr")]
+pub mod backend;
 #[cfg(feature = "hydrate")]
 mod bindings;
 #[cfg(any(feature = "hydrate", test))]
@@ -28,10 +34,10 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 use self::toolbar::{SearchBar, Toolbar};
 use crate::{
     browser::Memory,
-    frame::Toasts,
+    frame::{Dock, Panel, Shows, Toasts},
     lazy::{Part, part},
     tab::Current,
-    ui::SignInLink,
+    ui::{Icon, SignInLink},
     view::is_alive,
 };
 
@@ -180,6 +186,11 @@ pub(crate) struct Ui {
     found: RwSignal<Option<bool>>,
     /// Whether the terminal fills the page.
     full: RwSignal<bool>,
+    /// The number of the shell among those of the tab of the browser.
+    shell: u32,
+    /// Whether it is in the dock.
+    docked: bool,
+    dock: Option<Dock>,
     toasts: Toasts,
 }
 
@@ -199,29 +210,88 @@ impl Ui {
     }
 }
 
-/// The terminal of the sandbox that the page shows.
+/// The terminal of the sandbox that the page, or a panel of the dock, shows.
 #[component]
 pub fn TerminalTab() -> impl IntoView {
     let Some(Current(current)) = use_context() else {
         return ().into_any();
     };
     let id = current.with_untracked(|detail| detail.sandbox.id.clone());
-    let state = Memo::new(move |_| current.read().sandbox.status.state.clone());
-    let is_gone = move || current.read().ended.is_some();
-    let ui = Ui {
-        phase: RwSignal::new(Phase::Connecting),
-        action: RwSignal::new(None),
-        settings: Settings::kept(),
-        running: Memo::new(move |_| *state.read() == SandboxState::Running && !is_gone()),
-        alive: Memo::new(move |_| is_alive(&state.read()) && !is_gone()),
-        title: RwSignal::new(String::new()),
-        search: RwSignal::new(String::new()),
-        searching: RwSignal::new(false),
-        found: RwSignal::new(None),
-        full: RwSignal::new(false),
-        toasts: Toasts::current(),
+    let dock = use_context::<Dock>();
+    if let Some(Panel { shows, .. }) = use_context() {
+        let shell = match shows {
+            Shows::Shell(number) => number,
+            Shows::Log => 0,
+        };
+        let ui = Ui::new(current, shell, true, dock);
+        return view! { <Terminal id ui /> }.into_any();
+    }
+    let asked = id.clone();
+    let is_away = Memo::new(move |_| dock.is_some_and(|it| it.has(&asked, Shows::Shell(0))));
+    let content = move || match (is_away.get(), dock) {
+        (true, Some(dock)) => view! { <InDock id=id.clone() dock /> }.into_any(),
+        _ => {
+            let ui = Ui::new(current, 0, false, dock);
+            view! { <Terminal id=id.clone() ui /> }.into_any()
+        }
     };
-    view! { <Terminal id ui /> }.into_any()
+    content.into_any()
+}
+
+/// Instead of a shell that is in the dock.
+#[component]
+fn InDock(id: SandboxId, dock: Dock) -> impl IntoView {
+    let close = move |_| dock.close(&id, Shows::Shell(0));
+    view! {
+        <section class="empty">
+            <Icon name="panel-bottom" />
+            <p role="status">"This shell is in the dock below."</p>
+            <button type="button" class="button" on:click=close>
+                "Show it here"
+            </button>
+        </section>
+    }
+    .into_any()
+}
+
+impl Ui {
+    fn new(
+        current: RwSignal<crate::view::SandboxDetail>,
+        shell: u32,
+        docked: bool,
+        dock: Option<Dock>,
+    ) -> Self {
+        let state = Memo::new(move |_| current.read().sandbox.status.state.clone());
+        let is_gone = move || current.read().ended.is_some();
+        Self {
+            phase: RwSignal::new(Phase::Connecting),
+            action: RwSignal::new(None),
+            settings: Settings::kept(),
+            running: Memo::new(move |_| *state.read() == SandboxState::Running && !is_gone()),
+            alive: Memo::new(move |_| is_alive(&state.read()) && !is_gone()),
+            title: RwSignal::new(String::new()),
+            search: RwSignal::new(String::new()),
+            searching: RwSignal::new(false),
+            found: RwSignal::new(None),
+            full: RwSignal::new(false),
+            shell,
+            docked,
+            dock,
+            toasts: Toasts::current(),
+        }
+    }
+
+    /// Whether its user closed it. What is only no longer shown goes on.
+    #[cfg_attr(
+        not(feature = "hydrate"),
+        expect(dead_code, reason = "called in the browser")
+    )]
+    fn is_closed(self, id: &SandboxId) -> bool {
+        let is_kept = |it: Dock| {
+            it.0.try_with_untracked(|it| it.has(id, Shows::Shell(self.shell)))
+        };
+        self.shell != 0 && self.dock.and_then(is_kept) == Some(false)
+    }
 }
 
 /// A terminal that fills its place.
@@ -256,10 +326,13 @@ fn Terminal(
     view! {
         <section
             class="terminal-card"
-            aria-label=format!("Terminal of {}", id.short())
+            aria-label=match ui.shell {
+                0 => format!("Terminal of {}", id.short()),
+                number => format!("Terminal {} of {}", number + 1, id.short()),
+            }
             data-full=move || ui.full.get().then_some("on")
         >
-            <div class="terminal-bar">
+            <div class="terminal-bar needs-script">
                 <div
                     class="terminal-state"
                     role="status"

@@ -14,7 +14,7 @@ use wasm_bindgen::{JsCast, JsValue, closure::Closure};
 use web_sys::ResizeObserver;
 
 use super::{
-    Phase, TerminalAction, Ui,
+    Phase, TerminalAction, Ui, api,
     bindings::{Classes, Handlers, Xterm},
     flow::{Flow, Place},
     plain::plain,
@@ -67,8 +67,8 @@ type Shared = Rc<RefCell<Session>>;
 /// Mounts a terminal in `place` once that is in the page, and removes it with its owner.
 pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
     let session = Rc::new(RefCell::new(Session {
-        pty: Memory::Tab.get(&memory_name(&sandbox)),
-        held_before: Memory::Tab.get(&left_name(&sandbox)).is_some(),
+        pty: Memory::Tab.get(&memory_name(&sandbox, ui.shell)),
+        held_before: Memory::Tab.get(&left_name(&sandbox, ui.shell)).is_some(),
         sandbox,
         ui,
         xterm: None,
@@ -80,7 +80,7 @@ pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
         theme: None,
     }));
     // A copy of this tab is not this tab.
-    Memory::Tab.set(&left_name(&session.borrow().sandbox), None);
+    Memory::Tab.set(&left_name(&session.borrow().sandbox, ui.shell), None);
     let kept = StoredValue::new_local(Rc::clone(&session));
     Effect::new(move |_| {
         if let Some(place) = place.get() {
@@ -116,6 +116,9 @@ pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
         let session = kept.get_value();
         session.borrow().leave();
         let mut session = session.borrow_mut();
+        if ui.is_closed(&session.sandbox) {
+            session.hang_up();
+        }
         if let Some((observer, _)) = session.observer.take() {
             observer.disconnect();
         }
@@ -131,13 +134,20 @@ fn resize(cols: u32, rows: u32) -> String {
     ClientFrame::Resize { cols, rows }.encode()
 }
 
-fn memory_name(sandbox: &SandboxId) -> String {
-    format!("osb.pty.{sandbox}")
+/// Name of a shell's PTY in the tab's memory.
+fn memory_name(sandbox: &SandboxId, shell: u32) -> String {
+    match shell {
+        0 => format!("osb.pty.{sandbox}"),
+        number => format!("osb.pty.{sandbox}.{number}"),
+    }
 }
 
 /// Name of the mark that this tab left a shell that it held.
-fn left_name(sandbox: &SandboxId) -> String {
-    format!("osb.pty-left.{sandbox}")
+fn left_name(sandbox: &SandboxId, shell: u32) -> String {
+    match shell {
+        0 => format!("osb.pty-left.{sandbox}"),
+        number => format!("osb.pty-left.{sandbox}.{number}"),
+    }
 }
 
 /// Loads xterm and starts the session in it.
@@ -281,7 +291,7 @@ fn connected(session: &Shared, pty: String, role: PtyRole, window: Option<u64>) 
     let is_holder = role == PtyRole::Holder;
     {
         let mut session = session.borrow_mut();
-        Memory::Tab.set(&memory_name(&session.sandbox), Some(&pty));
+        Memory::Tab.set(&session.memory_name(), Some(&pty));
         session.pty = Some(pty);
         session.attempts = 0;
         session.held_before |= is_holder;
@@ -496,12 +506,31 @@ impl Session {
     /// Marks that this tab leaves the shell that it holds.
     fn leave(&self) {
         if self.ui.phase.try_get_untracked() == Some(Phase::Open) {
-            Memory::Tab.set(&left_name(&self.sandbox), Some("on"));
+            Memory::Tab.set(&left_name(&self.sandbox, self.ui.shell), Some("on"));
         }
     }
 
+    /// Ends the shell, unless another tab writes in it.
+    fn hang_up(&mut self) {
+        let pty = self.pty.take().filter(|_| self.how != How::View);
+        if let Some(pty) = pty {
+            let (id, toasts) = (self.sandbox.clone(), self.ui.toasts);
+            spawn_local(async move {
+                if let Err(error) = api::end(id, pty).await {
+                    toasts.bad(format!("The shell could not be ended: {error}"));
+                }
+            });
+        }
+        Memory::Tab.set(&left_name(&self.sandbox, self.ui.shell), None);
+        self.forget();
+    }
+
+    fn memory_name(&self) -> String {
+        memory_name(&self.sandbox, self.ui.shell)
+    }
+
     fn forget(&mut self) {
-        Memory::Tab.set(&memory_name(&self.sandbox), None);
+        Memory::Tab.set(&self.memory_name(), None);
         self.pty = None;
         self.held_before = false;
         self.flow.reset();

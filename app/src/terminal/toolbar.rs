@@ -4,10 +4,18 @@ use leptos::{ev, prelude::*};
 use osb_protocol::SandboxId;
 
 use super::{Settings, TerminalAction, Ui};
-use crate::{browser, tab::Tab, ui::Icon};
+use crate::{
+    browser,
+    frame::{Panel, Shows},
+    tab::{Current, Tab},
+    ui::Icon,
+    view::title,
+};
 
-/// Id of the search field.
-const FIELD: &str = "terminal-search";
+/// Id of the search field of a shell.
+fn field(ui: Ui) -> String {
+    format!("terminal-search-{}-{}", ui.shell, ui.docked)
+}
 
 /// Buttons for the terminal, which need script.
 #[component]
@@ -15,7 +23,7 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
     let search = move |_| {
         ui.searching.update(|on| *on = !*on);
         match ui.searching.get_untracked() {
-            true => browser::focus_when_shown(FIELD),
+            true => browser::focus_when_shown(field(ui)),
             false => ui.action.set(Some(TerminalAction::EndFind)),
         }
     };
@@ -30,19 +38,47 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
         true => "minimize-2",
         false => "maximize-2",
     });
+    let panel = use_context::<Current>().map(|Current(current)| Panel {
+        sandbox: id.clone(),
+        shows: Shows::Shell(ui.shell),
+        name: current.with_untracked(|detail| title(&detail.sandbox).to_owned()),
+    });
+    let to_dock = ui
+        .dock
+        .filter(|_| !ui.docked)
+        .zip(panel)
+        .map(|(dock, panel)| {
+            view! {
+                <button
+                    type="button"
+                    class="icon-button"
+                    aria-label="Keep in the dock"
+                    title="Keep in the dock, beside other pages"
+                    data-command="Keep the terminal in the dock"
+                    on:click=move |_| dock.open(panel.clone())
+                >
+                    <Icon name="panel-bottom" />
+                </button>
+            }
+        });
     view! {
         <div class="terminal-tools needs-script" role="group" aria-label="Terminal tools">
-            <a
-                class="icon-button"
-                href=Tab::Terminal.address(&id)
-                target="_blank"
-                // With an opener, the new tab would get the shell of this one.
-                rel="noopener external"
-                aria-label="New shell in a new tab"
-                title="New shell in a new tab"
-            >
-                <Icon name="plus" />
-            </a>
+            {(!ui.docked)
+                .then(|| {
+                    view! {
+                        <a
+                            class="icon-button"
+                            href=Tab::Terminal.address(&id)
+                            target="_blank"
+                            // With an opener, the new tab would get the shell of this one.
+                            rel="noopener external"
+                            aria-label="New shell in a new tab"
+                            title="New shell in a new tab"
+                        >
+                            <Icon name="plus" />
+                        </a>
+                    }
+                })}
             <Tool label="Search the output" icon="search" on=ui.searching press=search />
             <Tool
                 label="Copy the selection (Ctrl+Shift+C)"
@@ -57,12 +93,18 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
                 on=ui.settings.screen_reader
                 press=move |_| ui.settings.screen_reader.update(|on| *on = !*on)
             />
-            <Tool
-                label="Full height"
-                icon=full
-                on=ui.full
-                press=move |_| ui.full.update(|on| *on = !*on)
-            />
+            {to_dock}
+            {(!ui.docked)
+                .then(|| {
+                    view! {
+                        <Tool
+                            label="Full height"
+                            icon=full
+                            on=ui.full
+                            press=move |_| ui.full.update(|on| *on = !*on)
+                        />
+                    }
+                })}
         </div>
     }
     .into_any()
@@ -115,7 +157,7 @@ pub(super) fn SearchBar(ui: Ui) -> impl IntoView {
         <Show when=move || ui.searching.get()>
             <div class="terminal-search" role="search" aria-label="Output of the terminal">
                 <input
-                    id=FIELD
+                    id=field(ui)
                     type="search"
                     aria-label="Text to find"
                     placeholder="Find in the output"

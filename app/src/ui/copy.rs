@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use leptos::prelude::*;
+use leptos::{prelude::*, task::spawn_local};
 
 use super::Icon;
 use crate::browser;
 
 /// How long the button confirms the copy.
 const SHOWN: Duration = Duration::from_millis(1_500);
+/// How long it says that nothing was copied.
+const FAILED: Duration = Duration::from_secs(6);
 
 /// A button that copies a text to the clipboard.
 #[component]
@@ -20,21 +22,37 @@ pub fn CopyButton(
     #[prop(into)]
     what: String,
 ) -> impl IntoView {
-    let copied = RwSignal::new(false);
+    // Whether the last attempt worked.
+    let copied = RwSignal::new(None::<bool>);
     let copy = move |_| {
-        browser::copy(&text.get_untracked());
-        copied.set(true);
-        set_timeout(move || copied.set(false), SHOWN);
+        let text = text.get_untracked();
+        spawn_local(async move {
+            let has_worked = browser::copy(text).await;
+            copied.try_set(Some(has_worked));
+            let shown = if has_worked { SHOWN } else { FAILED };
+            let rest = move || {
+                copied.try_set(None);
+            };
+            set_timeout(rest, shown);
+        });
     };
-    let icon = Signal::derive(move || if copied.get() { "check" } else { "copy" });
+    let icon = Signal::derive(move || match copied.get() {
+        Some(true) => "check",
+        Some(false) => "triangle-alert",
+        None => "copy",
+    });
     let label = move || match copied.get() {
-        true => "Copied".to_owned(),
-        false => format!("Copy {what}"),
+        Some(true) => "Copied".to_owned(),
+        Some(false) => "The browser refused: select the text and press Ctrl+C".to_owned(),
+        None => format!("Copy {what}"),
     };
+    let refusal =
+        move || (copied.get() == Some(false)).then_some("Not copied: select it and press Ctrl+C");
     view! {
         <button type="button" class="icon-button needs-script" on:click=copy aria-label=label.clone() title=label>
             <Icon name=icon />
         </button>
+        <span class="copy-refusal" role="status">{refusal}</span>
     }
     .into_any()
 }

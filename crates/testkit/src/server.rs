@@ -230,6 +230,12 @@ impl TestServer {
         self.app.metrics_address()
     }
 
+    /// Returns the address of the listener for previews, if there is one.
+    #[must_use]
+    pub fn preview_address(&self) -> Option<SocketAddr> {
+        self.app.preview_address()
+    }
+
     /// Creates a typed client with the key.
     ///
     /// # Errors

@@ -54,6 +54,8 @@ actions! {
     MetadataPatch "sandbox" "metadata.patch",
     /// A terminal of the console is opened.
     TerminalOpen "sandbox" "terminal.open",
+    /// A shell of the console is ended with all that runs in it.
+    TerminalEnd "sandbox" "terminal.end",
     /// A command is run from the console.
     CommandRun "sandbox" "command.run",
     /// A command is interrupted from the console.
@@ -68,7 +70,7 @@ actions! {
     FileRemove "sandbox" "file.remove",
     /// The permission bits of a file of a sandbox are set from the console.
     FileMode "sandbox" "file.mode",
-    /// A tunnel to a port of a sandbox is opened through the proxy, such as a WebSocket.
+    /// A tunnel to a port of a sandbox is opened, such as a WebSocket through the proxy.
     TunnelOpen "sandbox" "tunnel.open",
     /// The network policy of a sandbox is replaced.
     NetworkPolicyReplace "sandbox" "network_policy.replace",

@@ -57,6 +57,8 @@ pub(super) const KEYS: &[&str] = &[
     "renew_intent.redis.dsn",
     "renew_intent.redis.queue_key",
     "renew_intent.redis.consumer_concurrency",
+    "console.preview_address",
+    "console.preview_origin",
     "metrics.authentication",
     "metrics.address",
     "otel.enabled",

@@ -30,9 +30,9 @@ pub use quotas::{QuotaEntry, QuotasSection};
 pub use renewal::{RenewIntentSection, RenewRedisSection};
 pub use seccomp::SeccompError;
 pub use sections::{
-    HistorySection, LogSection, MetricsSection, OtelSection, PostgresqlSection, ProxySection,
-    RuntimeSection, RuntimeType, SecureRuntimeSection, ServerSection, StoreSection, StoreType,
-    TlsSection,
+    ConsoleSection, HistorySection, LogSection, MetricsSection, OtelSection, PostgresqlSection,
+    ProxySection, RuntimeSection, RuntimeType, SecureRuntimeSection, ServerSection, StoreSection,
+    StoreType, TlsSection,
 };
 pub use tenants::{ENV_TENANTS, TenantProvider, TenantsSection};
 pub use webhooks::{WebhookEntry, WebhooksDeliverySection};
@@ -79,6 +79,9 @@ pub struct Config {
     /// Accesses that renew sandboxes.
     #[serde(default)]
     pub renew_intent: RenewIntentSection,
+    /// The console.
+    #[serde(default)]
+    pub console: ConsoleSection,
     /// Metrics for Prometheus.
     #[serde(default)]
     pub metrics: MetricsSection,

@@ -7,6 +7,7 @@ use osb_service::config::ConfigError;
 use super::{
     Config, ENV_SECURE_ACCESS_ACTIVE_KEY, ENV_SECURE_ACCESS_KEYS, Env, RuntimeType, StoreType,
 };
+use crate::preview_origin::PreviewOrigins;
 
 const LEVELS: [&str; 8] = [
     "trace", "debug", "info", "warn", "warning", "error", "critical", "off",
@@ -98,6 +99,24 @@ pub(super) fn check(config: &Config, file: &Path) -> Result<(), ConfigError> {
     }
     if config.otel.export_interval_millis < 1000 {
         return rule("otel.export_interval_millis", "must be at least 1000");
+    }
+    let preview = config.console.preview_address.as_deref();
+    if preview.is_some_and(|address| address.parse::<SocketAddr>().is_err()) {
+        return rule(
+            "console.preview_address",
+            "must be an address with a port such as 127.0.0.1:8091",
+        );
+    }
+    if let Some(origin) = &config.console.preview_origin {
+        if let Err(why) = PreviewOrigins::parse(origin) {
+            return rule("console.preview_origin", why);
+        }
+        if preview.is_none() {
+            return rule(
+                "console.preview_origin",
+                "needs console.preview_address, where previews are served",
+            );
+        }
     }
     let metrics = config.metrics.address.as_deref();
     if metrics.is_some_and(|address| address.parse::<SocketAddr>().is_err()) {

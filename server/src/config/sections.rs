@@ -322,6 +322,16 @@ impl Default for MetricsSection {
     }
 }
 
+/// `[console]`: an addition to the contract.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct ConsoleSection {
+    /// Address and port on which previews have origins of their own.
+    pub preview_address: Option<String>,
+    /// What browsers use for that, such as `https://*.previews.example.com`.
+    pub preview_origin: Option<String>,
+}
+
 /// `[history]`: an addition to the contract.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(default)]

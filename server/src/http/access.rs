@@ -211,6 +211,7 @@ const TABLE: &[(&str, Rules)] = &[
     // Pages. What they show comes through the principal's scope.
     ("/console", &[(Method::GET, ReadOnly, Reads)]),
     ("/console/sandboxes", &[(Method::GET, ReadOnly, Reads)]),
+    ("/console/design", &[(Method::GET, ReadOnly, Reads)]),
     ("/console/sandboxes/{id}", &[(Method::GET, ReadOnly, Reads)]),
     (
         "/console/sandboxes/{id}/terminal",
@@ -503,11 +504,23 @@ const TABLE: &[(&str, Rules)] = &[
         "/console/fn/sandboxes/delete-all",
         &[(Method::POST, Operator, Acts(Action::SandboxDelete))],
     ),
+    (
+        "/console/fn/terminal/end",
+        &[(Method::POST, Operator, Acts(Action::TerminalEnd))],
+    ),
     // WebSockets.
     ("/console/live", &[(Method::GET, ReadOnly, Reads)]),
     (
         "/console/terminal/{sandbox}",
         &[(Method::GET, Operator, Acts(Action::TerminalOpen))],
+    ),
+    (
+        "/console/tunnel/{sandbox}/{port}",
+        &[(Method::GET, Operator, Acts(Action::TunnelOpen))],
+    ),
+    (
+        "/console/preview/{sandbox}/{port}",
+        &[(Method::GET, Operator, Acts(Action::TunnelOpen))],
     ),
     (
         "/console/run/{sandbox}",
@@ -635,6 +648,8 @@ mod tests {
                 let may_read = method == Method::GET || READS.contains(path);
                 let opens = [
                     "/console/terminal/{sandbox}",
+                    "/console/tunnel/{sandbox}/{port}",
+                    "/console/preview/{sandbox}/{port}",
                     "/console/run/{sandbox}",
                     "/console/sandboxes/{id}/files/download",
                 ];

@@ -56,5 +56,6 @@ pub use host::AllowedHosts;
 pub use openapi::document;
 pub use overload::{Capacities, Limits};
 pub(crate) use proxy::limits as proxy_limits;
+pub use proxy::{Previews, preview_router};
 pub use router::{metrics_router, router, routes};
 pub use throttle::Throttle;

@@ -63,9 +63,15 @@ impl Cell {
 
     /// Whether the answer may have no end.
     pub(super) fn streams(&self) -> bool {
-        ["/watch", "/live", "/terminal/{sandbox}", "/run/{sandbox}"]
-            .iter()
-            .any(|end| self.pattern.ends_with(end))
+        [
+            "/watch",
+            "/live",
+            "/terminal/{sandbox}",
+            "/tunnel/{sandbox}/{port}",
+            "/run/{sandbox}",
+        ]
+        .iter()
+        .any(|end| self.pattern.ends_with(end))
     }
 
     pub(super) fn removes(&self) -> bool {
@@ -86,9 +92,28 @@ impl Cell {
     /// Sends the request about a sandbox for a caller; status, whole text and where it leads.
     pub(super) async fn send(&self, server: &TestServer, caller: &Caller, id: &str) -> Seen {
         let path = self.path(id);
-        if self.is_of_console() && self.streams() {
-            return open_socket(server, caller, &path).await;
+        if self.opens_a_socket() {
+            let own = format!("http://{}", server.address);
+            return open_socket(server, caller, &path, &own).await;
         }
+        let own = ("sec-fetch-site", "same-origin");
+        self.send_with(server, caller, id, own).await
+    }
+
+    /// Whether it is a WebSocket of the console.
+    pub(super) fn opens_a_socket(&self) -> bool {
+        self.is_of_console() && self.streams()
+    }
+
+    /// Sends the request with the header by which a browser names the page that sent it.
+    pub(super) async fn send_with(
+        &self,
+        server: &TestServer,
+        caller: &Caller,
+        id: &str,
+        (name, value): (&str, &str),
+    ) -> Seen {
+        let path = self.path(id);
         let mut request = match caller.secret.as_deref() {
             Some(secret) if self.is_of_console() => {
                 let cookie = sign_in(server, secret).await;
@@ -98,7 +123,7 @@ impl Cell {
             Some(secret) => server.request_as(secret, self.method.clone(), &path),
             None => server.bare(self.method.clone(), &path),
         };
-        request = request.header("sec-fetch-site", "same-origin");
+        request = request.header(name, value);
         let kind = match self.is_of_console() {
             true => "application/x-www-form-urlencoded",
             false => "application/json",
@@ -127,13 +152,18 @@ impl Cell {
 
 /// Opens a WebSocket of the console: its first message is the text. A refusal is the answer, or a
 /// close code, which stands for the status here.
-async fn open_socket(server: &TestServer, caller: &Caller, path: &str) -> Seen {
+pub(super) async fn open_socket(
+    server: &TestServer,
+    caller: &Caller,
+    path: &str,
+    origin: &str,
+) -> Seen {
     let address = server.address;
     let mut request = format!("ws://{address}{path}")
         .into_client_request()
         .unwrap();
-    let origin = format!("http://{address}").parse().unwrap();
-    request.headers_mut().insert("origin", origin);
+    let headers = request.headers_mut();
+    headers.insert("origin", origin.parse().unwrap());
     if let Some(secret) = &caller.secret {
         let cookie = sign_in(server, secret).await.parse().unwrap();
         request.headers_mut().insert("cookie", cookie);

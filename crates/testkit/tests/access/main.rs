@@ -8,6 +8,7 @@
 )]
 
 mod cell;
+mod origins;
 mod rows;
 
 use std::{collections::BTreeSet, sync::Arc};

@@ -162,6 +162,18 @@ fn wrong_values_name_their_key() {
             "a.toml: otel.export_interval_millis: ",
         ),
         (
+            "[console]\npreview_address='8091'\n[runtime]\ntype='docker'",
+            "a.toml: console.preview_address: ",
+        ),
+        (
+            "[console]\npreview_address='127.0.0.1:8091'\npreview_origin='http://a.b'\n[runtime]\ntype='docker'",
+            "a.toml: console.preview_origin: ",
+        ),
+        (
+            "[console]\npreview_origin='http://*.a.b'\n[runtime]\ntype='docker'",
+            "a.toml: console.preview_origin: ",
+        ),
+        (
             "[metrics]\naddress='9464'\n[runtime]\ntype='docker'",
             "a.toml: metrics.address: ",
         ),

@@ -128,6 +128,7 @@ impl Domains {
             key_required: self.keys.is_required(),
             has_users: self.keys.accounts().has_users(),
             max_timeout_seconds: self.service.max_timeout_seconds(),
+            has_previews: false,
             identity: principal.map(Principal::identity),
         }
     }

@@ -13,6 +13,8 @@
 //! | `/console/live` | the tab's WebSocket | [`live`] |
 //! | `/console/sandboxes/{id}/files/…` | files: downloads, images, uploads | [`files`] |
 //! | `/console/terminal/{sandbox}` | a shell | [`terminal`] |
+//! | `/console/tunnel/{sandbox}/{port}` | a port of a program | [`tunnel`] |
+//! | `/console/preview/{sandbox}/{port}` | the way to a preview with an origin of its own | [`preview`] |
 //! | `/console/run/{sandbox}` | a command with its output | [`run`] |
 //!
 //! It has a session of its own and neither API key nor CORS. What keeps other pages out, from the
@@ -26,6 +28,7 @@ mod accounts;
 mod assets;
 mod backend;
 mod body;
+mod bridge;
 mod compress;
 mod events;
 mod execd;
@@ -41,6 +44,7 @@ mod overview;
 mod pages;
 mod policy;
 mod ports;
+mod preview;
 mod run;
 pub(super) mod session;
 mod settings;
@@ -48,6 +52,7 @@ mod stages;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,6 +74,7 @@ use self::{backend::Domains, execd::Execds, live::Hub};
 use super::{
     audited,
     overload::{self, Capacities},
+    proxy::Previews,
     throttle::Throttle,
 };
 use crate::{audit::AuditTrail, identity::Authenticator, sandbox, webhooks::Webhooks};
@@ -91,6 +97,8 @@ pub struct ConsoleParts {
     pub room: Capacities,
     /// Wrong keys, those sent to the API included.
     pub throttle: Arc<Throttle>,
+    /// Previews with origins of their own, if there are.
+    pub previews: Option<Previews>,
     /// Whether browsers reach the console over HTTPS: cookies are `Secure` then.
     pub https: bool,
 }
@@ -111,6 +119,7 @@ struct ConsoleState {
     /// How often open WebSockets check their sessions otherwise.
     watch: Duration,
     execds: Execds,
+    previews: Option<Previews>,
     assets: AssetRoot,
 }
 
@@ -134,6 +143,7 @@ impl ConsoleState {
             throttle,
             room,
             watch: session::WATCH,
+            previews: None,
             assets: assets::root(),
         })
     }
@@ -154,6 +164,7 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         tasks,
         room,
         throttle,
+        previews,
         https,
     } = parts;
     tasks.spawn("console files", async {
@@ -166,7 +177,11 @@ pub fn router(parts: ConsoleParts) -> Result<Router, osb_client::Error> {
         webhooks: Some(webhooks),
         installation: installation.map(Into::into),
     };
-    let state = ConsoleState::new(domains, tasks, room, throttle)?;
+    let mut state = ConsoleState::new(domains, tasks, room, throttle)?;
+    if let Some(previews) = &previews {
+        preview::follow_sessions(previews.clone(), &state, Arc::clone(&store));
+    }
+    state.previews = previews;
     Ok(routes(&state, store, https))
 }
 
@@ -184,6 +199,8 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .merge(files::router())
         .route("/console/live", get(live::upgrade))
         .route("/console/terminal/{sandbox}", get(terminal::upgrade))
+        .route("/console/tunnel/{sandbox}/{port}", get(tunnel::upgrade))
+        .route("/console/preview/{sandbox}/{port}", get(preview::open))
         .route("/console/run/{sandbox}", get(run::upgrade))
         .route(
             "/console/sandboxes/{id}/logs/download",

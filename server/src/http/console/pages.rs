@@ -24,13 +24,14 @@ use osb_app::{
     files::backend::FileBackend,
     preview::backend::PortBackend,
     shell,
+    terminal::backend::ShellBackend,
     view::{Notice, PageStatus},
 };
 use osb_protocol::identity::IssuedApiKey;
 
 use super::{
     super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles, login, policy,
-    ports::SandboxPorts, session::Admitted,
+    ports::SandboxPorts, session::Admitted, terminal::Shells,
 };
 
 /// Largest error of a server function, in bytes: one line for each field of a form.
@@ -61,13 +62,16 @@ pub(super) fn routes() -> Vec<AxumRouteListing> {
 fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
     let (domains, assets) = (state.domains.clone(), state.assets.clone());
     let execds = state.execds.clone();
+    let has_previews = state.previews.is_some();
     move || {
         provide_context(assets.clone());
         let parts = use_context::<Parts>();
         let admitted = parts
             .as_ref()
             .and_then(|it| it.extensions.get::<Admitted>());
-        provide_context(domains.info(admitted.map(|it| &**it.principal())));
+        let mut info = domains.info(admitted.map(|it| &**it.principal()));
+        info.has_previews = has_previews;
+        provide_context(info);
         if let (Some(admitted), Some(parts)) = (admitted, &parts) {
             let noted = Noted::of(&parts.extensions);
             provide_context(domains.access(admitted, noted.clone()));
@@ -78,6 +82,9 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
             provide_context(domains.settings(admitted.principal()));
             let ports = SandboxPorts::new(execds.clone(), admitted.principal().scope.clone());
             provide_context::<Arc<dyn PortBackend>>(Arc::new(ports));
+            let scope = admitted.principal().scope.clone();
+            let shells = Shells::new(execds.clone(), scope, noted.clone());
+            provide_context::<Arc<dyn ShellBackend>>(Arc::new(shells));
             provide_context(domains.of(admitted.principal(), noted));
         }
         if let Some(notice) = parts.as_ref().and_then(notice) {

@@ -13,6 +13,7 @@
 
 mod answers;
 mod page;
+mod preview;
 mod silence;
 mod ways_in;
 mod websocket;
@@ -34,6 +35,7 @@ use osb_runtime::EXECD_PORT;
 use secrecy::ExposeSecret;
 use tracing::debug;
 
+pub use self::preview::{Previews, router as preview_router};
 use self::{
     page::Page,
     silence::Held,

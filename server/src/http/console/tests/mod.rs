@@ -29,6 +29,8 @@ use osb_store::{Location, Store};
 use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},
+    runtime::Handle,
+    task::spawn_blocking,
     time::timeout,
 };
 use tokio_tungstenite::{
@@ -199,7 +201,9 @@ impl Console {
             .await
             .unwrap()
             .into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
+        // A page may be finished, and what it was made of dropped, by another thread.
+        let rest = move || Handle::current().block_on(body.collect());
+        let body = spawn_blocking(rest).await.unwrap().unwrap().to_bytes();
         Answer {
             head: Response::from_parts(head, ()),
             body: String::from_utf8_lossy(&body).into(),

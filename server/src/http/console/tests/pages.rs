@@ -1,13 +1,17 @@
 //! Pages, forms and server functions.
 
-use std::sync::Arc;
+use std::{future::ready, sync::Arc};
 
-use axum::http::{Request, StatusCode, header};
+use axum::{
+    Json, Router,
+    http::{Request, StatusCode, header},
+};
 use osb_protocol::SandboxId;
 use osb_runtime::sim::{Faults, Options, SimRuntime};
-use tokio::{sync::Notify, time::timeout};
+use serde_json::json;
+use tokio::{net::TcpListener, sync::Notify, time::timeout};
 
-use super::{Console, FORM, PATIENCE};
+use super::{Console, FORM, PATIENCE, running};
 
 #[tokio::test]
 async fn pages_read_without_script_and_escape_what_users_wrote() {
@@ -265,4 +269,22 @@ async fn a_terminal_says_why_it_does_not_open() {
     console.post(&resume, "").await;
     let resumed = console.get(&address).await.body;
     assert!(resumed.contains("Terminal of"), "{resumed}");
+}
+
+#[tokio::test]
+async fn the_files_of_a_sandbox_are_read_without_script() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let sandbox = running("a", listener.local_addr().unwrap().port());
+    let console = Console::open_over(SimRuntime::with([sandbox])).await;
+    let entry = json!({
+        "path": "/srv/<b>", "type": "file", "size": 3, "owner": "root", "group": "root",
+        "mode": 644, "modified_at": "2026-01-02T03:04:05Z", "created_at": "2026-01-02T03:04:05Z",
+    });
+    let list = Router::new().fallback(move || ready(Json(json!([entry]))));
+    console.serve(listener, list);
+    let page = console.get("/console/sandboxes/a/files?path=/srv").await;
+    assert_eq!(page.status(), StatusCode::OK, "{}", page.body);
+    for part in ["&lt;b&gt;", "rw-r--r--", "Upload"] {
+        assert!(page.body.contains(part), "{part} in {}", page.body);
+    }
 }

@@ -79,6 +79,32 @@ async fn the_session_cookie_is_narrow_and_ends_with_the_session() {
 }
 
 #[tokio::test]
+async fn a_client_does_not_choose_the_id_of_its_session() {
+    let mut console = Console::start().await;
+    let login = format!("key={KEY}");
+    let is_open = async |console: &Console| {
+        let page = console.get("/console/sandboxes").await;
+        page.status() == StatusCode::OK
+    };
+    let id = |cookie: &str| cookie.split(';').next().unwrap().to_owned();
+    let chosen = "osb_console=AAAAAAAAAAAAAAAAAAAAAA".to_owned();
+    console.cookie.clone_from(&chosen);
+    let first = id(console.post("/console/login", &login).await.cookie());
+    assert!(first.len() >= chosen.len(), "{first}");
+    assert_ne!(first, chosen);
+    assert!(!is_open(&console).await, "with the chosen id");
+    console.cookie.clone_from(&first);
+    assert!(is_open(&console).await);
+
+    // Another sign-in has another id, and the first one opens nothing any more.
+    let second = id(console.post("/console/login", &login).await.cookie());
+    assert_ne!(second, first);
+    assert!(!is_open(&console).await, "with the first id");
+    console.cookie = second;
+    assert!(is_open(&console).await);
+}
+
+#[tokio::test]
 async fn only_a_logout_with_a_session_wakes_the_tabs() {
     let mut console = Console::open().await;
     let logouts = console.state.logouts.subscribe();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes};
 use bytes::Bytes;
 use futures::{Sink, SinkExt, Stream, StreamExt};
-use osb_client::execd::PtyMessage;
+use osb_client::execd::SocketMessage;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 /// Interval of pings to the page: they reveal a page that vanished, and keep the connection open
@@ -26,7 +26,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 pub(super) async fn relay<P, E, A, B>(page: P, execd: E)
 where
     P: Stream<Item = Result<Message, A>> + Sink<Message>,
-    E: Stream<Item = Result<PtyMessage, B>> + Sink<PtyMessage>,
+    E: Stream<Item = Result<SocketMessage, B>> + Sink<SocketMessage>,
 {
     let (mut to_page, mut from_page) = page.split();
     let (mut to_execd, mut from_execd) = execd.split();
@@ -77,17 +77,17 @@ where
 
 /// What a message of the page becomes.
 enum Relayed {
-    Message(PtyMessage),
+    Message(SocketMessage),
     Nothing,
     End,
 }
 
 fn for_execd(message: Message) -> Relayed {
     match message {
-        Message::Binary(data) => Relayed::Message(PtyMessage::Binary(data)),
+        Message::Binary(data) => Relayed::Message(SocketMessage::Binary(data)),
         Message::Text(text) => {
             let text = Bytes::from(text).try_into();
-            Relayed::Message(PtyMessage::Text(
+            Relayed::Message(SocketMessage::Text(
                 text.expect("checked when it was received"),
             ))
         }
@@ -97,20 +97,20 @@ fn for_execd(message: Message) -> Relayed {
 }
 
 /// The same message for the page; `None` if it concerns only the connection to execd.
-fn for_page(message: PtyMessage) -> Option<Message> {
+fn for_page(message: SocketMessage) -> Option<Message> {
     let text = |text| {
         let text = Utf8Bytes::try_from(Bytes::from(text));
         text.expect("checked when it was received")
     };
     match message {
-        PtyMessage::Binary(data) => Some(Message::Binary(data)),
-        PtyMessage::Text(message) => Some(Message::Text(text(message))),
-        PtyMessage::Close(None) => Some(Message::Close(None)),
-        PtyMessage::Close(Some(close)) => Some(Message::Close(Some(CloseFrame {
+        SocketMessage::Binary(data) => Some(Message::Binary(data)),
+        SocketMessage::Text(message) => Some(Message::Text(text(message))),
+        SocketMessage::Close(None) => Some(Message::Close(None)),
+        SocketMessage::Close(Some(close)) => Some(Message::Close(Some(CloseFrame {
             code: close.code.into(),
             reason: text(close.reason),
         }))),
-        PtyMessage::Ping(_) | PtyMessage::Pong(_) | PtyMessage::Frame(_) => None,
+        SocketMessage::Ping(_) | SocketMessage::Pong(_) | SocketMessage::Frame(_) => None,
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// A relay with the far ends of both its connections.
-    fn start() -> (Peer<Message>, Peer<PtyMessage>, JoinHandle<()>) {
+    fn start() -> (Peer<Message>, Peer<SocketMessage>, JoinHandle<()>) {
         let (page, relay_page) = Peer::pair();
         let (execd, relay_execd) = Peer::pair();
         let task = Supervisor::new().spawn("relay", relay(relay_page, relay_execd));
@@ -199,12 +199,15 @@ mod tests {
         let data = Bytes::from_static(b"\x09later");
         page.send(Message::Binary(data.clone())).await.unwrap();
         page.send(Message::text("no JSON")).await.unwrap();
-        let passed = PtyMessage::Binary(data.clone());
+        let passed = SocketMessage::Binary(data.clone());
         assert_eq!(execd.next().await, Some(Ok(passed)));
-        assert_eq!(execd.next().await, Some(Ok(PtyMessage::text("no JSON"))));
-        execd.send(PtyMessage::Binary(data.clone())).await.unwrap();
-        execd.send(PtyMessage::Ping("p".into())).await.unwrap();
-        execd.send(PtyMessage::text("{}\n")).await.unwrap();
+        assert_eq!(execd.next().await, Some(Ok(SocketMessage::text("no JSON"))));
+        execd
+            .send(SocketMessage::Binary(data.clone()))
+            .await
+            .unwrap();
+        execd.send(SocketMessage::Ping("p".into())).await.unwrap();
+        execd.send(SocketMessage::text("{}\n")).await.unwrap();
         let Some(Ok(Message::Binary(same))) = page.next().await else {
             panic!("no binary message");
         };
@@ -220,7 +223,7 @@ mod tests {
                 code: code.into(),
                 reason: "why".into(),
             };
-            execd.send(PtyMessage::Close(Some(close))).await.unwrap();
+            execd.send(SocketMessage::Close(Some(close))).await.unwrap();
             let want = Message::Close(Some(CloseFrame {
                 code,
                 reason: "why".into(),
@@ -243,7 +246,7 @@ mod tests {
     async fn a_slow_page_holds_up_execd() {
         let (page, mut execd, relay) = start();
         let mut taken = 0;
-        let output = || PtyMessage::Binary(Bytes::from_static(b"\x01x"));
+        let output = || SocketMessage::Binary(Bytes::from_static(b"\x01x"));
         while let Ok(sent) = timeout(STUCK / 2, execd.send(output())).await {
             sent.unwrap();
             taken += 1;
@@ -265,7 +268,7 @@ mod tests {
             taken += 1;
         }
         assert!(taken <= 4, "{taken} messages were taken");
-        execd.send(PtyMessage::text("still here")).await.unwrap();
+        execd.send(SocketMessage::text("still here")).await.unwrap();
         assert_eq!(page.next().await, Some(Ok(Message::text("still here"))));
         // The page goes, while execd still takes nothing: the relay ends all the same.
         drop(page);

@@ -1,49 +1,41 @@
 //! The terminal bridge: `/console/terminal/{sandbox}?pty=…&since=…&takeover=1&view=1`.
 //!
-//! The page speaks execd's PTY protocol (contract: execd §9). The bridge attaches to the PTY, which
-//! it creates when the page has none, and relays messages unread ([`relay`]). Its own close codes
-//! ([`close_code`]) say why the page could not attach.
-
-mod relay;
+//! The page speaks execd's PTY protocol (contract: execd §9). The server attaches it to the PTY, which
+//! it creates when the page has none.
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::{
-    Extension,
-    extract::{
-        Path, Query, State, WebSocketUpgrade,
-        ws::{CloseFrame, Message, WebSocket},
-    },
+    extract::{Path, Query, State, WebSocketUpgrade},
     http::StatusCode,
     response::Response,
 };
-use osb_client::execd::{Attach, PtySocket};
-use osb_forward::Lease;
+use osb_app::{error::ConsoleError, terminal::backend::ShellBackend};
+use osb_client::{
+    ExecdClient,
+    execd::{Attach, ExecdSocket},
+};
 use osb_protocol::{
     SandboxId,
     execd::pty::{NewPty, PtyRole, close_code},
 };
 use serde::Deserialize;
 use tokio::time::timeout;
-use tower_sessions::Session;
 
-use self::relay::relay;
 use super::{
     super::audited::Noted,
     ConsoleState,
-    execd::ExecdError,
-    session::{self, Admitted},
+    bridge::{self, Refusal, Visit},
+    execd::{ExecdError, Execds},
 };
-use crate::{audit::Act, identity::Scope};
+use crate::{identity::Scope, sandbox};
 
-/// Longest message of a page, in bytes. Pages send a paste in smaller pieces.
-const INPUT_MAX: usize = 1024 * 1024;
+/// Longest time that execd may take to end a shell.
+const ANSWER: Duration = Duration::from_secs(10);
+
 /// Output on its way to a page that the page has not shown: as much as it shows in a few frames.
 const WINDOW: u64 = 128 * 1024;
-/// Longest wait for execd to create and attach a terminal.
-const ATTACH: Duration = Duration::from_secs(15);
-/// Longest close reason, in bytes (RFC 6455 §5.5).
-const REASON_MAX: usize = 123;
 
 /// Query of the page.
 #[derive(Debug, Deserialize)]
@@ -64,103 +56,15 @@ pub(super) struct AttachQuery {
 /// Opens the WebSocket of one terminal.
 pub(super) async fn upgrade(
     State(state): State<ConsoleState>,
-    session: Session,
-    Extension(admitted): Extension<Admitted>,
+    visit: Visit,
     (Path(sandbox), Query(query)): (Path<SandboxId>, Query<AttachQuery>),
-    lease: Option<Extension<Lease>>,
-    Noted(act): Noted,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    if let Some(act) = &act {
-        // The WebSocket opens in any case; whether there is a terminal shows later.
-        act.defer();
-    }
-    upgrade
-        .max_message_size(INPUT_MAX)
-        .max_frame_size(INPUT_MAX)
-        .on_upgrade(move |mut page| async move {
-            let _held = lease;
-            let scope = &admitted.principal().scope;
-            let work = serve(&mut page, &state, scope, &sandbox, &query, act);
-            let end = session::while_open(&session, &state, &admitted, work).await;
-            end.close(&mut page).await;
-        })
+    let attach = async move |execd: ExecdClient| attach(&execd, &query).await;
+    bridge::open(upgrade, visit, state, sandbox, attach)
 }
 
-async fn serve(
-    page: &mut WebSocket,
-    state: &ConsoleState,
-    scope: &Scope,
-    id: &SandboxId,
-    query: &AttachQuery,
-    act: Option<Act>,
-) {
-    let attached = match timeout(ATTACH, attach(state, scope, id, query)).await {
-        Ok(attached) => attached,
-        Err(late) => Err(ExecdError::from(late).into()),
-    };
-    if let Some(act) = act {
-        let error = attached.as_ref().err().map(|refusal| &refusal.error);
-        finish(&act, state, scope, id, error);
-    }
-    match attached {
-        Ok(execd) => relay(page, execd).await,
-        Err(Refusal { code, error }) => {
-            tracing::debug!(sandbox = %id, code, error = &error as &dyn std::error::Error, "no terminal");
-            let close = CloseFrame {
-                code,
-                reason: close_reason(&error.to_string()).into(),
-            };
-            // The page may be gone already.
-            let _ = page.send(Message::Close(Some(close))).await;
-        }
-    }
-}
-
-/// Records whether a terminal was opened, and in whose sandbox.
-fn finish(
-    act: &Act,
-    state: &ConsoleState,
-    scope: &Scope,
-    id: &SandboxId,
-    error: Option<&ExecdError>,
-) {
-    if let Some(tenant) = state.execds.tenant(id, scope) {
-        act.set_tenant(tenant.as_deref());
-    }
-    match error {
-        None => act.finish(StatusCode::SWITCHING_PROTOCOLS.as_u16(), None),
-        Some(error) => {
-            let (status, code) = state.execds.answer_to(error);
-            act.finish(status.as_u16(), Some(code));
-        }
-    }
-}
-
-/// Why there is no terminal, with the close code for the page.
-struct Refusal {
-    code: u16,
-    error: ExecdError,
-}
-
-impl From<ExecdError> for Refusal {
-    fn from(error: ExecdError) -> Self {
-        let code = match error.status() {
-            Some(StatusCode::NOT_FOUND) => close_code::UNKNOWN_SESSION,
-            Some(StatusCode::CONFLICT) => close_code::HELD,
-            _ => close_code::REFUSED,
-        };
-        Self { code, error }
-    }
-}
-
-async fn attach(
-    state: &ConsoleState,
-    scope: &Scope,
-    id: &SandboxId,
-    query: &AttachQuery,
-) -> Result<PtySocket, Refusal> {
-    let execd = state.execds.client(id, scope)?;
+async fn attach(execd: &ExecdClient, query: &AttachQuery) -> Result<ExecdSocket, Refusal> {
     let pty = match &query.pty {
         Some(pty) => pty.clone(),
         // A 404 here means an execd without terminals, not a terminal that is gone.
@@ -189,15 +93,61 @@ async fn attach(
     Ok(socket)
 }
 
-/// The text, cut to what a close frame holds.
-fn close_reason(text: &str) -> &str {
-    &text[..text.floor_char_boundary(REASON_MAX)]
+/// [`ShellBackend`] over execd.
+pub(super) struct Shells {
+    execds: Execds,
+    scope: Scope,
+    /// The act of the request.
+    noted: Noted,
+}
+
+impl Shells {
+    pub(super) fn new(execds: Execds, scope: Scope, noted: Noted) -> Self {
+        Self {
+            execds,
+            scope,
+            noted,
+        }
+    }
+
+    async fn ended(&self, id: &SandboxId, pty: &str) -> Result<(), ExecdError> {
+        let tenant = self.execds.tenant(id, &self.scope).flatten();
+        self.noted.set_object(id.as_str(), tenant.as_deref());
+        let execd = self.execds.client(id, &self.scope)?;
+        match timeout(ANSWER, execd.delete_pty(pty)).await? {
+            Err(osb_client::Error::Api(refusal)) if refusal.status == StatusCode::NOT_FOUND => {
+                Ok(())
+            }
+            ended => Ok(ended?),
+        }
+    }
+}
+
+#[async_trait]
+impl ShellBackend for Shells {
+    async fn end(&self, id: &SandboxId, pty: &str) -> Result<(), ConsoleError> {
+        let ended = self.ended(id, pty).await;
+        if let Some(act) = &self.noted.0 {
+            let failure = ended
+                .as_ref()
+                .err()
+                .map(|error| self.execds.answer_to(error));
+            act.settle(failure.map(|(status, code)| (status.as_u16(), code)));
+        }
+        ended.map_err(|error| match error {
+            ExecdError::Domain(sandbox::Error::NotFound(_)) => ConsoleError::NotFound,
+            error => ConsoleError::Refused {
+                message: error.to_string(),
+            },
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use axum::{
         Json, Router,
+        extract::ws::{Message, WebSocket},
         routing::{get, post},
     };
     use futures::StreamExt;
@@ -257,7 +207,7 @@ mod tests {
             let body = json!({ "code": code, "message": message });
             get(async move || (status, Json(body.clone())))
         };
-        let long = "ä".repeat(REASON_MAX);
+        let long = "ä".repeat(bridge::REASON_MAX);
         let execd = Router::new()
             .route(
                 "/pty",
@@ -284,7 +234,11 @@ mod tests {
         assert_eq!((code, &*reason), (close_code::HELD, "held"));
         let (code, reason) = refusal("/console/terminal/a?pty=broken").await;
         assert_eq!(code, close_code::REFUSED);
-        assert_eq!(reason, "ä".repeat(REASON_MAX / 2), "cut between characters");
+        assert_eq!(
+            reason,
+            "ä".repeat(bridge::REASON_MAX / 2),
+            "cut between characters"
+        );
         let (code, reason) = refusal("/console/terminal/none").await;
         assert_eq!(
             (code, &*reason),
