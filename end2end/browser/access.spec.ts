@@ -1,7 +1,7 @@
 // Users, API keys and sessions: who may use the server.
 
 import type { Browser, Page } from "@playwright/test";
-import { expect, hydrated, key, logIn, test } from "./console";
+import { expect, hydrated, key, logIn, tabTo, test } from "./console";
 
 const path = "/console/access";
 const password = "a long password of a test";
@@ -36,7 +36,7 @@ async function open(page: Page): Promise<void> {
   await hydrated(page);
 }
 
-test("a scoped key is made by keyboard, refuses what it may not do, and is revoked", async ({ page, baseURL }) => {
+test("a scoped key is made by keyboard, refuses what it may not do, and is revoked", async ({ page, browser, baseURL }) => {
   await open(page);
   const name = `key ${Date.now()}`;
   const keys = page.getByRole("region", { name: "API keys" });
@@ -51,6 +51,14 @@ test("a scoped key is made by keyboard, refuses what it may not do, and is revok
   const secret = (await issued.locator("code").first().textContent())!;
   expect(await status(baseURL!, secret)).toBe(200);
   expect(await status(baseURL!, secret, "POST", {})).toBe(403);
+  const other = await (await browser.newContext({ baseURL: baseURL! })).newPage();
+  await other.goto("/console/login?next=/console/create");
+  await tabTo(other, other.locator("#main, body").getByLabel(/API key/).first());
+  await other.keyboard.type(secret);
+  await other.keyboard.press("Enter");
+  await hydrated(other);
+  await expect(other.locator("#main")).toContainText("Your role is read_only: creating needs the role operator.");
+  await other.context().close();
   const row = keys.getByRole("row", { name });
   await expect(row).toContainText("read_only");
   await page.reload();

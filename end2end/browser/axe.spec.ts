@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import type { Page } from "@playwright/test";
+import type { Locator, Page } from "@playwright/test";
 import { expect, hydrated, logIn, test } from "./console";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -21,6 +21,8 @@ async function violations(page: Page): Promise<string[]> {
   );
 }
 
+const WIDTHS = [1440, 768, 360];
+
 for (const colorScheme of ["light", "dark"] as const) {
   test.describe(colorScheme, () => {
     test.use({ colorScheme });
@@ -31,6 +33,7 @@ for (const colorScheme of ["light", "dark"] as const) {
     });
 
     test("every page", async ({ page, sandbox, api, faults }) => {
+      test.setTimeout(300_000);
       const failed = await api.create(["sh", "-c", "echo no; exit 1"], { name: "named" });
       await logIn(page);
       for (const path of [
@@ -51,6 +54,7 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${sandbox.id}/files`,
         `/console/sandboxes/${sandbox.id}/files?path=/etc/hosts`,
         "/console/access",
+        "/console/design",
         `/console/sandboxes/${failed.id}/diagnostics`,
         "/console/settings",
         "/console/settings?check=store",
@@ -70,7 +74,56 @@ for (const colorScheme of ["light", "dark"] as const) {
         if (path.endsWith("/terminal")) {
           await expect(page.locator(".terminal-bar")).toContainText("Connected");
         }
-        expect([path, ...(await violations(page))]).toEqual([path]);
+        for (const width of WIDTHS) {
+          await page.setViewportSize({ width, height: 900 });
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+          const found = [...(wide > width ? [`${wide} px wide`] : []), ...(await violations(page))];
+          expect([path, width, ...found]).toEqual([path, width]);
+        }
+      }
+      await page.goto(`/console/sandboxes/${sandbox.id}/terminal`);
+      await page.getByRole("button", { name: "Keep in the dock" }).click();
+      const dock = page.getByRole("region", { name: "Dock" });
+      await dock.getByRole("button", { name: "Further shell in this sandbox" }).click();
+      await dock.getByRole("button", { name: "Side by side" }).click();
+      for (const state of [0, 1]) {
+        await expect(dock.locator(".terminal-state").nth(state)).toContainText("Connected");
+      }
+      expect(["dock", ...(await violations(page))]).toEqual(["dock"]);
+    });
+
+    test("what opens over a page", async ({ page, sandbox, api }) => {
+      test.setTimeout(300_000);
+      await api.run(sandbox.id, "mkdir -p /root/d; echo a > /root/d/a.txt");
+      const here = `/console/sandboxes/${sandbox.id}`;
+      const list = `/console/sandboxes?q=${sandbox.id}`;
+      const press = (name: RegExp | string) => () => page.getByRole("button", { name }).first().click();
+      const opened: [string, string, () => Promise<void>, Locator][] = [
+        ["delete", list, press(/^Delete/), page.getByRole("alertdialog")],
+        ["palette", list, () => page.keyboard.press("Control+k"), page.getByRole("option").first()],
+        ["keys", list, () => page.keyboard.press("?"), page.getByRole("dialog")],
+        ["syntax", list, () => page.locator(".syntax summary").click(), page.locator(".syntax .confirm-card")],
+        ["selection", list, () => page.getByLabel("Select all on this page").check(), page.locator(".bulk")],
+        ["event", `/console/events?sandbox=${sandbox.id}`, () => page.locator(".events summary").first().click(), page.locator(".events .confirm-card").first()],
+        ["header", here, () => page.getByRole("button", { name: "Delete", exact: true }).click(), page.getByRole("alertdialog")],
+        ["folder", `${here}/files?path=/root/d`, press("New folder"), page.getByLabel("Name", { exact: true }).first()],
+        ["rename", `${here}/files?path=/root/d`, press(/^Rename/), page.getByLabel("Mode (octal)")],
+        ["editor", `${here}/files?path=/root/d/a.txt`, press("Edit"), page.locator("textarea")],
+        ["search", `${here}/terminal`, press("Search the output"), page.getByRole("searchbox", { name: "Text to find" })],
+        ["limits", `${here}/run`, () => page.getByText("Directory, user, limit").click(), page.getByLabel("Directory")],
+      ];
+      await logIn(page);
+      for (const [name, path, open, shown] of opened) {
+        await page.setViewportSize({ width: 1440, height: 900 });
+        await page.goto(path);
+        await hydrated(page);
+        if (name === "search") await expect(page.locator(".terminal-bar")).toContainText("Connected");
+        await open();
+        await expect(shown).toBeVisible();
+        for (const width of WIDTHS) {
+          await page.setViewportSize({ width, height: 900 });
+          expect([name, width, ...(await violations(page))]).toEqual([name, width]);
+        }
       }
     });
   });

@@ -1,7 +1,7 @@
 // Shared fixtures: pages whose faults fail the test, sandboxes that are removed afterwards, and
 // helpers.
 
-import { test as base, expect, type BrowserContext, type Page } from "@playwright/test";
+import { test as base, expect, type BrowserContext, type Locator, type Page } from "@playwright/test";
 
 export { expect };
 
@@ -36,6 +36,19 @@ export class Api {
     });
     const { id } = (await response.json()) as { id: string };
     return { id, short: id.slice(0, 8) };
+  }
+
+  /** Runs a command in a sandbox, without the console; its output. */
+  async run(id: string, command: string): Promise<string> {
+    const place = await (await this.call("GET", `/sandboxes/${id}/endpoints/44772`)).json();
+    const { endpoint, headers } = place as { endpoint: string; headers: Record<string, string> };
+    const answer = await fetch(`http://${endpoint}/command`, {
+      method: "POST",
+      headers: { ...headers, "Content-Type": "application/json" },
+      body: JSON.stringify({ command }),
+    });
+    if (!answer.ok) throw new Error(`${command}: ${answer.status} ${await answer.text()}`);
+    return await answer.text();
   }
 
   async remove(id: string): Promise<void> {
@@ -136,4 +149,13 @@ export async function type(page: Page, line: string): Promise<void> {
   await page.locator(".terminal .xterm").click();
   await page.keyboard.type(line);
   await page.keyboard.press("Enter");
+}
+
+/** Moves the focus with the Tab key until this has it. */
+export async function tabTo(page: Page, target: Locator): Promise<void> {
+  for (let step = 0; step < 120; step += 1) {
+    if (await target.evaluate((it) => it === document.activeElement)) return;
+    await page.keyboard.press("Tab");
+  }
+  throw new Error("the Tab key does not lead there");
 }

@@ -1,7 +1,7 @@
 // The create page: presets, suggestions, rows, and what is wrong with a form.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, image, logIn, test } from "./console";
+import { expect, hydrated, image, logIn, tabTo, test } from "./console";
 
 /** Types a label into the row that is free. */
 async function addLabel(page: Page, name: string, value: string): Promise<void> {
@@ -129,6 +129,29 @@ test("a preset is chosen with the keyboard and becomes a sandbox", async ({ page
   const id = page.url().split("/").pop()!;
   const made = await (await api.call("GET", `/sandboxes/${id}`)).json();
   expect(made.metadata).toEqual({ name: "from-a-preset", suite: "browser" });
+});
+
+test("each preset whose image is on this host makes a sandbox, by keyboard", async ({ page, api }) => {
+  test.slow();
+  await logIn(page, "/console/create");
+  const here = page.locator(".preset").filter({ has: page.locator('[data-mark="here"]') });
+  const presets = await here.evaluateAll((links) => links.map((link) => link.getAttribute("href")!));
+  expect(presets.length).toBeGreaterThan(0);
+  for (const preset of presets) {
+    await page.goto("/console/create");
+    await hydrated(page);
+    await tabTo(page, page.locator(`.preset[href="${preset}"]`));
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(new RegExp(`${preset.replace("?", "\\?")}$`));
+    await tabTo(page, page.getByLabel("Label name").last());
+    await page.keyboard.type("suite");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("browser");
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+    await expect(page.locator(".page-head")).toContainText("Running");
+    await api.remove(page.url().split("/").pop()!);
+  }
 });
 
 test("variables are typed in rows or as text, and neither loses one", async ({ page }) => {

@@ -1,6 +1,6 @@
 // An operator's daily work: log in, create a sandbox, see it in every tab, renew it, delete it.
 
-import { expect, hydrated, image, key, logIn, row, test } from "./console";
+import { expect, hydrated, image, key, logIn, row, tabTo, test } from "./console";
 
 test("a wrong key is refused, the right one opens, logging out closes", async ({ page }) => {
   test.skip(!key, "this server has no key");
@@ -16,6 +16,20 @@ test("a wrong key is refused, the right one opens, logging out closes", async ({
   await expect(page).toHaveURL(/\/console\/login/);
   await page.goto("/console/create");
   await expect(page).toHaveURL(/\/console\/login/);
+});
+
+test("the first sign-in needs no pointer", async ({ page }) => {
+  test.skip(!key, "this server has no key");
+  await page.goto("/console");
+  await tabTo(page, page.getByLabel("API key"));
+  await page.keyboard.type(key);
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("Overview");
+  await hydrated(page);
+  await page.keyboard.press("Tab");
+  await expect(page.getByRole("link", { name: "Skip to content" })).toBeFocused();
+  await page.keyboard.press("Enter");
+  await tabTo(page, page.locator("#main").getByRole("link").first());
 });
 
 test("a sandbox created in one tab appears in another without a reload", async ({

@@ -1,7 +1,7 @@
 // The list: the filter's language, actions on several rows, sandboxes that ended, and keys.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, image, logIn, row, test } from "./console";
+import { expect, hydrated, image, key, logIn, row, tabTo, test } from "./console";
 
 const rows = (page: Page) => page.locator("table.list tbody tr");
 
@@ -86,7 +86,7 @@ test("what ended is listed with the reason and leads to its page", async ({ page
   await expect(row(page, gone)).toHaveCount(0);
 });
 
-test("twenty sandboxes are extended at once, and one that fails does not stop the others", async ({ page, api }) => {
+test("twenty sandboxes are extended at once by keyboard, and one that fails does not stop the others", async ({ page, api }) => {
   test.slow();
   const all = await Promise.all(Array.from({ length: 20 }, () => api.create(undefined, { team: "twenty" })));
   await logIn(page, "/console/sandboxes?q=label.team%3Dtwenty");
@@ -96,10 +96,15 @@ test("twenty sandboxes are extended at once, and one that fails does not stop th
   await page.getByTitle("Pause live updates").click();
   await api.remove(all[7].id);
   await expect.poll(() => api.mine()).not.toContain(all[7].id);
-  await page.getByLabel("Select all on this page").check();
+  await tabTo(page, page.getByLabel("Select all on this page"));
+  await page.keyboard.press("Space");
   await expect(page.locator(".bulk")).toContainText("20 selected");
-  await page.getByLabel("New time to live").selectOption("14400");
-  await page.getByRole("button", { name: "Extend", exact: true }).click();
+  await page.locator("h1").click();
+  await tabTo(page, page.getByLabel("New time to live"));
+  await page.keyboard.type("4");
+  await expect(page.getByLabel("New time to live")).toHaveValue("14400");
+  await tabTo(page, page.getByRole("button", { name: "Extend", exact: true }));
+  await page.keyboard.press("Enter");
   const results = page.locator(".bulk-results");
   await expect(results).toContainText("19 of 20 extended · 1 failed");
   await expect(results.getByRole("listitem").first()).toContainText("This sandbox does not exist.");
@@ -179,3 +184,45 @@ test("nothing overflows between 360 and 1024 px", async ({ page, api }) => {
     expect([width, wide <= width]).toEqual([width, true]);
   }
 });
+
+test("a viewer sees the actions of a row with the reason", async ({ page, api, sandbox }) => {
+  test.skip(!key, "this server has no key");
+  const added = await api.call("POST", "/api-keys", { name: "viewer-of-the-list", role: "read_only" });
+  const { secret, apiKey } = (await added.json()) as { secret: string; apiKey: { id: string } };
+  try {
+    await page.goto("/console/login?next=/console/sandboxes");
+    await page.getByLabel("API key").fill(secret);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await hydrated(page);
+    const shown = row(page, sandbox);
+    for (const name of ["Extend", "Pause", "Delete", "Clone"]) {
+      const button = shown.getByRole("button", { name: `${name} ${sandbox.short}` });
+      await expect(button).toHaveAttribute("aria-disabled", "true");
+      await expect(button).toHaveAccessibleDescription(/Your role may look/);
+      await button.press("Enter");
+    }
+    await expect(page.getByRole("alertdialog")).toBeHidden();
+    await expect(shown).toContainText("Running");
+  } finally {
+    await api.call("DELETE", `/api-keys/${apiKey.id}`);
+  }
+});
+
+for (const width of [360, 390, 480]) {
+  test(`at ${width} px, all pages are in the rail, and the breadcrumb ends with this one`, async ({ page, sandbox }) => {
+    await page.setViewportSize({ width, height: 800 });
+    await logIn(page, `/console/sandboxes/${sandbox.id}/diagnostics`);
+    await hydrated(page);
+    const links = page.getByRole("navigation", { name: "Main" }).getByRole("link");
+    for (const box of await Promise.all((await links.all()).map((link) => link.boundingBox()))) {
+      if (box === null) continue;
+      expect(box.x).toBeGreaterThanOrEqual(0);
+      expect(box.x + box.width).toBeLessThanOrEqual(width);
+      expect(box.height).toBeGreaterThanOrEqual(24);
+    }
+    const here = page.getByRole("navigation", { name: "Breadcrumb" }).locator("[aria-current]");
+    await expect(here).toHaveText("Diagnostics");
+    const cut = await here.locator("..").evaluate((it) => it.scrollWidth - it.clientWidth);
+    expect(cut).toBeLessThanOrEqual(0);
+  });
+}

@@ -1,34 +1,7 @@
 // A server that is away for a while: pages say so, and go on by themselves when it is back.
 
-import type { Page } from "@playwright/test";
 import { expect, hydrated, logIn, row, test } from "./console";
-
-const AWAY = "The server cannot be reached. Retrying …";
-
-/** Lets a page lose the server and find it again. Pages that are rendered whole are not affected. */
-async function outages(page: Page): Promise<{ begin(): Promise<void>; end(): void }> {
-  let away = false;
-  const open = new Set<{ close(): Promise<void> }>();
-  await page.routeWebSocket(/\/console\/live$/, (socket) => {
-    if (away) {
-      void socket.close();
-      return;
-    }
-    socket.connectToServer();
-    open.add(socket);
-  });
-  await page.route("**/console/fn/**", (route) => (away ? route.abort("connectionrefused") : route.fallback()));
-  return {
-    async begin() {
-      away = true;
-      await Promise.all([...open].map((socket) => socket.close()));
-      open.clear();
-    },
-    end() {
-      away = false;
-    },
-  };
-}
+import { AWAY, outages } from "./outages";
 
 test("pages opened while the server is away heal when it is back", async ({ page, sandbox, faults }) => {
   test.slow();

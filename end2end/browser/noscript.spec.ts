@@ -77,3 +77,18 @@ test("creating without script, with a mistake first", async ({ page, api, faults
   await expect(page.locator(".page-head")).toContainText("Running");
   expect(await api.mine()).toContain(page.url().split("/").pop());
 });
+
+test("a terminal and a preview say what they need, and the design page reads", async ({ page, sandbox }) => {
+  await logIn(page, `/console/sandboxes/${sandbox.id}/terminal`);
+  const without = page.locator("#main noscript .banner");
+  await expect(without).toBeVisible();
+  await expect(without).toContainText("The terminal needs JavaScript.");
+  await expect(without).toContainText("POST /command");
+  await expect(page.getByText("Connecting …")).toBeHidden();
+  await page.goto(`/console/sandboxes/${sandbox.id}/preview`);
+  await expect(page.locator("#main")).toContainText("No program of this sandbox listens");
+  await page.goto("/console/design");
+  await expect(page.getByRole("heading", { level: 1 })).toHaveCount(1);
+  await expect(page.getByRole("heading", { level: 2 }).first()).toBeVisible();
+  expect((await page.locator("#main").innerText()).length).toBeGreaterThan(500);
+});

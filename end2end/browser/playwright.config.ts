@@ -2,6 +2,7 @@
 //   OSB_URL      its address (http://127.0.0.1:8080)
 //   OSB_API_KEY  its API key
 //   OSB_IMAGE    an image with bash and python3 that is on the host
+//   OSB_SERVER   the server's program, for tests with servers of their own
 //   OSB_CHROMIUM the browser (/usr/bin/chromium)
 
 import { defineConfig } from "@playwright/test";

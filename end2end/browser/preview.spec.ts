@@ -46,6 +46,24 @@ test("ports are found, and one is shown in a frame that cannot reach the console
   faults.splice(0);
 });
 
+test("the overview of a sandbox names its listening ports, with ways to them", async ({ page, api }) => {
+  const { id } = await api.create(["python3", "-m", "http.server", "8000"]);
+  await logIn(page, `/console/sandboxes/${id}`);
+  await hydrated(page);
+  const ports = page.getByRole("group", { name: "Programs that listen" });
+  const addresses = ports.getByRole("link", { name: "Addresses of port 8000" });
+  await expect(async () => {
+    if (!(await addresses.isVisible())) await ports.getByRole("button", { name: "Check again" }).click();
+    await expect(addresses).toBeVisible({ timeout: 1_000 });
+  }).toPass();
+  await expect(ports).toContainText("python3");
+  await expect(ports).not.toContainText("44772");
+  await addresses.press("Enter");
+  await expect(page.locator(".addresses")).toContainText("/proxy/8000");
+  await ports.getByRole("link", { name: "Preview port 8000" }).press("Enter");
+  await expect(page.frameLocator("iframe").getByRole("heading", { name: /Directory listing/ })).toBeVisible();
+});
+
 test("a sandbox without listening programs says what to do", async ({ page, sandbox }) => {
   await logIn(page, `/console/sandboxes/${sandbox.id}/preview`);
   await hydrated(page);

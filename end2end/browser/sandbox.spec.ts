@@ -99,7 +99,7 @@ test("what a state forbids says why, and does nothing", async ({ page, api }) =>
 test("a viewer sees the actions with the reason", async ({ page, api, sandbox }) => {
   test.skip(!key, "this server has no key");
   const added = await api.call("POST", "/api-keys", { name: "viewer", role: "read_only" });
-  const { secret, id } = (await added.json()) as { secret: string; id: string };
+  const { secret, apiKey } = (await added.json()) as { secret: string; apiKey: { id: string } };
   try {
     await page.goto(`/console/login?next=/console/sandboxes/${sandbox.id}`);
     await page.getByLabel("API key").fill(secret);
@@ -113,7 +113,7 @@ test("a viewer sees the actions with the reason", async ({ page, api, sandbox })
     await expect(page.getByRole("alertdialog")).toBeHidden();
     await expect(head(page)).toContainText("Running");
   } finally {
-    await api.call("DELETE", `/api-keys/${id}`);
+    await api.call("DELETE", `/api-keys/${apiKey.id}`);
   }
 });
 

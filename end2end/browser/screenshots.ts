@@ -36,7 +36,9 @@ for (const colorScheme of ["light", "dark"] as const) {
       for (const team of ["search", "vision", "agents", "search"]) {
         await api.create(undefined, { team });
       }
-      const busy = "cd /root && mkdir -p project/src project/data && seq 1 40 > project/data/rows.csv; " +
+      const serve = "mkdir -p /srv/www && echo '<h1>Results of train-7b</h1><p>Step 1,200 of 4,000. Loss 0.31.</p>' > /srv/www/index.html; " +
+        "python3 -m http.server 8000 -d /srv/www > /dev/null 2>&1 & ";
+      const busy = serve + "cd /root && mkdir -p project/src project/data && seq 1 40 > project/data/rows.csv; " +
         "printf 'import sys\n\n\ndef main():\n    print(\"rows:\", len(sys.stdin.readlines()))\n\n\nmain()\n' > project/src/count.py; " +
         "while :; do echo \"$(date +%T) step done, loss 0.$RANDOM\"; for i in {1..30000}; do :; done; sleep 0.5; done";
       const sandbox = await api.create(["bash", "-c", busy], {
@@ -112,6 +114,13 @@ for (const colorScheme of ["light", "dark"] as const) {
       await hydrated(page);
       await expect(page.locator(".chart-line").first()).toBeAttached();
       await shot("metrics");
+      await page.goto(`/console/sandboxes/${sandbox.id}/preview?port=8000`);
+      await hydrated(page);
+      await expect(page.frameLocator("iframe").getByRole("heading")).toBeVisible();
+      await shot("preview");
+      await page.goto("/console/design");
+      await hydrated(page);
+      await shot("design");
       await page.goto(`/console/sandboxes/${sandbox.id}`);
       await hydrated(page);
       await page.locator("[data-act-button]").filter({ hasText: "Delete" }).click();
@@ -125,6 +134,23 @@ for (const colorScheme of ["light", "dark"] as const) {
       await type(page, "uname -sr; nproc");
       await expect.poll(() => screen(page)).toContain("Linux");
       await shot("terminal");
+      await page.getByRole("button", { name: "Keep in the dock" }).click();
+      const dock = page.getByRole("region", { name: "Dock" });
+      await dock.getByRole("button", { name: "Further shell in this sandbox" }).click();
+      await page.goto(`/console/sandboxes/${sandbox.id}/logs`);
+      await hydrated(page);
+      await page.getByRole("button", { name: "Keep in the dock" }).click();
+      await page.goto("/console");
+      await hydrated(page);
+      if (name === "1440") await dock.getByRole("button", { name: "Side by side" }).click();
+      await expect(dock.locator(".log-line").last()).toContainText("step done");
+      await expect(dock.locator(".terminal-state").first()).toContainText("Connected");
+      await shot("dock");
+      for (const close of [/^Close the log/, /^End the shell/, /the shell goes on/]) {
+        await dock.getByRole("button", { name: close }).click();
+      }
+      await page.goto(`/console/sandboxes/${sandbox.id}/terminal`);
+      await expect(page.locator(".terminal-bar")).toContainText("Connected");
       const other = await context.newPage();
       await other.goto("/console/sandboxes");
       await other.getByRole("button", { name: "Log out" }).click();

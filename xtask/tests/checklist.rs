@@ -11,7 +11,16 @@ struct Checklist {
     least: usize,
 }
 
-const CHECKLISTS: [Checklist; 2] = [
+const CHECKLISTS: [Checklist; 3] = [
+    Checklist {
+        page: "docs/console-tests.md",
+        kinds: &[
+            ("browser", "end2end/browser"),
+            ("api", "crates/testkit/tests"),
+            ("unit", "server/src"),
+        ],
+        least: 50,
+    },
     Checklist {
         page: "docs/execd-tests.md",
         kinds: &[
@@ -105,11 +114,13 @@ fn every_test_that_a_checklist_names_exists() {
             let (_, folder) = folder.unwrap_or_else(|| panic!("what kind is `{kind} {test}`?"));
             let (module, function) = test.split_once("::").unwrap();
             let extension = match *folder {
+                "end2end/browser" => "spec.ts",
                 folder if folder.starts_with("end2end") => "py",
                 _ => "rs",
             };
             let text = read(&format!("{folder}/{module}.{extension}"));
             let runs = match extension {
+                "spec.ts" => text.contains(&format!("test(\"{function}\", ")),
                 "py" => text.contains(&format!("def {function}(")) && function.starts_with("test"),
                 _ => is_test(&text, function) || runs_on_every_database(folder, module, function),
             };

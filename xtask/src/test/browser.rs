@@ -16,7 +16,7 @@ use crate::{host::node, up::BASE_IMAGE};
 /// Name of the suite.
 pub(super) const NAME: &str = "console in the browser";
 /// Longest time of the suite.
-const LIMIT: Duration = Duration::from_secs(15 * 60);
+const LIMIT: Duration = Duration::from_secs(25 * 60);
 /// Configuration of the suite.
 const CONFIG: &str = "end2end/browser/playwright.config.ts";
 
@@ -46,6 +46,7 @@ fn suite(context: &Context<'_>) -> Result<Tally> {
         .env("OSB_URL", server.url())
         .env("OSB_API_KEY", server.api_key())
         .env("OSB_IMAGE", BASE_IMAGE)
+        .env("OSB_SERVER", server.program())
         .env("OSB_CHROMIUM", chromium)
         .current_dir(context.repo.root());
     if let Some(filter) = &context.options.filter {

@@ -78,6 +78,11 @@ impl TestServer {
             .env("OPENSANDBOX_TEST_SERVER_CONFIG", &self.settings.file);
     }
 
+    /// Path of its program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Folder of its log.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
