@@ -10,7 +10,7 @@ use web_sys::{CloseEvent, MessageEvent, WebSocket};
 use super::{
     log::LogBatch,
     watches::{Arrival, Watches},
-    wire::{Command, Frame, Position, RowChange, Samples, Topic, Update, says_signed_out},
+    wire::{Command, Frame, Parts, Position, RowChange, Samples, Topic, Update, says_signed_out},
 };
 use crate::{
     browser,
@@ -55,6 +55,8 @@ pub struct Live {
 struct Tab {
     socket: Option<Socket>,
     watches: Watches<Rc<dyn Fn(Update)>>,
+    /// The list, until it is whole.
+    parts: Parts,
     failures: u32,
     epoch: String,
     /// Whether the server greeted on this connection, which proves that there was a session.
@@ -213,23 +215,41 @@ impl Live {
         let Ok(frame) = serde_json::from_str::<Frame>(text) else {
             return;
         };
-        let (topic, seq, data, is_delta) = match frame {
+        let paused = self.paused.get_untracked();
+        let (topic, seq, after, data, is_delta) = match frame {
             Frame::Hello { epoch } => {
                 self.link.set(Link::Live);
                 return TAB.with_borrow_mut(|tab| tab.begin(epoch));
             }
             Frame::Beat => return,
-            Frame::Snapshot { topic, seq, data } => (topic, seq, data, false),
-            Frame::Delta { topic, seq, data } => (topic, seq, data, true),
+            Frame::Part { topic, after, data } => {
+                if !paused && let Some(Update::List(rows)) = Update::read(&topic, false, data) {
+                    TAB.with_borrow_mut(|tab| tab.parts.add(after, rows));
+                }
+                return;
+            }
+            Frame::Snapshot {
+                topic,
+                seq,
+                after,
+                data,
+            } => (topic, seq, after, data, false),
+            Frame::Delta { topic, seq, data } => (topic, seq, 0, data, true),
         };
-        if self.paused.get_untracked() {
+        if paused {
             return;
         }
         let handlers = TAB.with_borrow_mut(|tab| tab.arrive(&topic, seq, is_delta));
         if handlers.is_empty() {
             return;
         }
-        let Some(update) = Update::read(&topic, is_delta, data) else {
+        let update = match Update::read(&topic, is_delta, data) {
+            Some(Update::List(rest)) => {
+                TAB.with_borrow_mut(|tab| tab.complete(&topic, after, rest))
+            }
+            update => update,
+        };
+        let Some(update) = update else {
             return;
         };
         // Outside the borrow: a handler may watch or unwatch.
@@ -328,6 +348,16 @@ impl Tab {
         {
             let _ = socket.raw.send_with_str(&text);
         }
+    }
+
+    /// The list with all its parts; without some of them it asks for another snapshot.
+    fn complete(&mut self, topic: &Topic, after: usize, rest: Vec<SandboxRow>) -> Option<Update> {
+        let whole = self.parts.complete(after, rest);
+        if whole.is_none() {
+            self.watches.forget_position(topic);
+            self.subscribe(topic);
+        }
+        whole.map(Update::List)
     }
 
     /// Notes a message; returns the handlers that show it. After a hole in the numbers it asks for a

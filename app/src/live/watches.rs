@@ -77,6 +77,13 @@ impl<H: Clone> Watches<H> {
         self.topics.get(topic)?.seq
     }
 
+    /// Forgets how far a topic was followed: a snapshot is needed.
+    pub(super) fn forget_position(&mut self, topic: &Topic) {
+        if let Some(watched) = self.topics.get_mut(topic) {
+            watched.seq = None;
+        }
+    }
+
     /// Forgets how far every topic was followed: snapshots are needed.
     pub(super) fn forget_positions(&mut self) {
         self.topics.values_mut().for_each(|it| it.seq = None);

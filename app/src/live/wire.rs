@@ -126,12 +126,25 @@ pub enum Frame<D = serde_json::Value> {
         /// See [`Position::epoch`].
         epoch: String,
     },
+    /// Rows of a long list, whose snapshot follows with the last of them. Short messages let a
+    /// connection go with a small buffer, and a page read the list without a pause.
+    Part {
+        /// The topic.
+        topic: Topic,
+        /// Rows in the parts before this one.
+        after: usize,
+        /// See [`Topic`].
+        data: D,
+    },
     /// The whole content of a topic.
     Snapshot {
         /// The topic.
         topic: Topic,
         /// As of this message.
         seq: u64,
+        /// Rows in the parts that precede it.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        after: usize,
         /// See [`Topic`].
         data: D,
     },
@@ -146,6 +159,44 @@ pub enum Frame<D = serde_json::Value> {
     },
     /// A sign of life on a quiet connection.
     Beat,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The parts of a long list that came so far.
+#[derive(Debug, Default)]
+pub(super) struct Parts(Vec<SandboxRow>);
+
+impl Parts {
+    /// Takes the next part. A part that does not follow the others makes them worthless.
+    pub(super) fn add(&mut self, after: usize, rows: Vec<SandboxRow>) {
+        if after == 0 || after != self.0.len() {
+            self.0.clear();
+        }
+        if after == self.0.len() {
+            self.0.extend(rows);
+        }
+    }
+
+    /// The whole list; `None` if parts of it are missing.
+    pub(super) fn complete(
+        &mut self,
+        after: usize,
+        rest: Vec<SandboxRow>,
+    ) -> Option<Vec<SandboxRow>> {
+        let mut rows = match after {
+            0 => Vec::new(),
+            _ => std::mem::take(&mut self.0),
+        };
+        if rows.len() != after {
+            return None;
+        }
+        rows.extend(rest);
+        Some(rows)
+    }
 }
 
 /// One change of the list.
@@ -255,6 +306,37 @@ mod tests {
                 since
             }
         );
+    }
+
+    #[test]
+    fn a_list_in_parts_is_whole_or_nothing() {
+        let rows = |count: usize| vec![row(); count];
+        let mut parts = Parts::default();
+        assert_eq!(parts.complete(0, rows(2)).map(|it| it.len()), Some(2));
+        parts.add(0, rows(2));
+        parts.add(2, rows(2));
+        assert_eq!(parts.complete(4, rows(1)).map(|it| it.len()), Some(5));
+        assert!(
+            parts.complete(4, rows(1)).is_none(),
+            "parts count for one list"
+        );
+        // What a paused page left out.
+        parts.add(2, rows(2));
+        assert!(parts.complete(4, rows(1)).is_none());
+        // A list that was asked for again begins again.
+        parts.add(0, rows(2));
+        parts.add(0, rows(2));
+        assert_eq!(parts.complete(2, rows(0)).map(|it| it.len()), Some(2));
+    }
+
+    fn row() -> SandboxRow {
+        serde_json::from_value(json!({
+            "id": "a",
+            "status": { "state": "Running" },
+            "createdAt": "2026-01-01T00:00:00Z",
+            "entrypoint": [],
+        }))
+        .unwrap()
     }
 
     #[test]

@@ -21,13 +21,16 @@ use super::{
 };
 use crate::{
     identity::Scope,
-    sandbox::{Change, Service},
+    sandbox::{Change, Record, Service},
 };
 
 /// Frames a tab may fall behind before it gets a snapshot.
 const BEHIND: usize = 256;
 /// Changes kept for tabs that come back after a short break.
 const RECENT: usize = 512;
+/// Rows in one message of the list. The connection of a tab keeps a buffer as large as its longest
+/// message: of a list of 5,000 at once, that was 1.5 MB for every tab.
+pub(super) const PART: usize = 100;
 /// Most scopes whose encoded list is kept.
 const LISTS: usize = 64;
 /// Most sandboxes whose encoded detail is kept.
@@ -80,7 +83,7 @@ pub(in super::super) struct Hub {
 struct Kept {
     recent: VecDeque<Arc<SequencedChange>>,
     /// The encoded list of each scope at a sequence number, shared by tabs that fall behind together.
-    lists: HashMap<Option<Arc<str>>, (u64, Utf8Bytes)>,
+    lists: HashMap<Option<Arc<str>>, (u64, Arc<[Utf8Bytes]>)>,
     details: HashMap<SandboxId, (u64, Utf8Bytes)>,
 }
 
@@ -166,28 +169,42 @@ impl Hub {
         whole.then_some(missed)
     }
 
-    /// The whole list within a scope, and its position.
-    pub(super) fn list(&self, scope: &Scope) -> (u64, Utf8Bytes) {
+    /// The whole list within a scope, in messages to send one after the other, and its position.
+    pub(super) fn list(&self, scope: &Scope) -> (u64, Arc<[Utf8Bytes]>) {
         let (records, seq) = self.service.within(scope).snapshot();
         let tenant: Option<Arc<str>> = scope.tenant().map(Arc::from);
-        if let Some((known, frame)) = self.kept().lists.get(&tenant)
+        if let Some((known, frames)) = self.kept().lists.get(&tenant)
             && *known == seq
         {
-            return (seq, frame.clone());
+            return (seq, Arc::clone(frames));
         }
-        let data: Vec<SandboxRow> = records.iter().map(|record| backend::row(record)).collect();
-        let frame = text(&Frame::Snapshot {
+        let rows = |some: &[Arc<Record>]| -> Vec<SandboxRow> {
+            some.iter().map(|record| backend::row(record)).collect()
+        };
+        let whole = records.len().saturating_sub(1) / PART * PART;
+        let (parts, rest) = records.split_at(whole);
+        let part = |(number, some): (usize, &[Arc<Record>])| {
+            text(&Frame::Part {
+                topic: Topic::Sandboxes,
+                after: number * PART,
+                data: rows(some),
+            })
+        };
+        let last = text(&Frame::Snapshot {
             topic: Topic::Sandboxes,
             seq,
-            data,
+            after: whole,
+            data: rows(rest),
         });
+        let parts = parts.chunks(PART).enumerate().map(part);
+        let frames: Arc<[Utf8Bytes]> = parts.chain([last]).collect();
         let mut kept = self.kept();
         if kept.lists.len() >= LISTS && !kept.lists.contains_key(&tenant) {
             kept.lists.clear();
         }
-        kept.lists.insert(tenant, (seq, frame.clone()));
+        kept.lists.insert(tenant, (seq, Arc::clone(&frames)));
         drop(kept);
-        (seq, frame)
+        (seq, frames)
     }
 
     /// One sandbox as its page shows it within a scope.
@@ -205,6 +222,7 @@ impl Hub {
         let frame = text(&Frame::Snapshot {
             topic: Topic::Sandbox(id.clone()),
             seq,
+            after: 0,
             data,
         });
         if seq == 0 {
@@ -236,6 +254,7 @@ impl Hub {
         text(&Frame::Snapshot::<()> {
             topic: topic.clone(),
             seq: 0,
+            after: 0,
             data: (),
         })
     }

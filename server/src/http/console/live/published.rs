@@ -93,6 +93,7 @@ impl<C: Content> Source for Published<C> {
         let snapshot = text(&Frame::Snapshot {
             topic: self.topic.clone(),
             seq,
+            after: 0,
             data: state.content.snapshot(),
         });
         state.snapshot = Some((seq, snapshot.clone()));

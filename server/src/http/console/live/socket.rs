@@ -169,9 +169,12 @@ impl Tab {
             }
             return Ok(());
         }
-        let (seq, frame) = self.hub.list(&self.scope);
+        let (seq, frames) = self.hub.list(&self.scope);
         self.list = Some(seq);
-        self.send(frame).await
+        for frame in frames.iter() {
+            self.send(frame.clone()).await?;
+        }
+        Ok(())
     }
 
     async fn pass_on(&mut self, change: &SequencedChange) -> Result<(), Closed> {

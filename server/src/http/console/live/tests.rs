@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::super::tests::{Console, FORM, Socket, closed};
+use super::{
+    super::tests::{Console, FORM, Socket, closed},
+    hub::PART,
+};
 use crate::identity::Scope;
 
 const MIB: usize = 1024 * 1024;
@@ -86,6 +89,35 @@ async fn a_snapshot_is_followed_by_every_change_in_order() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_parts() {
+    let console = Console::open().await;
+    for _ in 0..=2 * PART {
+        console.post("/console/create", FORM).await;
+    }
+    let (mut page, _) = Page::open(&console).await;
+    page.subscribe(Topic::Sandboxes, None).await;
+    let mut ids = Vec::new();
+    let mut take = |data: Value| {
+        let rows = data.as_array().unwrap().clone();
+        ids.extend(rows.iter().map(|row| row["id"].to_string()));
+        rows.len()
+    };
+    for wanted in [0, PART] {
+        let Frame::Part { after, data, .. } = page.hear().await else {
+            panic!("no part after {wanted}");
+        };
+        assert_eq!((after, take(data)), (wanted, PART));
+    }
+    let Frame::Snapshot { after, data, .. } = page.hear().await else {
+        panic!("no end");
+    };
+    assert_eq!((after, take(data)), (2 * PART, 1));
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 2 * PART + 1);
 }
 
 #[tokio::test]
