@@ -29,6 +29,30 @@ test("a sandbox is found by its name, its id and its label, and opened with keys
   await expect(page.locator(".palette-note")).toContainText("Nothing matches.");
 });
 
+test("what is typed before the palette is loaded is not lost", async ({ page, sandbox }) => {
+  let release = () => {};
+  const held = new Promise<void>((resolve) => (release = resolve));
+  await page.route(/split_palette/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await logIn(page, `/console/sandboxes/${sandbox.id}`);
+  await hydrated(page);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("pause thos");
+  await page.keyboard.press("Backspace");
+  await page.keyboard.press("Backspace");
+  await page.keyboard.type("is");
+  release();
+  await expect(field(page)).toHaveValue("pause this");
+  await expect(page.locator(".palette-option[aria-selected=true]")).toContainText("Pause this sandbox");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Control+k");
+  await expect(field(page)).toHaveValue("");
+  // Keys of pages did nothing meanwhile.
+  await expect(page).toHaveURL(new RegExp(`${sandbox.id}$`));
+});
+
 test("pages, tabs and actions are chosen with arrows, and Escape gives the focus back", async ({
   page,
   sandbox,

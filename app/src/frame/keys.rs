@@ -52,7 +52,8 @@ pub(super) fn listen(
                 palette_open.update(|open| *open = !*open);
                 return event.prevent_default();
             }
-            if event.ctrl_key() || event.meta_key() || event.alt_key() || is_typing(&event) {
+            let is_command = event.ctrl_key() || event.meta_key() || event.alt_key();
+            if is_command || is_typing(&event) || palette_open.get_untracked() {
                 return;
             }
             match event.key().as_str() {

@@ -17,7 +17,7 @@ use leptos_router::components::Outlet;
 
 pub(crate) use dock::{Dock, DockContent, Panel, Shows};
 pub(crate) use keys::ROW_LINK;
-pub(crate) use palette::{PaletteContent, PaletteOpen};
+pub(crate) use palette::{PaletteContent, PaletteOpen, TypedEarly};
 pub use toast::Toasts;
 
 use crate::{

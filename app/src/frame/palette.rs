@@ -17,6 +17,10 @@ const SETTLED: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy)]
 pub(crate) struct PaletteOpen(pub(crate) RwSignal<bool>);
 
+/// What was typed into the open palette before its code was there.
+#[derive(Clone, Copy)]
+pub(crate) struct TypedEarly(pub(crate) StoredValue<String>);
+
 /// What is in the palette. It knows pages, and pages are in the frame: hence the application hands
 /// it in.
 #[derive(Clone, Copy)]
@@ -29,7 +33,22 @@ pub(super) fn Palette() -> impl IntoView {
     let content = use_context::<PaletteContent>();
     let dialog = NodeRef::<Dialog>::new();
     let was_opened = RwSignal::new(false);
-    // What is typed right after the first opening must not be lost, so its code is loaded before.
+    // It opens at once, so its code is loaded before; until then, what is typed is kept.
+    let early = StoredValue::new(String::new());
+    provide_context(TypedEarly(early));
+    let keep_early = move |event: ev::KeyboardEvent| {
+        let key = event.key();
+        let is_command = event.ctrl_key() || event.meta_key() || event.alt_key();
+        // The dialog has the focus until there is a field in it.
+        if !is_dialog(event.target()) || is_command {
+            return;
+        }
+        early.update_value(|early| match key.as_str() {
+            "Backspace" => drop(early.pop()),
+            key if key.chars().count() == 1 => early.push_str(key),
+            _ => {}
+        });
+    };
     Effect::new(move |_| {
         let load = move || {
             if let Some(PaletteContent(part)) = content {
@@ -51,16 +70,16 @@ pub(super) fn Palette() -> impl IntoView {
                 // Fails only if it is open.
                 let _ = dialog.show_modal();
             }
-            false => dialog.close(),
+            false => {
+                early.set_value(String::new());
+                dialog.close();
+            }
             true => {}
         }
     });
     let close_outside = move |event: ev::MouseEvent| {
         // Its backdrop belongs to the dialog, what is in it does not.
-        let target = event
-            .target()
-            .and_then(|it| it.dyn_into::<web_sys::Element>().ok());
-        if target.is_some_and(|it| it.tag_name() == "DIALOG") {
+        if is_dialog(event.target()) {
             open.set(false);
         }
     };
@@ -70,6 +89,7 @@ pub(super) fn Palette() -> impl IntoView {
             class="palette"
             aria-label="Go to"
             on:click=close_outside
+            on:keydown=keep_early
             on:close=move |_| open.set(false)
         >
             {move || {
@@ -79,6 +99,11 @@ pub(super) fn Palette() -> impl IntoView {
         </dialog>
     }
     .into_any()
+}
+
+fn is_dialog(target: Option<web_sys::EventTarget>) -> bool {
+    let element = target.and_then(|it| it.dyn_into::<web_sys::Element>().ok());
+    element.is_some_and(|it| it.tag_name() == "DIALOG")
 }
 
 /// Opens the palette.

@@ -8,7 +8,7 @@ use leptos_router::hooks::{use_location, use_navigate};
 use super::commands::{Act, COMMAND, Offer, matching, of_page, of_row};
 use crate::{
     browser,
-    frame::PaletteOpen,
+    frame::{PaletteOpen, TypedEarly},
     sandboxes::{self, ListQuery},
     ui::{Clock, Icon},
     view::{ServerInfo, offers_changes},
@@ -31,6 +31,7 @@ enum Found {
 #[component]
 pub(super) fn PaletteDialog() -> impl IntoView {
     let PaletteOpen(is_open) = expect_context();
+    let TypedEarly(early) = expect_context();
     let field = NodeRef::<html::Input>::new();
     let text = RwSignal::new(String::new());
     let found = search(text.into());
@@ -57,8 +58,9 @@ pub(super) fn PaletteDialog() -> impl IntoView {
     });
     Effect::new(move |_| {
         if let (true, Some(field)) = (is_open.get(), field.get()) {
-            field.set_value("");
-            text.set(String::new());
+            let typed = early.try_update_value(std::mem::take).unwrap_or_default();
+            field.set_value(&typed);
+            text.set(typed);
             let _ = field.focus();
         }
     });
