@@ -353,10 +353,14 @@ pub enum StageState {
 pub struct PortAddress {
     /// The port inside the sandbox.
     pub port: u16,
-    /// Host and port, without a scheme; reached directly.
+    /// Host, port and possibly a path, without a scheme; reached directly.
     pub direct: String,
+    /// Names of the headers that direct requests need.
+    pub direct_headers: Vec<String>,
     /// Path on this server that reaches the port through it.
     pub proxied: String,
+    /// Names of the headers that requests through this server need.
+    pub proxied_headers: Vec<String>,
 }
 
 /// Whether a port of a sandbox can be reached.

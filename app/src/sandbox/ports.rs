@@ -14,10 +14,11 @@ use osb_protocol::{
 
 use super::api;
 use crate::{
+    browser,
     error::ConsoleError,
     preview::read_ports,
     tab::Tab,
-    ui::{CopyButton, LoadError},
+    ui::{CopyButton, Icon, LoadError},
     view::{PortAddress, Reach, SandboxDetail, offers_changes},
 };
 
@@ -224,18 +225,73 @@ fn Addresses(address: PortAddress, wanted: Memo<Result<u16, &'static str>>) -> i
     let PortAddress {
         port,
         direct,
+        direct_headers,
         proxied,
+        proxied_headers,
     } = address;
     let outdated = move || (wanted.get() != Ok(port)).to_string();
+    let is_secured = direct.starts_with('/');
+    // The server does not know the name by which browsers reach it.
+    let url = RwSignal::new(proxied.clone());
+    let path = proxied.clone();
+    Effect::new(move |_| url.set(browser::url_of(&path)));
+    let whole = Signal::derive(move || url.get());
+    let directly = (!is_secured).then(|| {
+        let direct = format!("http://{direct}");
+        view! {
+            <dt>"Direct"</dt>
+            <dd>
+                <span class="mono">{direct.clone()}</span>
+                " "
+                <CopyButton text=direct what="the direct address" />
+                <Needed headers=direct_headers />
+            </dd>
+        }
+    });
+    // A browser cannot send headers with a link.
+    let open = proxied_headers.is_empty().then(|| {
+        view! {
+            " "
+            <a class="text-button" href=proxied target="_blank" rel="external noopener noreferrer">
+                "Open"
+                <Icon name="external-link" />
+            </a>
+        }
+    });
     view! {
         <dl class="facts addresses" aria-busy=outdated>
-            <dt>"Direct"</dt>
-            <dd class="mono">{direct.clone()} <CopyButton text=direct what="the direct address" /></dd>
+            {directly}
             <dt>"Through this server"</dt>
-            <dd class="mono">
-                {proxied.clone()} <CopyButton text=proxied what="the path through this server" />
+            <dd>
+                <span class="mono">{whole}</span>
+                " "
+                <CopyButton text=whole what="the address through this server" />
+                {open}
+                <Needed headers=proxied_headers />
             </dd>
         </dl>
+    }
+    .into_any()
+}
+
+/// The headers that requests need; their values are in the API's answer about the endpoint.
+#[component]
+fn Needed(headers: Vec<String>) -> impl IntoView {
+    if headers.is_empty() {
+        return ().into_any();
+    }
+    let count = headers.len();
+    let names = headers
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| view! { {(at > 0).then_some(" and ")} <code>{name}</code> })
+        .collect_view();
+    let (word, what) = match count {
+        1 => ("the header ", ", whose value"),
+        _ => ("the headers ", ", whose values"),
+    };
+    view! {
+        <p class="fine">"Needs " {word} {names} {what} " the endpoint's answer of the API has."</p>
     }
     .into_any()
 }

@@ -1,6 +1,6 @@
 //! The domain for the console's pages.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
@@ -447,16 +447,23 @@ impl ConsoleBackend for Domain {
 
     async fn port(&self, id: &SandboxId, port: u16) -> Result<PortAddress, ConsoleError> {
         let read = async {
-            let query = EndpointQuery {
-                port,
-                proxy_base: "/v1".to_owned(),
-                through_proxy: false,
+            let endpoint = |through_proxy| {
+                let query = EndpointQuery {
+                    port,
+                    proxy_base: "/v1".to_owned(),
+                    through_proxy,
+                };
+                self.service.endpoint(id, &query).map_err(refused)
             };
-            let endpoint = self.service.endpoint(id, &query).map_err(refused)?;
+            let (direct, proxied) = (endpoint(false)?, endpoint(true)?);
+            // Their values are secrets.
+            let names = |headers: BTreeMap<String, String>| headers.into_keys().collect();
             Ok(PortAddress {
                 port,
-                direct: endpoint.endpoint,
-                proxied: format!("/v1/sandboxes/{id}/proxy/{port}/"),
+                direct: direct.endpoint,
+                direct_headers: names(direct.headers),
+                proxied: format!("{}/", proxied.endpoint),
+                proxied_headers: names(proxied.headers),
             })
         };
         self.memory.once(format!("port/{id}/{port}"), read).await
