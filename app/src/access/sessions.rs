@@ -1,6 +1,9 @@
 //! Open sessions of the console.
 
+use std::cmp::Reverse;
+
 use leptos::prelude::*;
+use leptos_router::hooks::use_query_map;
 use osb_protocol::identity::PrincipalKind;
 
 use super::{
@@ -12,6 +15,9 @@ use crate::{
     ui::{Age, Icon, When},
     view::SessionEntry,
 };
+
+/// Sessions shown at first: programs that sign in without end leave many.
+const FIRST: usize = 20;
 
 /// What a session was opened with, in words.
 pub(super) fn kind(kind: PrincipalKind) -> &'static str {
@@ -27,10 +33,37 @@ pub(super) fn kind(kind: PrincipalKind) -> &'static str {
 /// The section about sessions.
 #[component]
 pub(super) fn SessionsSection(shown: Shown, sees_all: bool) -> impl IntoView {
-    let sessions = Memo::new(move |_| shown.view.read().sessions.clone());
+    let sessions = Memo::new(move |_| {
+        let mut sessions = shown.view.read().sessions.clone();
+        if let Ok(sessions) = &mut sessions {
+            // This browser first, then by the last use.
+            sessions.sort_by_key(|it| (!it.is_this, Reverse(it.session.last_used_at)));
+        }
+        sessions
+    });
+    let params = use_query_map();
+    let wants_all = Memo::new(move |_| params.read().get("sessions").as_deref() == Some("all"));
+    let count = Memo::new(move |_| sessions.read().as_ref().map_or(0, Vec::len));
     let row = move |entry: SessionEntry| view! { <SessionRow shown entry /> };
     let identity = |entry: &SessionEntry| (entry.session.id.clone(), entry.session.last_used_at);
-    let list = move || sessions.get().unwrap_or_default();
+    let list = move || {
+        let mut list = sessions.get().unwrap_or_default();
+        if !wants_all.get() {
+            list.truncate(FIRST);
+        }
+        list
+    };
+    let rest = move || {
+        (count.get() > FIRST && !wants_all.get()).then(|| {
+            view! {
+                <p>
+                    <a href="/console/access?sessions=all#sessions">
+                        {format!("Show all {} sessions", count.get())}
+                    </a>
+                </p>
+            }
+        })
+    };
     let problem = move || sessions.get().err();
     let title = match sees_all {
         true => "Open sessions",
@@ -60,6 +93,7 @@ pub(super) fn SessionsSection(shown: Shown, sees_all: bool) -> impl IntoView {
                     <For each=list key=identity children=row />
                 </tbody>
             </table>
+            {rest}
         </section>
     }
     .into_any()
