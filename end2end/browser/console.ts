@@ -97,14 +97,18 @@ async function reportViolations(context: BrowserContext, faults: string[]): Prom
 }
 
 export const test = base.extend<{ api: Api; faults: string[]; sandbox: Sandbox }>({
-  api: async ({ baseURL }, use) => {
-    const api = new Api(baseURL!);
-    const before = new Set(await api.mine());
-    await use(api);
-    for (const id of await api.mine()) {
-      if (!before.has(id)) await api.remove(id);
-    }
-  },
+  // Removes what the test created, with the API or with the pages.
+  api: [
+    async ({ baseURL }, use) => {
+      const api = new Api(baseURL!);
+      const before = new Set(await api.mine());
+      await use(api);
+      for (const id of await api.mine()) {
+        if (!before.has(id)) await api.remove(id);
+      }
+    },
+    { auto: true },
+  ],
   // Faults of this test's pages. Any fault fails the test.
   faults: [
     async ({ context, baseURL }, use) => {

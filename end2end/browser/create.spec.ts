@@ -78,7 +78,7 @@ test("a refused form reports all kinds of mistakes at once, mended with the keyb
   await expect(summary).toHaveCount(0);
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
-  await expect(page.getByRole("list", { name: "Stages" })).toContainText("accepted");
+  await expect(page.locator(".page-head")).toContainText("Running");
   expect(await api.mine()).toContain(page.url().split("/").pop());
 });
 

@@ -5,10 +5,10 @@ import type { Page } from "@playwright/test";
 import { expect, hydrated, logIn } from "./console";
 import { testsWithOwn } from "./own";
 
-const test = testsWithOwn({
+const test = testsWithOwn(async () => ({
   runtime: "docker",
   more: '[docker]\nnetwork_mode = "bridge"\npublish_host = "127.0.0.1"\n[console]\npreview_address = "127.0.0.1:0"',
-});
+}));
 
 /** Counts its visits in its storage; with an address after `#`, tries to get something from there. */
 const PAGE = `<!doctype html><title>preview</title><pre id=visits></pre><pre id=report></pre><script>
