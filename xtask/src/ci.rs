@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::{
     build::wasm,
     host::{
-        Installer,
+        Installer, node,
         toolchain::{Toolchain, WASM},
     },
     process::{self, find_program, run},
@@ -39,6 +39,13 @@ pub(crate) fn ci(repo: &Repo, options: &Options) -> ExitCode {
             repo,
             Toolchain::ensure(WASM, &Installer::new(options.may_install()))?,
         )
+    });
+    gate("check the types of the browser tests", &|| {
+        node::packages(repo, &Installer::new(options.may_install()))?;
+        run(Command::new("node")
+            .args(["node_modules/typescript/bin/tsc", "--project"])
+            .arg("end2end/browser/tsconfig.json")
+            .current_dir(repo.root()))
     });
     if find_program("cargo-deny").is_some() {
         gate("check licences and banned crates", &|| {
