@@ -5,6 +5,7 @@
 //   icons.svg             a sprite of the icons named in style/icons.txt
 //   vendor/*.mjs          xterm and its addons as published, the version in the name
 //   vendor/novnc-*.mjs    noVNC in one file; its licence beside it
+//   vendor/highlight.mjs  style/highlight.mjs with CodeMirror's stream parsers; their licence beside it
 //   vendor/geist.woff2    the typeface, for Latin letters; its licence beside it
 //   favicon.svg, …        everything in public/
 // server/build.rs embeds that folder.
@@ -57,6 +58,21 @@ async function novnc() {
   await cp(join(modules, "@novnc/novnc/LICENSE.txt"), join(site, "vendor/novnc.LICENSE.txt"));
 }
 
+async function highlighting() {
+  await build({
+    entryPoints: [join(root, "style/highlight.mjs")],
+    outfile: join(site, "vendor/highlight.mjs"),
+    bundle: true,
+    format: "esm",
+    minify: true,
+    target: ["chrome123", "firefox121", "safari17.5"],
+    banner: { js: "/* With CodeMirror's stream parsers, MIT: highlight.LICENSE.txt */" },
+    logLevel: "warning",
+  });
+  const licence = join(modules, "@codemirror/legacy-modes/LICENSE");
+  await cp(licence, join(site, "vendor/highlight.LICENSE.txt"));
+}
+
 async function typeface() {
   const of = join(modules, "@fontsource-variable/geist");
   await cp(join(of, "files/geist-latin-wght-normal.woff2"), join(site, "vendor/geist.woff2"));
@@ -90,4 +106,4 @@ function styles() {
 
 await mkdir(join(site, "vendor"), { recursive: true });
 const assets = cp(join(root, "public"), site, { recursive: true });
-await Promise.all([vendor(), novnc(), typeface(), icons(), styles(), assets]);
+await Promise.all([vendor(), novnc(), highlighting(), typeface(), icons(), styles(), assets]);

@@ -11,12 +11,12 @@ extern "C" {
     async fn load(address: &str) -> Result<JsValue, JsValue>;
 }
 
-/// A class that a file below `vendor/` exports under this name. The file is loaded once.
+/// A class or function that a file below `vendor/` exports under this name. The file is loaded once.
 ///
 /// # Errors
 ///
 /// The file cannot be loaded. Browsers do not try again before the page is reloaded.
-pub(crate) async fn class((file, name): (&str, &str)) -> Result<Function, JsValue> {
+pub(crate) async fn export((file, name): (&str, &str)) -> Result<Function, JsValue> {
     let AssetRoot(root) = AssetRoot::current();
     let module = load(&format!("{root}/vendor/{file}")).await?;
     Reflect::get(&module, &name.into())?.dyn_into()

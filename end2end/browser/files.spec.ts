@@ -97,6 +97,48 @@ test("a file is edited, its difference is shown before it is saved, and a change
   await expect(page.locator(".file-text > pre").last()).toHaveText("mine\n");
 });
 
+/** The texts that are painted as one kind of code. */
+const painted = (page: Page, kind: string) =>
+  page.evaluate((kind) => {
+    const ranges = [...(CSS.highlights.get(`code-${kind}`) ?? [])] as StaticRange[];
+    return ranges.map((it) => it.startContainer.textContent!.slice(it.startOffset, it.endOffset));
+  }, kind);
+
+test("code is coloured by its language, and stays text", async ({ page, api }) => {
+  const { id } = await withFiles(
+    api,
+    [
+      "printf 'import os  # all of <b>os</b>\n\n\ndef size(path):\n    return \"<img src=x>\" + path\n' > size.py",
+      "printf '#!/usr/bin/env bash\nif true; then echo 1; fi\n' > script",
+      "echo 'import os' > notes.txt",
+      "(for i in {1..9000}; do echo \"def f$i(): return 'v$i'\"; done) > long.py",
+    ].join("; "),
+  );
+  await open(page, id, "/root/size.py");
+  await expect.poll(() => painted(page, "keyword")).toEqual(["import", "def", "return"]);
+  expect(await painted(page, "comment")).toEqual(["# all of <b>os</b>"]);
+  expect(await painted(page, "text")).toEqual(['"<img src=x>"']);
+  expect(await page.locator(".file-text img, .file-text b").count()).toBe(0);
+  const colour = await page.evaluate(() => {
+    const code = document.querySelector(".file-text > pre:last-child")!;
+    const of = (name?: string) => getComputedStyle(code, name).color;
+    return { keyword: of("::highlight(code-keyword)"), plain: of() };
+  });
+  expect(colour.keyword).not.toBe(colour.plain);
+  // A file of another language, reached without a load.
+  const folder = page.getByRole("navigation", { name: "Folders" }).getByRole("link", { name: "root", exact: true });
+  await folder.click();
+  await page.getByRole("link", { name: "script", exact: true }).click();
+  await expect.poll(() => painted(page, "keyword")).toEqual(["if", "then", "fi"]);
+  await folder.click();
+  await page.getByRole("link", { name: "notes.txt", exact: true }).click();
+  await expect(page.locator(".file-text")).toContainText("import os");
+  await expect.poll(() => painted(page, "keyword")).toEqual([]);
+  await folder.click();
+  await page.getByRole("link", { name: "long.py", exact: true }).click();
+  await expect.poll(async () => (await painted(page, "text")).at(-1)).toMatch(/^'v\d{4}'$/);
+});
+
 test("entries are made, renamed, given a mode and deleted with keys", async ({ page, api }) => {
   const { id } = await withFiles(api, "true");
   await open(page, id);

@@ -1,6 +1,7 @@
 //! A file: what is in it, part by part.
 
-use leptos::prelude::*;
+use leptos::{html, prelude::*, task::spawn_local};
+use wasm_bindgen::JsValue;
 
 use super::{
     Content, FileView,
@@ -9,7 +10,13 @@ use super::{
     here::Here,
     path,
 };
-use crate::ui::{AtMinute, CopyButton, Icon};
+use crate::{
+    ui::{AtMinute, CopyButton, Icon},
+    vendor,
+};
+
+/// Colours a text by its language (style/highlight.mjs).
+const HIGHLIGHT: (&str, &str) = ("highlight.mjs", "highlight");
 
 /// Endings of images that browsers show.
 const IMAGES: [&str; 7] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "bmp"];
@@ -94,10 +101,17 @@ fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
                 let numbers: Vec<String> = (1..=count).map(|line| line.to_string()).collect();
                 view! { <pre class="gutter num" aria-hidden="true">{numbers.join("\n")}</pre> }
             });
+            let code = NodeRef::<html::Pre>::new();
+            let file_name = name.clone();
+            Effect::new(move |_| {
+                if let Some(code) = code.get() {
+                    paint(code, file_name.clone());
+                }
+            });
             view! {
                 <div class="file-text" tabindex="0" role="region" aria-label=name>
                     {numbers}
-                    <pre>{text}</pre>
+                    <pre node_ref=code>{text}</pre>
                 </div>
             }
             .into_any()
@@ -124,6 +138,16 @@ fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
         {parts}
     }
     .into_any()
+}
+
+/// Colours the text in an element, that of a file with this name.
+fn paint(element: web_sys::HtmlPreElement, name: String) {
+    spawn_local(async move {
+        // Without its script, the text is shown plain.
+        if let Ok(highlight) = vendor::export(HIGHLIGHT).await {
+            let _ = highlight.call2(&JsValue::UNDEFINED, &element, &name.into());
+        }
+    });
 }
 
 /// Whether browsers show a file with this name as an image.

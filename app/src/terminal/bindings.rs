@@ -12,7 +12,7 @@ use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 use web_sys::{Element, HtmlElement, HtmlTextAreaElement, KeyboardEvent};
 use xterm_js_rs::{Terminal, addons::fit::FitAddon};
 
-use crate::vendor::class;
+use crate::vendor::export;
 
 /// Files below `vendor/`, with their versions as in package.json, and the class that each exports.
 const TERMINAL: (&str, &str) = ("xterm-6.0.0.mjs", "Terminal");
@@ -89,10 +89,10 @@ impl Classes {
     /// A file cannot be loaded. Browsers do not try again before the page is reloaded.
     pub(super) async fn load() -> Result<Self, JsValue> {
         Ok(Self {
-            terminal: class(TERMINAL).await?,
-            fit: class(FIT).await?,
-            links: class(LINKS).await?,
-            unicode: class(UNICODE).await?,
+            terminal: export(TERMINAL).await?,
+            fit: export(FIT).await?,
+            links: export(LINKS).await?,
+            unicode: export(UNICODE).await?,
         })
     }
 
@@ -102,7 +102,7 @@ impl Classes {
     ///
     /// As for [`Classes::load`].
     pub(super) async fn load_search() -> Result<Function, JsValue> {
-        class(SEARCH).await
+        export(SEARCH).await
     }
 }
 

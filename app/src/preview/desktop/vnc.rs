@@ -9,7 +9,7 @@ use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
 use web_sys::{CloseEvent, EventTarget, HtmlElement, KeyboardEvent, WebSocket};
 
 use super::{Order, Phase, Ui};
-use crate::{browser, live::says_signed_out, vendor::class};
+use crate::{browser, live::says_signed_out, vendor::export};
 
 /// File below `vendor/`, with the version as in package.json, and the class that it exports.
 const NOVNC: (&str, &str) = ("novnc-1.7.0.mjs", "default");
@@ -109,7 +109,7 @@ fn start(connection: &Shared, path: String, place: HtmlElement, ui: Ui) {
     ui.name.set(String::new());
     let waiting = Rc::downgrade(connection);
     spawn_local(async move {
-        let class = class(NOVNC).await;
+        let class = export(NOVNC).await;
         // None when the desktop was left meanwhile.
         let Some(connection) = waiting.upgrade() else {
             return;
