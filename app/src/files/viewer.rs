@@ -1,7 +1,6 @@
 //! A file: what is in it, part by part.
 
-use leptos::{html, prelude::*, task::spawn_local};
-use wasm_bindgen::JsValue;
+use leptos::{html, prelude::*};
 
 use super::{
     Content, FileView,
@@ -10,13 +9,7 @@ use super::{
     here::Here,
     path,
 };
-use crate::{
-    ui::{AtMinute, CopyButton, Icon},
-    vendor,
-};
-
-/// Colours a text by its language (style/highlight.mjs).
-const HIGHLIGHT: (&str, &str) = ("highlight.mjs", "highlight");
+use crate::ui::{AtMinute, CopyButton, Icon};
 
 /// Endings of images that browsers show.
 const IMAGES: [&str; 7] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "bmp"];
@@ -140,15 +133,20 @@ fn Shown(here: Here, file: FileView, editing: RwSignal<bool>) -> impl IntoView {
     .into_any()
 }
 
-/// Colours the text in an element, that of a file with this name.
+/// Colours the text in an element, that of a file with this name (style/highlight.mjs).
+#[cfg(feature = "hydrate")]
 fn paint(element: web_sys::HtmlPreElement, name: String) {
-    spawn_local(async move {
+    use wasm_bindgen::JsValue;
+    leptos::task::spawn_local(async move {
         // Without its script, the text is shown plain.
-        if let Ok(highlight) = vendor::export(HIGHLIGHT).await {
+        if let Ok(highlight) = crate::vendor::export(("highlight.mjs", "highlight")).await {
             let _ = highlight.call2(&JsValue::UNDEFINED, &element, &name.into());
         }
     });
 }
+
+#[cfg(not(feature = "hydrate"))]
+fn paint(_element: web_sys::HtmlPreElement, _name: String) {}
 
 /// Whether browsers show a file with this name as an image.
 fn is_image(path: &str) -> bool {
