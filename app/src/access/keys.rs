@@ -1,7 +1,8 @@
 //! API keys: the list, and the form that makes one.
 
 use leptos::{ev, prelude::*};
-use osb_protocol::identity::{ApiKey, IssuedApiKey};
+use leptos_router::hooks::use_query_map;
+use osb_protocol::identity::{ApiKey, IssuedApiKey, Role};
 
 use super::{
     KeyForm, api,
@@ -16,6 +17,10 @@ use crate::{
     browser,
     ui::{Age, Clock, Icon, When},
 };
+
+/// Parameter of the page's URL: the id of a key to replace.
+const REPLACE: &str = "replace";
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Whether a key still works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,11 @@ pub(super) fn KeysSection(shown: Shown, needs_tenant: bool) -> impl IntoView {
         let keys = keys.get().into_iter();
         keys.filter(|key| works(key) == wanted).collect::<Vec<_>>()
     };
+    let params = use_query_map();
+    let replaced = Memo::new(move |_| {
+        let id = params.read().get(REPLACE)?;
+        keys.read().iter().find(|key| key.id == id).cloned()
+    });
     let working = Memo::new(move |_| of(true));
     let over = Memo::new(move |_| of(false));
     view! {
@@ -61,7 +71,7 @@ pub(super) fn KeysSection(shown: Shown, needs_tenant: bool) -> impl IntoView {
                 "For programs and SDKs. A key may do what its role allows, in its tenant, until it expires or is revoked. The key in the configuration (server.api_key) is not listed."
             </p>
             {move || issued.get().map(|issued| view! { <IssuedKey issued /> })}
-            <NewKey shown issued needs_tenant />
+            {move || view! { <NewKey shown issued needs_tenant replaced=replaced.get() /> }}
             <Show
                 when=move || !working.read().is_empty()
                 fallback=|| view! { <p class="none">"No key of the store works now."</p> }
@@ -86,8 +96,27 @@ fn NewKey(
     shown: Shown,
     issued: RwSignal<Option<IssuedApiKey>>,
     needs_tenant: bool,
+    /// The key that the new one is to replace.
+    replaced: Option<ApiKey>,
 ) -> impl IntoView {
     let progress = Progress::new();
+    let is_replacement = replaced.is_some();
+    let note = replaced.as_ref().map(|key| {
+        view! {
+            <p class="help">
+                {format!(
+                    "Replaces {} ({}…), which works until you revoke it: give the new key to its programs first.",
+                    key.name,
+                    key.prefix,
+                )}
+            </p>
+        }
+    });
+    let old = replaced.as_ref();
+    let days = old.and_then(lifetime_days);
+    let role = old.map_or_else(Role::default, |key| key.role);
+    let tenant = old.and_then(|key| key.tenant.clone()).unwrap_or_default();
+    let name = replaced.map(|key| key.name).unwrap_or_default();
     let submit = move |event: ev::SubmitEvent| {
         let Some(sent) = form::read::<KeyForm>(&event) else {
             return;
@@ -100,34 +129,38 @@ fn NewKey(
             browser::focus_when_shown(ISSUED);
         });
     };
-    let lifetimes = LIFETIMES.map(|(days, words)| {
+    let chosen = days.unwrap_or("30");
+    let lifetimes = LIFETIMES.map(|(value, words)| {
         view! {
-            <option value=days selected=days == "30">
+            <option value=value selected=value == chosen>
                 {words}
             </option>
         }
     });
     view! {
-        <details class="add" open=move || issued.read().is_some()>
+        <details class="add" open=move || is_replacement || issued.read().is_some()>
             <summary class="button">
                 <Icon name="plus" />
                 "Make a key"
             </summary>
             <form method="post" action="/console/access" class="add-form" on:submit=submit>
+                {note}
                 <TextField
                     id="key-name".to_owned()
                     label="Name"
                     name="name"
                     progress
+                    value=name
                     required=true
                     help="What it is for, such as: nightly build."
                 />
-                <RoleField id="key-role".to_owned() progress />
+                <RoleField id="key-role".to_owned() progress chosen=role />
                 <TextField
                     id="key-tenant".to_owned()
                     label="Tenant"
                     name="tenant"
                     progress
+                    value=tenant
                     list=TENANTS
                     help=tenant_help(needs_tenant)
                 />
@@ -154,6 +187,19 @@ fn NewKey(
         </details>
     }
     .into_any()
+}
+
+/// The offered lifetime that is nearest to that of a key.
+fn lifetime_days(key: &ApiKey) -> Option<&'static str> {
+    let Some(expires_at) = key.expires_at else {
+        return Some("");
+    };
+    let days = (expires_at.unix_ms() - key.created_at.unix_ms()) / DAY_MS;
+    let offered = LIFETIMES.iter().filter_map(|(value, _)| {
+        let number: i64 = value.parse().ok()?;
+        Some(((number - days).abs(), *value))
+    });
+    offered.min().map(|(_, value)| value)
 }
 
 #[component]
@@ -198,7 +244,16 @@ fn KeyRow(shown: Shown, key: ApiKey) -> impl IntoView {
         (_, None) => ().into_any(),
     };
     let tenant = key.tenant.clone().unwrap_or_else(|| "all".to_owned());
-    let acts = (state == Validity::Works).then(|| view! { <RevokeKey shown key=key.clone() /> });
+    let replace = format!("/console/access?{REPLACE}={}#keys", key.id);
+    let label = format!("Replace {}", key.name);
+    let acts = (state == Validity::Works).then(|| {
+        view! {
+            <a class="button" href=replace aria-label=label>
+                "Replace"
+            </a>
+            <RevokeKey shown key=key.clone() />
+        }
+    });
     view! {
         <tr>
             <th scope="row">
@@ -253,9 +308,28 @@ fn RevokeKey(shown: Shown, key: ApiKey) -> impl IntoView {
 
 #[cfg(test)]
 mod tests {
-    use osb_protocol::{WireTime, identity::Role};
+    use osb_protocol::WireTime;
 
     use super::*;
+
+    #[test]
+    fn a_replacement_lives_about_as_long() {
+        let key = |created, expires: Option<i64>| ApiKey {
+            id: "1".to_owned(),
+            name: "ci".to_owned(),
+            prefix: "osb_ab".to_owned(),
+            role: Role::Operator,
+            tenant: None,
+            created_at: WireTime::from_unix_ms(created).unwrap(),
+            expires_at: expires.map(|at| WireTime::from_unix_ms(at).unwrap()),
+            last_used_at: None,
+            revoked_at: None,
+        };
+        assert_eq!(lifetime_days(&key(0, None)), Some(""));
+        assert_eq!(lifetime_days(&key(DAY_MS, Some(91 * DAY_MS))), Some("90"));
+        assert_eq!(lifetime_days(&key(0, Some(20 * DAY_MS))), Some("30"));
+        assert_eq!(lifetime_days(&key(0, Some(1_000))), Some("1"));
+    }
 
     #[test]
     fn a_key_works_until_it_expires_or_is_revoked() {

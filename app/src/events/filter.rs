@@ -6,7 +6,7 @@ use osb_protocol::{FieldError, audit::AuditOutcome};
 
 use crate::{
     browser,
-    ui::Icon,
+    ui::{Icon, LocalTimes},
     view::{EventsQuery, PERIODS},
 };
 
@@ -23,6 +23,7 @@ pub(super) fn FilterForm(
     again: Callback<()>,
 ) -> impl IntoView {
     let navigate = use_navigate();
+    let local = LocalTimes::current();
     let now = query.clone();
     // The browser itself would leave the page, also for a server that is away.
     let submit = move |event: ev::SubmitEvent| {
@@ -30,7 +31,17 @@ pub(super) fn FilterForm(
             return;
         };
         event.prevent_default();
-        let wanted = EventsQuery::from_url(|name| fields.get(name));
+        let mut wanted = EventsQuery::from_url(|name| fields.get(name));
+        for (time, before) in [
+            (&mut wanted.since, &now.since),
+            (&mut wanted.until, &now.until),
+        ] {
+            // A time that was not changed keeps its form.
+            *time = match local.to_field(before) == *time {
+                true => before.clone(),
+                false => local.of_field(time),
+            };
+        }
         if wanted == now {
             again.run(());
         } else {
@@ -89,17 +100,17 @@ pub(super) fn FilterForm(
                 problem=problem("sandbox")
             />
             <Text
-                label="From (UTC)"
+                label=move || if local.0.get() { "From" } else { "From (UTC)" }
                 name="since"
                 kind="datetime-local"
-                value=local(&query.since)
+                value=move || local.to_field(&query.since)
                 problem=problem("since")
             />
             <Text
-                label="To (UTC)"
+                label=move || if local.0.get() { "To" } else { "To (UTC)" }
                 name="until"
                 kind="datetime-local"
-                value=local(&query.until)
+                value=move || local.to_field(&query.until)
                 problem=problem("until")
             />
             <p class="event-filter-foot">
@@ -119,11 +130,6 @@ pub(super) fn FilterForm(
         </form>
     }
     .into_any()
-}
-
-/// A time in the form that fields of the browser have: without a zone.
-fn local(time: &str) -> String {
-    time.trim_end_matches('Z').to_owned()
 }
 
 #[component]
@@ -175,10 +181,10 @@ fn Choice(
 
 #[component]
 fn Text(
-    label: &'static str,
+    #[prop(into)] label: Signal<&'static str>,
     name: &'static str,
     #[prop(default = "text")] kind: &'static str,
-    value: String,
+    #[prop(into)] value: Signal<String>,
     problem: Option<String>,
 ) -> impl IntoView {
     let id = format!("event-{name}");
@@ -190,7 +196,8 @@ fn Text(
                 id=id.clone()
                 type=kind
                 name=name
-                value=value
+                value=value.get_untracked()
+                prop:value=value
                 autocomplete="off"
                 spellcheck="false"
                 aria-invalid=is_wrong

@@ -7,6 +7,7 @@ use osb_protocol::audit::AuditPage;
 
 use super::{api, entry::EntryRow, filter::FilterForm};
 use crate::{
+    live::Live,
     ui::{Icon, LoadError},
     view::{Answer, EventsQuery, EventsView},
 };
@@ -58,10 +59,15 @@ pub fn EventsPage() -> impl IntoView {
 
 #[component]
 fn Loaded(view: EventsView, query: EventsQuery, again: Callback<()>) -> impl IntoView {
-    let EventsView { answer, actions } = view;
+    let EventsView {
+        answer,
+        actions,
+        written,
+    } = view;
     match answer {
         Answer::Done(page) => view! {
             <FilterForm query=query.clone() actions problems=Vec::new() again />
+            <Newer query=query.clone() written again />
             <Entries page query />
         }
         .into_any(),
@@ -76,6 +82,41 @@ fn Loaded(view: EventsView, query: EventsQuery, again: Callback<()>) -> impl Int
         }
         .into_any(),
     }
+}
+
+/// Says that the trail has newer entries, and offers them: rows that move while they are read are worse
+/// than rows that are a little old.
+#[component]
+fn Newer(
+    query: EventsQuery,
+    /// Entries that the trail had taken when these were read.
+    written: u64,
+    again: Callback<()>,
+) -> impl IntoView {
+    // Another process counts from zero.
+    let now = RwSignal::new(written);
+    let live = use_context::<Live>().filter(|_| query.cursor.is_empty());
+    Effect::new(move |_| {
+        if let Some(live) = live {
+            live.watch_events(move |count| now.set(count));
+        }
+    });
+    let text = move || match now.get().checked_sub(written) {
+        Some(1) => "1 newer entry".to_owned(),
+        Some(more) => format!("{more} newer entries"),
+        None => "Newer entries".to_owned(),
+    };
+    view! {
+        <p class="newer" role="status">
+            <Show when=move || now.get() != written>
+                <button type="button" class="button" on:click=move |_| again.run(())>
+                    <Icon name="arrow-up" />
+                    {text}
+                </button>
+            </Show>
+        </p>
+    }
+    .into_any()
 }
 
 #[component]

@@ -126,6 +126,16 @@ impl Live {
         });
     }
 
+    /// Watches how many entries the audit trail took since the start of the server, until the calling
+    /// effect ends.
+    pub fn watch_events(self, on_count: impl Fn(u64) + 'static) {
+        self.watch(Topic::Events, move |update| {
+            if let Update::Events(count) = update {
+                on_count(count);
+            }
+        });
+    }
+
     /// Watches the list until the calling effect ends.
     pub fn watch_list(
         self,

@@ -30,6 +30,9 @@ pub enum Topic {
     Overview,
     /// The list; snapshot `Vec<SandboxRow>`, deltas [`RowChange`].
     Sandboxes,
+    /// How many entries the audit trail took since the start of the server; snapshot and deltas the
+    /// number. The snapshot is `null` for a principal that does not see the whole trail.
+    Events,
     /// One sandbox; every message is a snapshot, `null` once it is gone.
     Sandbox(SandboxId),
     /// Output of its entry point; snapshot and deltas [`LogBatch`].
@@ -47,6 +50,7 @@ impl std::fmt::Display for Topic {
         match self {
             Self::Overview => f.write_str("overview"),
             Self::Sandboxes => f.write_str("sandboxes"),
+            Self::Events => f.write_str("events"),
             Self::Sandbox(id) => write!(f, "sandbox/{id}"),
             Self::Logs(id) => write!(f, "sandbox/{id}/logs"),
             Self::Metrics(id) => write!(f, "sandbox/{id}/metrics"),
@@ -63,6 +67,7 @@ impl std::str::FromStr for Topic {
         match (parts.next(), parts.next(), parts.next()) {
             (Some("overview"), None, _) => Ok(Self::Overview),
             (Some("sandboxes"), None, _) => Ok(Self::Sandboxes),
+            (Some("events"), None, _) => Ok(Self::Events),
             (Some("sandbox"), Some(id), part) if !id.is_empty() => match part {
                 None => Ok(Self::Sandbox(id.into())),
                 Some("logs") => Ok(Self::Logs(id.into())),
@@ -226,6 +231,8 @@ pub(super) enum Update {
     Usage(Samples),
     /// What runs in a sandbox.
     Commands(Vec<SandboxCommand>),
+    /// Entries of the audit trail.
+    Events(u64),
 }
 
 /// Resource use of a sandbox.
@@ -241,6 +248,7 @@ impl Update {
     /// Decodes the data of a frame; `None` if a newer server sent what this page does not know.
     pub(super) fn read(topic: &Topic, is_delta: bool, data: serde_json::Value) -> Option<Self> {
         let read = match (topic, is_delta) {
+            (Topic::Events, _) => serde_json::from_value(data).map(Self::Events),
             (Topic::Overview, _) => serde_json::from_value(data).map(Self::Pulse),
             (Topic::Sandboxes, false) => serde_json::from_value(data).map(Self::List),
             (Topic::Sandboxes, true) => serde_json::from_value(data).map(Self::Change),
@@ -269,6 +277,7 @@ mod tests {
         for text in [
             "overview",
             "sandboxes",
+            "events",
             "sandbox/a",
             "sandbox/a/logs",
             "sandbox/a/metrics",

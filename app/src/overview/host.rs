@@ -170,6 +170,7 @@ mod tests {
             processors: 4,
             memory_bytes: 8 << 30,
             available_bytes: Some(5 << 30),
+            disk_bytes: None,
         }
     }
 

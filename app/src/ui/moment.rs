@@ -44,6 +44,34 @@ impl LocalTimes {
         format!("{date} {time}{zone}")
     }
 
+    /// A time of a URL, in UTC, as fields for dates and times have it. Anything else stays as it is.
+    /// Tracks changes.
+    #[must_use]
+    pub fn to_field(self, time: &str) -> String {
+        let Some(at) = in_utc(time) else {
+            return time.to_owned();
+        };
+        let (date, time) = self.parts(at);
+        // Browsers leave seconds out that are zero.
+        let time = time.strip_suffix(":00").unwrap_or(&time);
+        format!("{date}T{time}")
+    }
+
+    /// The time in a field, in UTC as URLs have it. Anything else stays as it is.
+    #[must_use]
+    pub fn of_field(self, text: &str) -> String {
+        let Some(read) = in_utc(text) else {
+            return text.to_owned();
+        };
+        let east = |at| untrack(|| self.minutes_at(at));
+        let earlier = |minutes| WireTime::from_unix_ms(read.unix_ms() - minutes * 60_000);
+        // The offset is that of the moment, which is known only with an offset.
+        let guess = earlier(east(read)).unwrap_or(read);
+        let at = earlier(east(guess)).unwrap_or(read);
+        let (date, time) = parts(at, 0);
+        format!("{date}T{time}Z")
+    }
+
     /// Hours and minutes, on another day with the date. Tracks changes.
     #[must_use]
     pub fn brief(self, at: WireTime, now_ms: i64) -> String {
@@ -56,6 +84,16 @@ impl LocalTimes {
             false => format!("{date} {minutes}{zone}"),
         }
     }
+}
+
+/// A date and time of a URL, which without a zone is in UTC.
+fn in_utc(time: &str) -> Option<WireTime> {
+    let seconds = match time.len() {
+        16 => ":00Z",
+        _ if time.ends_with('Z') => "",
+        _ => "Z",
+    };
+    WireTime::parse(&format!("{time}{seconds}")).ok()
 }
 
 /// A time to come: to the minute, and to the second when it is short.
@@ -167,6 +205,24 @@ mod tests {
         );
         assert_eq!(parts(moment, -330).1, "18:01:02");
         assert_eq!(utc(moment), "2026-11-23 23:31:02 UTC");
+    }
+
+    #[test]
+    fn a_field_and_its_url_name_the_same_moment() {
+        Owner::new().with(|| {
+            let times = LocalTimes(RwSignal::new(false));
+            for (url, field) in [
+                ("2026-11-23T09:31", "2026-11-23T09:31"),
+                ("2026-11-23T10:00:00Z", "2026-11-23T10:00"),
+                ("2026-11-23T09:31:02Z", "2026-11-23T09:31:02"),
+                ("yesterday", "yesterday"),
+                ("", ""),
+            ] {
+                assert_eq!(times.to_field(url), field);
+            }
+            assert_eq!(times.of_field("2026-11-23T09:31"), "2026-11-23T09:31:00Z");
+            assert_eq!(times.of_field("soon"), "soon");
+        });
     }
 
     #[test]

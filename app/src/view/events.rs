@@ -12,6 +12,8 @@ pub struct EventsView {
     pub answer: Answer<AuditPage>,
     /// Names of all actions.
     pub actions: Vec<String>,
+    /// Entries that the trail had taken since the start of the server before these were read.
+    pub written: u64,
 }
 
 /// The filter of the page, as its URL has it. Empty texts mean any.

@@ -114,6 +114,8 @@ pub struct Host {
     pub memory_bytes: u64,
     /// Memory that programs can still take, in bytes.
     pub available_bytes: Option<u64>,
+    /// Size of the file system of images and sandboxes, and what is free of it, in bytes.
+    pub disk_bytes: Option<(u64, u64)>,
 }
 
 /// A sandbox that tests the installation.

@@ -24,4 +24,19 @@ pub struct HostCapacity {
     pub memory_bytes: u64,
     /// Memory that programs can still take, in bytes. `None` if it cannot be read from here.
     pub available_bytes: Option<u64>,
+    /// The file system that images and the files of sandboxes are on. `None` if it cannot be read
+    /// from here.
+    pub disk: Option<DiskSpace>,
+    /// The host's clock in milliseconds since 1970, when the engine answered. `None` if the engine
+    /// does not report it.
+    pub clock_ms: Option<i64>,
+}
+
+/// Space of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// The size.
+    pub total: u64,
+    /// What programs without special rights can still write.
+    pub free: u64,
 }

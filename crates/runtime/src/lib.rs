@@ -31,7 +31,7 @@ mod spec;
 mod usage;
 mod vocabulary;
 
-pub use capacity::{Capacity, HostCapacity};
+pub use capacity::{Capacity, DiskSpace, HostCapacity};
 pub use cause::Cause;
 pub use copying::{Copying, RequestEnvironment};
 pub use diagnostics::{

@@ -22,7 +22,7 @@ use osb_service::{ErrorChain, Supervisor};
 use osb_store::{AuditPlace, AuditQuery, Problem, Store, StoreError};
 use serde_json::json;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, watch},
     time::{sleep, timeout},
 };
 use tracing::{error, info, warn};
@@ -95,6 +95,8 @@ struct Inner {
     filled: Notify,
     /// Held while entries are written, so that their order stays.
     writing: tokio::sync::Mutex<()>,
+    /// Entries written since the start of the server.
+    written: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -203,6 +205,7 @@ impl AuditTrail {
             queue: Mutex::default(),
             filled: Notify::new(),
             writing: tokio::sync::Mutex::default(),
+            written: watch::Sender::default(),
         }));
         trail.start_writer(tasks);
         trail.start_pruning(tasks);
@@ -235,6 +238,12 @@ impl AuditTrail {
             waiting: queue.waiting.len(),
             lost: queue.lost_total,
         }
+    }
+
+    /// The number of entries that were written since the start of the server, as it grows.
+    #[must_use]
+    pub fn watch_written(&self) -> watch::Receiver<u64> {
+        self.0.written.subscribe()
     }
 
     /// Records a refusal, of which equal ones in a short time become one entry. Returns at once.
@@ -370,6 +379,8 @@ impl AuditTrail {
             let entries = entries.expect("an entry can be read from its JSON");
             self.0.store.append_audit(&entries).await?;
             self.queue().remove(batch.len());
+            let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+            self.0.written.send_modify(|written| *written += count);
         }
     }
 

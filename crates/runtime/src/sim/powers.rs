@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Capacity, Copying, Diagnostics, HostCapacity, Images, Inspection, LocalImage, LogFollow,
+    Capacity, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection, LocalImage, LogFollow,
     LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, PoolSpec,
     PoolStatus, Pools, RequestEnvironment, Role, RuntimeError, RuntimeEvent, Snapshots, Source,
     Usage,
@@ -171,6 +171,11 @@ impl Capacity for SimRuntime {
             processors: 8,
             memory_bytes: 16 << 30,
             available_bytes: Some(12 << 30),
+            disk: Some(DiskSpace {
+                total: 100 << 30,
+                free: 60 << 30,
+            }),
+            clock_ms: None,
         })
     }
 }

@@ -82,11 +82,14 @@ impl EventsBackend for Events {
                     "Your role is {role}: the audit trail is for the role service_admin."
                 )),
                 actions: Vec::new(),
+                written: 0,
             };
         }
         let name = format!("events/{:?}", query.parameters());
         let actions = Action::ALL.iter().map(|action| action.name().to_owned());
+        let written = *self.trail.watch_written().borrow();
         EventsView {
+            written,
             answer: self.memory.once(name, self.read(query)).await,
             actions: actions.collect(),
         }

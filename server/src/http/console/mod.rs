@@ -34,6 +34,7 @@ mod events;
 mod execd;
 mod files;
 mod forms;
+mod host_checks;
 mod installation;
 mod live;
 mod log_file;

@@ -35,7 +35,7 @@ pub(super) async fn of(service: &Service, sees_host: bool) -> Overview {
         activity: activity
             .map(summary)
             .map_err(|error| explain(ErrorChain(&error).to_string(), error.cause())),
-        host: host.map(described),
+        host: host.as_ref().map(described),
     }
 }
 
@@ -79,13 +79,14 @@ fn rounded(number: f64) -> i64 {
 }
 
 /// What the host has, as pages show it.
-pub(super) fn described(host: HostCapacity) -> Host {
+pub(super) fn described(host: &HostCapacity) -> Host {
     Host {
-        name: host.name,
-        engine: host.engine,
+        name: host.name.clone(),
+        engine: host.engine.clone(),
         processors: host.processors,
         memory_bytes: host.memory_bytes,
         available_bytes: host.available_bytes,
+        disk_bytes: host.disk.map(|disk| (disk.total, disk.free)),
     }
 }
 

@@ -13,9 +13,12 @@ use osb_app::{
     view::{Check, CheckState, OperatorView, SettingsView, StoreView, WebhookView},
 };
 use osb_protocol::identity::Role;
+use osb_runtime::HostCapacity;
 use osb_service::ErrorChain;
 
-use super::{ConsoleState, installation::SharedInstallation, memory::Memory, overview};
+use super::{
+    ConsoleState, host_checks::of_host, installation::SharedInstallation, memory::Memory, overview,
+};
 use crate::{
     identity::Principal,
     sandbox::{Error, Service, explain},
@@ -55,10 +58,17 @@ impl Settings {
 
     async fn read(&self, checks_store: bool) -> SettingsView {
         let role = self.principal.role;
+        let host = match role {
+            Role::ServiceAdmin => self.service.host().await,
+            _ => None,
+        };
+        let now_ms = jiff::Timestamp::now().as_millisecond();
+        let mut checks = self.checks().await;
+        checks.extend(host.iter().flat_map(|host| of_host(host, now_ms)));
         SettingsView {
-            checks: self.checks().await,
+            checks,
             operator: match role {
-                Role::ServiceAdmin => Ok(self.operator(checks_store).await),
+                Role::ServiceAdmin => Ok(self.operator(checks_store, host.as_ref()).await),
                 _ => Err(format!(
                     "Your role is {role}: the configuration, the store, the webhooks and the support bundle are for the role service_admin."
                 )),
@@ -105,7 +115,7 @@ impl Settings {
         checks
     }
 
-    async fn operator(&self, checks_store: bool) -> OperatorView {
+    async fn operator(&self, checks_store: bool, host: Option<&HostCapacity>) -> OperatorView {
         let store = match checks_store {
             true => Some(self.check_store().await),
             false => None,
@@ -114,7 +124,7 @@ impl Settings {
         OperatorView {
             config: installation.map(|it| it.installation.config()),
             store,
-            host: self.service.host().await.map(overview::described),
+            host: host.map(overview::described),
             webhooks: self.webhooks().await,
         }
     }

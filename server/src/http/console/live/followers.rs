@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    commands, logs, metrics, overview,
+    commands, events, logs, metrics, overview,
     published::{Published, Source},
 };
 use crate::{identity::Scope, sandbox::Service};
@@ -152,6 +152,16 @@ impl Followers {
                     stopped.run_until_cancelled(follow).await;
                 });
                 numbers
+            }
+            Topic::Events => {
+                let trail = self.service.audit_trail().watch_written();
+                let first = events::Written(*trail.borrow());
+                let written = Arc::new(Published::new(topic.clone(), first));
+                let follow = events::follow(trail, Arc::clone(&written));
+                self.tasks.spawn_abortable("console-events", async move {
+                    stopped.run_until_cancelled(follow).await;
+                });
+                written
             }
             Topic::Sandboxes | Topic::Sandbox(_) => return None,
         };

@@ -240,7 +240,7 @@ impl Hub {
     /// within the scope, or too much is followed.
     pub(super) fn follow(&self, topic: &Topic, scope: &Scope) -> Option<(Utf8Bytes, Subscription)> {
         match topic {
-            Topic::Overview => {}
+            Topic::Overview | Topic::Events => {}
             Topic::Logs(id) | Topic::Metrics(id) | Topic::Commands(id) => {
                 self.service.within(scope).find(id)?;
             }

@@ -10,6 +10,7 @@
 //! instead, so slow tabs do not grow the server's memory.
 
 mod commands;
+mod events;
 mod followers;
 mod hub;
 mod logs;
@@ -48,13 +49,13 @@ pub(super) async fn upgrade(
     lease: Option<Extension<Lease>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let scope = admitted.principal().scope.clone();
+    let principal = Arc::clone(admitted.principal());
     upgrade
         .max_message_size(COMMAND_MAX)
         .max_frame_size(COMMAND_MAX)
         .on_upgrade(move |socket| async move {
             let _held = lease;
-            let mut tab = socket::Tab::new(socket, Arc::clone(&state.hub), scope);
+            let mut tab = socket::Tab::new(socket, Arc::clone(&state.hub), principal);
             let end = session::while_open(&session, &state, &admitted, tab.run()).await;
             end.close(&mut tab.socket).await;
         })

@@ -10,7 +10,7 @@ use std::{
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use futures::future::select_all;
 use osb_app::live::{Command, Frame, Position, Topic};
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, identity::Role};
 use tokio::{
     sync::broadcast::{self, error::RecvError},
     time::{MissedTickBehavior, interval, timeout},
@@ -20,7 +20,7 @@ use super::{
     followers::Subscription,
     hub::{Hub, SequencedChange},
 };
-use crate::identity::Scope;
+use crate::identity::Principal;
 
 /// Most sandboxes one tab watches; a page watches one.
 const WATCHED: usize = 16;
@@ -37,8 +37,8 @@ struct Closed;
 pub(super) struct Tab {
     pub(super) socket: WebSocket,
     hub: Arc<Hub>,
-    /// What the tab's principal may see.
-    scope: Scope,
+    /// Who is signed in. The scope limits what the tab sees.
+    principal: Arc<Principal>,
     /// Position of the tab in the list; `None` if it does not watch it.
     list: Option<u64>,
     sandboxes: BTreeSet<SandboxId>,
@@ -47,11 +47,11 @@ pub(super) struct Tab {
 }
 
 impl Tab {
-    pub(super) fn new(socket: WebSocket, hub: Arc<Hub>, scope: Scope) -> Self {
+    pub(super) fn new(socket: WebSocket, hub: Arc<Hub>, principal: Arc<Principal>) -> Self {
         Self {
             socket,
             hub,
-            scope,
+            principal,
             list: None,
             sandboxes: BTreeSet::new(),
             followed: BTreeMap::new(),
@@ -119,7 +119,7 @@ impl Tab {
                 if self.sandboxes.len() < WATCHED {
                     self.sandboxes.insert(id.clone());
                 }
-                self.send(self.hub.detail(&id, &self.scope).await).await
+                self.send(self.hub.detail(&id, &self.principal.scope).await).await
             }
             Ok(Command::Subscribe { topic, .. }) => self.follow(topic).await,
             Ok(Command::Unsubscribe {
@@ -145,10 +145,18 @@ impl Tab {
     /// Follows a topic, from a snapshot on.
     async fn follow(&mut self, topic: Topic) -> Result<(), Closed> {
         let is_new = !self.followed.contains_key(&topic);
-        if is_new && self.followed.len() >= FOLLOWED {
+        let principal = &self.principal;
+        let may_follow = match topic {
+            // The trail of all tenants.
+            Topic::Events => {
+                principal.role == Role::ServiceAdmin && principal.scope.tenant().is_none()
+            }
+            _ => true,
+        };
+        if !may_follow || (is_new && self.followed.len() >= FOLLOWED) {
             return self.send(Hub::nothing(&topic)).await;
         }
-        match self.hub.follow(&topic, &self.scope) {
+        match self.hub.follow(&topic, &self.principal.scope) {
             Some((snapshot, subscription)) => {
                 self.followed.insert(topic, subscription);
                 self.send(snapshot).await
@@ -164,12 +172,12 @@ impl Tab {
         {
             self.list = Some(position.seq);
             for change in missed {
-                self.send(change.frame_within(&self.scope)).await?;
+                self.send(change.frame_within(&self.principal.scope)).await?;
                 self.list = Some(change.seq);
             }
             return Ok(());
         }
-        let (seq, frames) = self.hub.list(&self.scope);
+        let (seq, frames) = self.hub.list(&self.principal.scope);
         self.list = Some(seq);
         for frame in frames.iter() {
             self.send(frame.clone()).await?;
@@ -181,11 +189,11 @@ impl Tab {
         // A snapshot that was sent meanwhile may already contain this change.
         if self.list.is_some_and(|seen| change.seq > seen) {
             self.list = Some(change.seq);
-            self.send(change.frame_within(&self.scope)).await?;
+            self.send(change.frame_within(&self.principal.scope)).await?;
         }
         // A foreign sandbox that changes is as silent as one that does not exist.
-        if self.sandboxes.contains(&change.id) && change.is_within(&self.scope) {
-            self.send(self.hub.detail(&change.id, &self.scope).await)
+        if self.sandboxes.contains(&change.id) && change.is_within(&self.principal.scope) {
+            self.send(self.hub.detail(&change.id, &self.principal.scope).await)
                 .await?;
         }
         Ok(())
@@ -197,7 +205,7 @@ impl Tab {
             self.show_list(None).await?;
         }
         for id in self.sandboxes.clone() {
-            self.send(self.hub.detail(&id, &self.scope).await).await?;
+            self.send(self.hub.detail(&id, &self.principal.scope).await).await?;
         }
         Ok(())
     }

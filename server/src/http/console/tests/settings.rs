@@ -57,6 +57,7 @@ async fn an_administrator_sees_health_and_configuration_without_secrets() {
         "Sandboxes can be created.",
         "It takes writes.",
         "sim answers.",
+        "60 GiB of 100 GiB are free for images and sandboxes.",
         "1.2.3 (test)",
         "config.toml",
         "server.port",
@@ -119,6 +120,7 @@ async fn other_roles_see_health_and_learn_why_no_more() {
     for part in [
         "config.toml",
         "state.db",
+        "GiB are free",
         "No damage",
         "1.2.3 (test)",
         "api_kye",
