@@ -11,9 +11,9 @@ use crate::{
     ui::AssetRoot,
 };
 
-/// Applies the chosen theme before the first paint, so that a page never flashes in the other one.
-/// `frame/theme.rs` stores the choice.
-const THEME: &str = r#"try{const t=localStorage.getItem("osb.theme");if(t)document.documentElement.dataset.theme=t}catch{}document.documentElement.dataset.script="on""#;
+/// Applies the chosen theme and the chosen width of the rail before the first paint, so that a page
+/// never flashes or moves. `frame/theme.rs` and `frame/rail.rs` store the choices.
+const LOOK: &str = r#"{const d=document.documentElement.dataset;try{for(const n of["theme","rail"]){const v=localStorage.getItem("osb."+n);if(v)d[n]=v}}catch{}d.script="on"}"#;
 
 /// Loads the page's wasm and takes over what the server rendered. A request that breaks off, as when
 /// the machine changes its network, is repeated. If it cannot be loaded, the page works as without
@@ -73,7 +73,7 @@ fn document(hydrates: bool, body: impl FnOnce() -> AnyView) -> impl IntoView {
                     crossorigin="anonymous"
                 />
                 <link rel="stylesheet" href=format!("{root}/console.css") />
-                <script nonce=use_nonce()>{THEME}</script>
+                <script nonce=use_nonce()>{LOOK}</script>
                 {hydrates.then(|| scripts(&root))}
                 <MetaTags />
             </head>

@@ -74,6 +74,37 @@ test("a scoped key is made by keyboard, refuses what it may not do, and is revok
   expect(await status(baseURL!, secret)).toBe(401);
 });
 
+test("a key is replaced by one with the same role and lifetime", async ({ page, baseURL }) => {
+  await open(page);
+  const name = `rotated ${Date.now()}`;
+  const keys = page.getByRole("region", { name: "API keys" });
+  await keys.locator("summary", { hasText: "Make a key" }).click();
+  await keys.getByLabel("Name").fill(name);
+  await keys.getByLabel("Role").selectOption("operator");
+  await keys.getByLabel("Expires after").selectOption("90");
+  await keys.getByRole("button", { name: "Make the key" }).click();
+  const issued = page.getByRole("region", { name: `The API key ${name} is made` });
+  const first = (await issued.locator("code").first().textContent())!;
+  await keys.getByRole("link", { name: `Replace ${name}` }).focus();
+  await page.keyboard.press("Enter");
+  await expect(keys.getByLabel("Name")).toHaveValue(name);
+  await expect(keys.getByLabel("Role")).toHaveValue("operator");
+  await expect(keys.getByLabel("Expires after")).toHaveValue("90");
+  await expect(keys).toContainText("which works until you revoke it");
+  await keys.getByRole("button", { name: "Make the key" }).click();
+  await expect(keys.getByRole("row", { name })).toHaveCount(2);
+  const second = (await issued.locator("code").first().textContent())!;
+  expect(second).not.toBe(first);
+  // Both work until the old one is revoked: a create without a body is invalid, not forbidden.
+  for (const secret of [first, second]) expect(await status(baseURL!, secret, "POST", {})).toBe(422);
+  for (const row of await keys.getByRole("row", { name }).all()) {
+    await row.locator("summary").click();
+    await row.getByRole("button", { name: "Revoke key" }).click();
+    break;
+  }
+  await expect(keys.getByRole("row", { name }).filter({ hasText: "until" })).toHaveCount(1);
+});
+
 test("a user is added after a mistake, limited, signed out and deleted", async ({ page, browser, baseURL }) => {
   await open(page);
   const name = `zoe-${Date.now()}`;

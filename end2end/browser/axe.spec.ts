@@ -21,6 +21,8 @@ async function violations(page: Page): Promise<string[]> {
   );
 }
 
+/** An image of one point. */
+const DOT = "R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs=";
 const WIDTHS = [1440, 768, 360];
 
 for (const colorScheme of ["light", "dark"] as const) {
@@ -35,6 +37,9 @@ for (const colorScheme of ["light", "dark"] as const) {
     test("every page", async ({ page, sandbox, api, faults }) => {
       test.setTimeout(300_000);
       const failed = await api.create(["sh", "-c", "echo no; exit 1"], { name: "named" });
+      const gone = await api.create(undefined, { name: "gone" });
+      await api.remove(gone.id);
+      await api.run(sandbox.id, `echo ${DOT} | base64 -d > /root/dot.gif`);
       await logIn(page);
       for (const path of [
         "/console",
@@ -53,6 +58,9 @@ for (const colorScheme of ["light", "dark"] as const) {
         `/console/sandboxes/${sandbox.id}/preview`,
         `/console/sandboxes/${sandbox.id}/files`,
         `/console/sandboxes/${sandbox.id}/files?path=/etc/hosts`,
+        `/console/sandboxes/${sandbox.id}/files?path=/etc/hosts&as=bytes`,
+        `/console/sandboxes/${sandbox.id}/files?path=/root/dot.gif`,
+        `/console/sandboxes/${gone.id}`,
         "/console/access",
         "/console/design",
         `/console/sandboxes/${failed.id}/diagnostics`,
@@ -110,6 +118,8 @@ for (const colorScheme of ["light", "dark"] as const) {
         ["rename", `${here}/files?path=/root/d`, press(/^Rename/), page.getByLabel("Mode (octal)")],
         ["editor", `${here}/files?path=/root/d/a.txt`, press("Edit"), page.locator("textarea")],
         ["search", `${here}/terminal`, press("Search the output"), page.getByRole("searchbox", { name: "Text to find" })],
+        ["rail", "/console", press("Narrow the navigation"), page.getByRole("button", { name: "Widen the navigation" })],
+        ["replace", "/console/access", () => page.getByText("Make a key").click(), page.getByLabel("Name", { exact: true }).last()],
         ["limits", `${here}/run`, () => page.getByText("Directory, user, limit").click(), page.getByLabel("Directory")],
       ];
       await logIn(page);

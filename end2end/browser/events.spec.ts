@@ -66,6 +66,35 @@ test("refusals are selected and new entries appear on request", async ({ page, a
   await expect(page).toHaveURL(/\/console\/events$/);
 });
 
+test.describe("in another time zone", () => {
+  test.use({ timezoneId: "Asia/Kolkata" });
+
+  test("times of the filter are local, and those of the address are not", async ({ page, sandbox }) => {
+    await logIn(page, `${path}?sandbox=${sandbox.id}&since=2026-01-01T00:00:00Z`);
+    await hydrated(page);
+    await expect(page.getByLabel("From", { exact: true })).toHaveValue("2026-01-01T05:30");
+    await expect(page.locator(".events tbody tr").first()).toContainText("sandbox.create");
+    await page.getByLabel("To", { exact: true }).fill("2026-01-02T05:30");
+    await page.getByRole("button", { name: "Filter" }).click();
+    await expect(page).toHaveURL(/until=2026-01-02T00%3A00%3A00Z/);
+    await expect(page).toHaveURL(/since=2026-01-01T00%3A00%3A00Z/);
+    await expect(page.getByRole("heading", { name: "No matches" })).toBeVisible();
+  });
+});
+
+test("newer entries are offered while the page is open, and shown on request", async ({ page, api, sandbox }) => {
+  await logIn(page, `${path}?action=sandbox.create`);
+  await hydrated(page);
+  await expect(page.locator(".events tbody tr").first()).toContainText(sandbox.short);
+  const { short } = await api.create();
+  const newer = page.getByRole("status").getByRole("button", { name: /newer entr/ });
+  await newer.focus();
+  await expect(page.locator(".events tbody tr").first()).toContainText(sandbox.short);
+  await page.keyboard.press("Enter");
+  await expect(page.locator(".events tbody tr").first()).toContainText(short);
+  await expect(newer).toHaveCount(0);
+});
+
 test("the trail is downloaded for spreadsheets", async ({ page, sandbox }) => {
   await logIn(page, `${path}?sandbox=${sandbox.id}`);
   await hydrated(page);

@@ -22,7 +22,7 @@ const test = base.extend<{ open: (path: string) => Promise<Away> }>({
           await expect(page.locator(".link-state")).toHaveText(/Offline · last update .* ago · Retry/);
         },
         async end() {
-          server.end();
+          await server.end();
           await hydrated(page);
         },
       };
@@ -38,6 +38,8 @@ const test = base.extend<{ open: (path: string) => Promise<Away> }>({
     for (const fault of faults.splice(0)) expect(fault).toMatch(/ERR_CONNECTION_REFUSED|WebSocket|Failed to fetch/);
   },
 });
+
+test.setTimeout(90_000 + 5 * Number(process.env.OSB_OUTAGE_MS ?? 0));
 
 const away = (page: Page) => page.getByRole("alert").filter({ hasText: AWAY }).first();
 const toast = (page: Page) => page.locator(".toasts").filter({ hasText: "The server cannot be reached." });

@@ -65,6 +65,8 @@ test("pages, tabs and actions are chosen with arrows, and Escape gives the focus
   await expect(field(page)).toBeFocused();
   const chosen = page.locator(".palette-option[aria-selected=true]");
   await expect(chosen).toContainText("Overview");
+  // The sandboxes, which are the last, come from the server.
+  await expect(page.getByRole("option").filter({ hasText: sandbox.short })).toBeVisible();
   await page.keyboard.press("ArrowDown");
   await expect(chosen).toContainText("Terminal");
   await page.keyboard.press("ArrowUp");

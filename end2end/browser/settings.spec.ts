@@ -11,6 +11,8 @@ test("health, versions and the configuration are shown without secrets", async (
   const health = page.getByRole("region", { name: "Health" });
   await expect(health).toContainText("Sandboxes can be created.");
   await expect(health).toContainText("It takes writes.");
+  await expect(health).toContainText(/[\d.]+ GiB of [\d.]+ GiB are free/);
+  await expect(health).toContainText("The clocks of the server and the engine agree.");
   const config = page.getByRole("region", { name: "Configuration" });
   await expect(config).toContainText("server.port");
   await expect(config).toContainText(/line \d+/);

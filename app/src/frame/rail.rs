@@ -3,7 +3,15 @@
 use leptos::prelude::*;
 use leptos_router::{components::A, hooks::use_location};
 
-use crate::{ui::Icon, view::offers_changes};
+use crate::{
+    browser::{self, Memory},
+    ui::Icon,
+};
+
+/// Name in the browser's memory; the script in `shell.rs` reads it before the first paint.
+const NAME: &str = "osb.rail";
+/// The value of a rail that shows icons only.
+const SMALL: &str = "small";
 
 /// The left rail; a bar at the bottom on narrow screens.
 #[component]
@@ -40,20 +48,12 @@ pub(super) fn Rail(
                         <span>"Sandboxes"</span>
                     </a>
                 </li>
-                {offers_changes()
-                    .then(|| {
-                        view! {
-                            <li>
-                                <a
-                                    href="/console/create"
-                                    aria-current=move || current("/console/create")
-                                >
-                                    <Icon name="plus" />
-                                    <span>"Create"</span>
-                                </a>
-                            </li>
-                        }
-                    })}
+                <li>
+                    <a href="/console/create" aria-current=move || current("/console/create")>
+                        <Icon name="plus" />
+                        <span>"Create"</span>
+                    </a>
+                </li>
                 <li>
                     <a href="/console/events" aria-current=move || current("/console/events")>
                         <Icon name="scroll-text" />
@@ -82,8 +82,41 @@ pub(super) fn Rail(
                     </a>
                 </li>
             </ul>
-            <p class="rail-foot fine num">{format!("v{version}")}</p>
+            <p class="rail-foot fine num">
+                <span>{format!("v{version}")}</span>
+                <RailSwitch />
+            </p>
         </nav>
+    }
+    .into_any()
+}
+
+/// Makes the rail small, and wide again.
+#[component]
+fn RailSwitch() -> impl IntoView {
+    let is_small = RwSignal::new(false);
+    Effect::new(move |_| is_small.set(Memory::Browser.get(NAME).as_deref() == Some(SMALL)));
+    let switch = move |_| {
+        let wanted = (!is_small.get_untracked()).then_some(SMALL);
+        Memory::Browser.set(NAME, wanted);
+        browser::set_document_data("rail", wanted);
+        is_small.set(wanted.is_some());
+    };
+    let label = move || match is_small.get() {
+        true => "Widen the navigation",
+        false => "Narrow the navigation",
+    };
+    view! {
+        <button
+            type="button"
+            class="icon-button needs-script"
+            data-command=label
+            aria-label=label
+            title=label
+            on:click=switch
+        >
+            <Icon name="panel-left" />
+        </button>
     }
     .into_any()
 }

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::{Faults, KIND, SimRuntime, State, now};
 use crate::{
-    Capacity, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection, LocalImage, LogFollow,
-    LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, PoolSpec,
+    Capacity, Copying, Diagnostics, DiskSpace, HostCapacity, Images, Inspection, LocalImage,
+    LogFollow, LogLine, LogLines, LogQuery, LogStream, LogText, Metering, Pausing, Phase, PoolSpec,
     PoolStatus, Pools, RequestEnvironment, Role, RuntimeError, RuntimeEvent, Snapshots, Source,
     Usage,
 };

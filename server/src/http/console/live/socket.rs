@@ -119,7 +119,8 @@ impl Tab {
                 if self.sandboxes.len() < WATCHED {
                     self.sandboxes.insert(id.clone());
                 }
-                self.send(self.hub.detail(&id, &self.principal.scope).await).await
+                self.send(self.hub.detail(&id, &self.principal.scope).await)
+                    .await
             }
             Ok(Command::Subscribe { topic, .. }) => self.follow(topic).await,
             Ok(Command::Unsubscribe {
@@ -172,7 +173,8 @@ impl Tab {
         {
             self.list = Some(position.seq);
             for change in missed {
-                self.send(change.frame_within(&self.principal.scope)).await?;
+                self.send(change.frame_within(&self.principal.scope))
+                    .await?;
                 self.list = Some(change.seq);
             }
             return Ok(());
@@ -189,7 +191,8 @@ impl Tab {
         // A snapshot that was sent meanwhile may already contain this change.
         if self.list.is_some_and(|seen| change.seq > seen) {
             self.list = Some(change.seq);
-            self.send(change.frame_within(&self.principal.scope)).await?;
+            self.send(change.frame_within(&self.principal.scope))
+                .await?;
         }
         // A foreign sandbox that changes is as silent as one that does not exist.
         if self.sandboxes.contains(&change.id) && change.is_within(&self.principal.scope) {
@@ -205,7 +208,8 @@ impl Tab {
             self.show_list(None).await?;
         }
         for id in self.sandboxes.clone() {
-            self.send(self.hub.detail(&id, &self.principal.scope).await).await?;
+            self.send(self.hub.detail(&id, &self.principal.scope).await)
+                .await?;
         }
         Ok(())
     }
