@@ -66,7 +66,7 @@ test("pages, tabs and actions are chosen with arrows, and Escape gives the focus
   const chosen = page.locator(".palette-option[aria-selected=true]");
   await expect(chosen).toContainText("Overview");
   // The sandboxes, which are the last, come from the server.
-  await expect(page.getByRole("option").filter({ hasText: sandbox.short })).toBeVisible();
+  await expect(page.locator(".palette-group").getByText("Sandboxes", { exact: true })).toBeVisible();
   await page.keyboard.press("ArrowDown");
   await expect(chosen).toContainText("Terminal");
   await page.keyboard.press("ArrowUp");
