@@ -10,7 +10,10 @@ use web_sys::{CloseEvent, MessageEvent, WebSocket};
 use super::{
     log::LogBatch,
     watches::{Arrival, Watches},
-    wire::{Command, Frame, Parts, Position, RowChange, Samples, Topic, Update, says_signed_out},
+    wire::{
+        Command, Kind, Parts, Position, Received, RowChange, Samples, Topic, Update,
+        says_signed_out,
+    },
 };
 use crate::{
     browser,
@@ -222,40 +225,33 @@ impl Live {
 
     fn receive(self, text: &str) {
         self.heard.set(browser::now_ms());
-        let Ok(frame) = serde_json::from_str::<Frame>(text) else {
+        let Ok(frame) = serde_json::from_str::<Received<'_>>(text) else {
             return;
         };
-        let paused = self.paused.get_untracked();
-        let (topic, seq, after, data, is_delta) = match frame {
-            Frame::Hello { epoch } => {
+        let Some(topic) = frame.topic.clone() else {
+            if frame.kind == Kind::Hello {
                 self.link.set(Link::Live);
-                return TAB.with_borrow_mut(|tab| tab.begin(epoch));
+                TAB.with_borrow_mut(|tab| tab.begin(frame.epoch));
             }
-            Frame::Beat => return,
-            Frame::Part { topic, after, data } => {
-                if !paused && let Some(Update::List(rows)) = Update::read(&topic, false, data) {
-                    TAB.with_borrow_mut(|tab| tab.parts.add(after, rows));
-                }
-                return;
-            }
-            Frame::Snapshot {
-                topic,
-                seq,
-                after,
-                data,
-            } => (topic, seq, after, data, false),
-            Frame::Delta { topic, seq, data } => (topic, seq, 0, data, true),
+            return;
         };
-        if paused {
+        if self.paused.get_untracked() {
             return;
         }
-        let handlers = TAB.with_borrow_mut(|tab| tab.arrive(&topic, seq, is_delta));
+        if frame.kind == Kind::Part {
+            if let Some(Update::List(rows)) = frame.update() {
+                TAB.with_borrow_mut(|tab| tab.parts.add(frame.after, rows));
+            }
+            return;
+        }
+        let is_delta = frame.kind == Kind::Delta;
+        let handlers = TAB.with_borrow_mut(|tab| tab.arrive(&topic, frame.seq, is_delta));
         if handlers.is_empty() {
             return;
         }
-        let update = match Update::read(&topic, is_delta, data) {
+        let update = match frame.update() {
             Some(Update::List(rest)) => {
-                TAB.with_borrow_mut(|tab| tab.complete(&topic, after, rest))
+                TAB.with_borrow_mut(|tab| tab.complete(&topic, frame.after, rest))
             }
             update => update,
         };

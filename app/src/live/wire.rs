@@ -6,6 +6,7 @@ use osb_protocol::{
     lifecycle::{MetricsSample, SandboxCommand},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::log::LogBatch;
 use crate::view::{Pulse, SandboxDetail, SandboxRow};
@@ -166,6 +167,41 @@ pub enum Frame<D = serde_json::Value> {
     Beat,
 }
 
+/// A [`Frame`] as a page reads it: its data is read at once as what the topic says, which saves the
+/// page a copy of a long list as values, and the code for it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Received<'a> {
+    pub(super) kind: Kind,
+    pub(super) topic: Option<Topic>,
+    #[serde(default)]
+    pub(super) epoch: String,
+    #[serde(default)]
+    pub(super) seq: u64,
+    #[serde(default)]
+    pub(super) after: usize,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+/// Which [`Frame`] it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Hello,
+    Part,
+    Snapshot,
+    Delta,
+    Beat,
+}
+
+impl Received<'_> {
+    /// What it says of its topic; `None` if a newer server sent what this page does not know.
+    pub(super) fn update(&self) -> Option<Update> {
+        let data = self.data.map_or("null", RawValue::get);
+        Update::read(self.topic.as_ref()?, self.kind == Kind::Delta, data)
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
@@ -245,21 +281,21 @@ pub enum Samples {
 }
 
 impl Update {
-    /// Decodes the data of a frame; `None` if a newer server sent what this page does not know.
-    pub(super) fn read(topic: &Topic, is_delta: bool, data: serde_json::Value) -> Option<Self> {
+    /// Decodes the data of a frame.
+    fn read(topic: &Topic, is_delta: bool, data: &str) -> Option<Self> {
         let read = match (topic, is_delta) {
-            (Topic::Events, _) => serde_json::from_value(data).map(Self::Events),
-            (Topic::Overview, _) => serde_json::from_value(data).map(Self::Pulse),
-            (Topic::Sandboxes, false) => serde_json::from_value(data).map(Self::List),
-            (Topic::Sandboxes, true) => serde_json::from_value(data).map(Self::Change),
-            (Topic::Sandbox(_), _) => serde_json::from_value(data).map(Self::Detail),
-            (Topic::Logs(_), _) => serde_json::from_value(data).map(Self::Log),
-            (Topic::Commands(_), _) => serde_json::from_value(data).map(Self::Commands),
+            (Topic::Events, _) => serde_json::from_str(data).map(Self::Events),
+            (Topic::Overview, _) => serde_json::from_str(data).map(Self::Pulse),
+            (Topic::Sandboxes, false) => serde_json::from_str(data).map(Self::List),
+            (Topic::Sandboxes, true) => serde_json::from_str(data).map(Self::Change),
+            (Topic::Sandbox(_), _) => serde_json::from_str(data).map(Self::Detail),
+            (Topic::Logs(_), _) => serde_json::from_str(data).map(Self::Log),
+            (Topic::Commands(_), _) => serde_json::from_str(data).map(Self::Commands),
             (Topic::Metrics(_), false) => {
-                serde_json::from_value(data).map(|list| Self::Usage(Samples::Recent(list)))
+                serde_json::from_str(data).map(|list| Self::Usage(Samples::Recent(list)))
             }
             (Topic::Metrics(_), true) => {
-                serde_json::from_value(data).map(|next| Self::Usage(Samples::Next(Box::new(next))))
+                serde_json::from_str(data).map(|next| Self::Usage(Samples::Next(Box::new(next))))
             }
         };
         read.ok()
@@ -318,6 +354,55 @@ mod tests {
     }
 
     #[test]
+    fn a_page_reads_what_the_server_sends() {
+        let topic = Topic::Sandboxes;
+        let frames = [
+            Frame::Hello { epoch: "e".into() },
+            Frame::Part {
+                topic: topic.clone(),
+                after: 100,
+                data: json!([]),
+            },
+            Frame::Snapshot {
+                topic: topic.clone(),
+                seq: 7,
+                after: 200,
+                data: serde_json::to_value([row()]).unwrap(),
+            },
+            Frame::Delta {
+                topic: topic.clone(),
+                seq: 8,
+                data: json!({ "removed": "a" }),
+            },
+            Frame::Beat,
+        ];
+        let texts = frames.map(|frame| serde_json::to_string(&frame).unwrap());
+        let read = |at: usize| serde_json::from_str::<Received<'_>>(&texts[at]).unwrap();
+        let hello = read(0);
+        assert_eq!((hello.kind, hello.epoch.as_str()), (Kind::Hello, "e"));
+        let part = read(1);
+        assert_eq!((part.kind, part.after), (Kind::Part, 100));
+        assert!(matches!(part.update(), Some(Update::List(rows)) if rows.is_empty()));
+        let whole = read(2);
+        assert_eq!(
+            (whole.kind, whole.seq, whole.after),
+            (Kind::Snapshot, 7, 200)
+        );
+        assert!(matches!(whole.update(), Some(Update::List(rows)) if rows.len() == 1));
+        let delta = read(3);
+        assert_eq!((delta.kind, delta.seq), (Kind::Delta, 8));
+        let update = delta.update();
+        assert!(matches!(
+            update,
+            Some(Update::Change(RowChange::Removed(_)))
+        ));
+        assert_eq!(read(4).kind, Kind::Beat);
+        let gone = r#"{"kind":"snapshot","topic":"sandbox/a","seq":0,"data":null}"#;
+        let gone = serde_json::from_str::<Received<'_>>(gone).unwrap();
+        assert!(matches!(gone.update(), Some(Update::Detail(None))));
+    }
+
+    #[test]
     fn a_list_in_parts_is_whole_or_nothing() {
         let rows = |count: usize| vec![row(); count];
         let mut parts = Parts::default();
@@ -359,8 +444,8 @@ mod tests {
     #[test]
     fn a_detail_that_is_gone_is_null() {
         let topic = Topic::Sandbox("a".into());
-        let read = Update::read(&topic, false, serde_json::Value::Null);
+        let read = Update::read(&topic, false, "null");
         assert!(matches!(read, Some(Update::Detail(None))));
-        assert!(Update::read(&Topic::Sandboxes, false, json!(3)).is_none());
+        assert!(Update::read(&Topic::Sandboxes, false, "3").is_none());
     }
 }

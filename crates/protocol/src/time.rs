@@ -109,10 +109,18 @@ impl WireTime {
 
 impl fmt::Display for WireTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.0.strftime("%Y-%m-%dT%H:%M:%S");
+        // Not `strftime`: it would be a large part of the console's wasm.
+        let at = Offset::UTC.to_datetime(self.0);
+        let sign = if at.year() < 0 { "-" } else { "" };
+        let (year, month, day) = (at.year().unsigned_abs(), at.month(), at.day());
+        let (hour, minute, second) = (at.hour(), at.minute(), at.second());
+        write!(
+            f,
+            "{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
+        )?;
         match self.0.as_microsecond().rem_euclid(1_000_000) {
-            0 => write!(f, "{whole}Z"),
-            micros => write!(f, "{whole}.{micros:06}Z"),
+            0 => f.write_str("Z"),
+            micros => write!(f, ".{micros:06}Z"),
         }
     }
 }
@@ -180,6 +188,8 @@ mod tests {
         assert_eq!(show(1_935_396_000_000_001), "2031-05-01T10:00:00.000001Z");
         assert_eq!(show(1_935_396_000_000_000), "2031-05-01T10:00:00Z");
         assert_eq!(show(-1), "1969-12-31T23:59:59.999999Z");
+        assert_eq!(show(-62_135_596_800_000_000), "0001-01-01T00:00:00Z");
+        assert_eq!(show(-62_198_755_200_000_000), "-0001-01-01T00:00:00Z");
     }
 
     #[test]
