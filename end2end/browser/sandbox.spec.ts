@@ -1,7 +1,7 @@
 // The page of one sandbox: its header with the actions, its times, and its state.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, key, logIn, row, test } from "./console";
+import { expect, hydrated, image, key, logIn, row, test } from "./console";
 
 const head = (page: Page) => page.locator(".page-head");
 const action = (page: Page, name: string) =>
@@ -18,7 +18,7 @@ test("the header has the name before the id, and the actions", async ({ page, ap
   await head(page).getByRole("button", { name: "Copy the id" }).click();
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(sandbox.id);
   const actions = page.getByRole("group", { name: "Actions" });
-  await expect(actions.getByRole("link")).toHaveText(["Terminal"]);
+  await expect(actions.getByRole("link")).toHaveText(["Terminal", "Clone"]);
   await expect(actions.getByRole("button")).toHaveText(["Extend", "Pause", "Delete"]);
   for (const name of ["Extend", "Pause", "Delete"]) {
     await expect(action(page, name)).not.toHaveAttribute("aria-disabled", "true");
@@ -94,6 +94,43 @@ test("what a state forbids says why, and does nothing", async ({ page, api }) =>
   await expect(page.locator("#main")).toContainText("This sandbox was deleted.");
   await expect(action(page, "Delete")).toHaveAccessibleDescription("This sandbox is gone.");
   await expect(head(page)).not.toContainText("Kept until");
+});
+
+test("a sandbox is cloned from its page, from the palette, and after its end, without its values", async ({ page, api }) => {
+  const answer = await api.call("POST", "/sandboxes", {
+    image: { uri: image },
+    entrypoint: ["tail", "-f", "/dev/null"],
+    timeout: 900,
+    resourceLimits: { cpu: "500m", memory: "256Mi" },
+    env: { SECRET_WORD: "xyzzy-plugh" },
+    metadata: { suite: "browser", name: "origin-of-copies" },
+  });
+  const { id } = (await answer.json()) as { id: string };
+  const clone = page.getByRole("group", { name: "Actions" }).getByRole("link", { name: "Clone" });
+  const opened = async () => {
+    await expect(page).toHaveURL(new RegExp(`/console/create\\?from=${id}`));
+    await expect(page.getByLabel("Name", { exact: true })).toHaveValue("origin-of-copies-copy");
+    await expect(page.locator(".copy-note")).toContainText("origin-of-copies");
+    await expect(page.locator(".kept")).toContainText("SECRET_WORD");
+    expect(await page.content()).not.toContain("xyzzy-plugh");
+  };
+  await logIn(page, `/console/sandboxes/${id}`);
+  await hydrated(page);
+  await clone.focus();
+  await page.keyboard.press("Enter");
+  await opened();
+  await page.goto(`/console/sandboxes/${id}`);
+  await hydrated(page);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("clone this");
+  await page.keyboard.press("Enter");
+  await opened();
+  await api.remove(id);
+  await page.goto(`/console/sandboxes/${id}`);
+  await expect(page.locator("#main")).toContainText("This sandbox was deleted.");
+  await clone.click();
+  await expect(page).toHaveURL(new RegExp(`/console/create\\?from=${id}`));
+  await expect(page.getByLabel("Name", { exact: true })).toHaveValue("origin-of-copies-copy");
 });
 
 test("a viewer sees the actions with the reason", async ({ page, api, sandbox }) => {

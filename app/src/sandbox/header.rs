@@ -85,13 +85,25 @@ fn Actions(
     };
     view! {
         <div class="head-actions" role="group" aria-label="Actions">
-            <TerminalLink id=id.clone() why=why(Act::Terminal) />
+            <HeadLink
+                icon="terminal"
+                text="Terminal"
+                address=Tab::Terminal.address(&id)
+                why=why(Act::Terminal)
+            />
             <div data-act="renew">
                 <RenewForm id=id.clone() expires_at why=why(Act::Renew) />
             </div>
             <div data-act="pause">
                 <PauseForm id=id.clone() state why=why(Act::Pause) />
             </div>
+            <HeadLink
+                icon="copy-plus"
+                text="Clone"
+                command="Clone this sandbox"
+                address=format!("/console/create?from={id}")
+                why=why(Act::Clone)
+            />
             <div data-act="delete">
                 <DeleteForm id name why=why(Act::Delete) />
             </div>
@@ -100,25 +112,34 @@ fn Actions(
     .into_any()
 }
 
-/// A link to the terminal; without an address while there is none.
+/// A link among the actions; without an address while it is not possible.
 #[component]
-fn TerminalLink(id: SandboxId, why: Signal<Option<&'static str>>) -> impl IntoView {
-    let address = Tab::Terminal.address(&id);
+fn HeadLink(
+    icon: &'static str,
+    text: &'static str,
+    /// What the palette calls it, if it offers it.
+    #[prop(optional)]
+    command: &'static str,
+    address: String,
+    why: Signal<Option<&'static str>>,
+) -> impl IntoView {
     let is_hindered = move || why.get().is_some();
+    let why_id = [text, "-why"].concat();
     view! {
         <a
             class="button"
             role="link"
             href=move || (!is_hindered()).then(|| address.clone())
             tabindex=move || is_hindered().then_some("0")
+            data-command=move || (!command.is_empty() && !is_hindered()).then_some(command)
             aria-disabled=move || is_hindered().then_some("true")
-            aria-describedby="terminal-why"
+            aria-describedby=why_id.clone()
             title=move || why.get()
         >
-            <Icon name="terminal" />
-            "Terminal"
+            <Icon name=icon />
+            {text}
         </a>
-        <span id="terminal-why" class="visually-hidden">{move || why.get()}</span>
+        <span id=why_id class="visually-hidden">{move || why.get()}</span>
     }
     .into_any()
 }

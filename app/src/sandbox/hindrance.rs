@@ -15,6 +15,8 @@ pub(super) enum Act {
     Renew,
     /// Freezes it, or thaws it.
     Pause,
+    /// Opens a form for another one like it.
+    Clone,
     /// Deletes it.
     Delete,
 }
@@ -40,6 +42,10 @@ pub(super) fn hindrance(
     if !may_change {
         return Some(LOOKS_ONLY);
     }
+    // The server remembers what a sandbox was created with.
+    if act == Act::Clone {
+        return None;
+    }
     if is_gone {
         return Some("This sandbox is gone.");
     }
@@ -53,7 +59,7 @@ pub(super) fn hindrance(
         Act::Renew => None,
         Act::Pause => no_pause(state),
         Act::Delete if *state == Stopping => Some("It is being deleted already."),
-        Act::Delete => None,
+        Act::Clone | Act::Delete => None,
     }
 }
 
@@ -93,7 +99,13 @@ mod tests {
     use super::*;
     use crate::ui::sample;
 
-    const ALL: [Act; 4] = [Act::Terminal, Act::Renew, Act::Pause, Act::Delete];
+    const ALL: [Act; 5] = [
+        Act::Terminal,
+        Act::Renew,
+        Act::Pause,
+        Act::Clone,
+        Act::Delete,
+    ];
     const FREE: Situation = Situation {
         may_change: true,
         is_gone: false,
@@ -119,18 +131,18 @@ mod tests {
 
     #[test]
     fn a_state_allows_what_makes_sense_in_it() {
-        use Act::{Delete, Pause, Renew, Terminal};
-        assert_eq!(possible("Running"), [Terminal, Renew, Pause, Delete]);
-        assert_eq!(possible("Paused"), [Renew, Pause, Delete]);
-        assert_eq!(possible("Pending"), [Renew, Delete]);
-        assert_eq!(possible("Failed"), [Delete]);
-        assert_eq!(possible("Terminated"), [Delete]);
-        assert_eq!(possible("Stopping"), []);
-        assert_eq!(possible("Unknown"), [Renew, Delete]);
+        use Act::{Clone, Delete, Pause, Renew, Terminal};
+        assert_eq!(possible("Running"), [Terminal, Renew, Pause, Clone, Delete]);
+        assert_eq!(possible("Paused"), [Renew, Pause, Clone, Delete]);
+        assert_eq!(possible("Pending"), [Renew, Clone, Delete]);
+        assert_eq!(possible("Failed"), [Clone, Delete]);
+        assert_eq!(possible("Terminated"), [Clone, Delete]);
+        assert_eq!(possible("Stopping"), [Clone]);
+        assert_eq!(possible("Unknown"), [Renew, Clone, Delete]);
     }
 
     #[test]
-    fn a_role_and_an_end_forbid_everything_with_a_reason() {
+    fn a_role_forbids_everything_and_an_end_all_but_a_copy_with_a_reason() {
         let running = detail("Running");
         for act in ALL {
             let viewer = Situation {
@@ -143,8 +155,9 @@ mod tests {
                 is_gone: true,
                 ..FREE
             };
-            let why = hindrance(act, &running, gone).unwrap();
-            assert!(why.contains("gone"), "{why}");
+            let why = hindrance(act, &running, gone).unwrap_or("free");
+            let part = if act == Act::Clone { "free" } else { "gone" };
+            assert!(why.contains(part), "{act:?}: {why}");
         }
     }
 

@@ -5,6 +5,7 @@ mod actions;
 mod api;
 mod header;
 mod hindrance;
+mod listeners;
 mod not_running;
 mod overview;
 mod page;
