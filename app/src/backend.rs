@@ -9,7 +9,7 @@ pub use access::{AccessBackend, access_backend};
 pub use events::{EventsBackend, events_backend};
 pub use settings::{SettingsBackend, settings_backend};
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use leptos::prelude::use_context;
@@ -103,6 +103,16 @@ pub trait ConsoleBackend: Send + Sync {
     /// # Errors
     /// [`ConsoleError::NotFound`] and [`ConsoleError::Refused`].
     async fn resume(&self, id: &SandboxId) -> Result<(), ConsoleError>;
+
+    /// Sets labels of a sandbox, and deletes those without a value; the others stay.
+    ///
+    /// # Errors
+    /// [`ConsoleError::NotFound`], [`ConsoleError::Invalid`] and [`ConsoleError::Refused`].
+    async fn change_labels(
+        &self,
+        id: &SandboxId,
+        patch: BTreeMap<String, Option<String>>,
+    ) -> Result<(), ConsoleError>;
 
     /// The last lines that the entry point of a sandbox wrote.
     ///

@@ -272,6 +272,15 @@ impl CreateForm {
         Ok(labels)
     }
 
+    /// What the sandbox that it created is called: its name, else its short id.
+    #[must_use]
+    pub fn title<'a>(&'a self, id: &'a osb_protocol::SandboxId) -> &'a str {
+        match self.name.trim() {
+            "" => id.short(),
+            name => name,
+        }
+    }
+
     /// Names of the variables that are taken over: those that the form does not set itself.
     pub(super) fn kept_names(&self) -> Vec<String> {
         let set = words::pairs(&self.env).unwrap_or_default();

@@ -116,15 +116,25 @@ fn NoOriginal(
 
 /// Which sandbox is copied.
 #[component]
-fn CopyNote(id: SandboxId) -> impl IntoView {
+fn CopyNote(
+    id: SandboxId,
+    /// The label `name` of the original, if it has one.
+    name: Option<String>,
+) -> impl IntoView {
+    let (name, more) = match name {
+        Some(name) => (name, Some(id.short().to_owned())),
+        None => (id.short().to_owned(), None),
+    };
+    let mono = more.is_none().then_some("mono");
     view! {
         <p class="copy-note">
             <Icon name="copy" />
             <span>
                 "A copy of "
-                <a class="mono" href=format!("/console/sandboxes/{id}")>
-                    {id.short().to_owned()}
+                <a class=mono href=format!("/console/sandboxes/{id}")>
+                    {name}
                 </a>
+                {more.map(|id| view! { " (" <span class="mono">{id}</span> ")" })}
                 ", created anew: its files are not copied."
             </span>
         </p>
@@ -151,6 +161,10 @@ fn Loaded(
         Some((_, original)) => original.variables.is_some(),
         None => true,
     };
+    let name = original.as_ref().and_then(|(_, original)| {
+        let name = original.metadata.get("name").map(|name| name.trim());
+        name.filter(|name| !name.is_empty()).map(str::to_owned)
+    });
     let from = state.form.read_untracked().from.clone();
     let copied = (!from.is_empty()).then(|| SandboxId::new(from));
     // Links and the Back button change the preset.
@@ -171,7 +185,7 @@ fn Loaded(
         <div class="split">
             <div class="create">
                 {match copied {
-                    Some(id) => view! { <CopyNote id /> }.into_any(),
+                    Some(id) => view! { <CopyNote id name /> }.into_any(),
                     None => view! { <PresetList state images /> }.into_any(),
                 }}
                 <form
@@ -226,7 +240,9 @@ fn on_submit(state: State) -> impl Fn(ev::SubmitEvent) {
             let (problems, refusal) = match api::create(state.form.get_untracked()).await {
                 // The sandbox's page follows its stages.
                 Ok(Creation::Made(id)) => {
-                    toasts.good(format!("{} is being created", id.short()));
+                    let form = state.form.read_untracked();
+                    toasts.good(format!("{} is being created", form.title(&id)));
+                    drop(form);
                     navigate(&format!("/console/sandboxes/{id}"), Default::default());
                     return;
                 }

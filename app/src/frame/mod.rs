@@ -19,6 +19,7 @@ pub(crate) use dock::{Dock, DockContent, Panel, Shows};
 pub(crate) use keys::ROW_LINK;
 pub(crate) use palette::{PaletteContent, PaletteOpen, TypedEarly};
 pub use toast::Toasts;
+pub(crate) use topbar::Titled;
 
 use crate::{
     browser,
@@ -44,6 +45,7 @@ pub fn Frame() -> impl IntoView {
     provide_context(local);
     provide_context(live);
     provide_context(toasts);
+    provide_context(Titled(RwSignal::new(None)));
     let confirm = Confirm::new();
     provide_context(confirm);
     Effect::new(move |_| {

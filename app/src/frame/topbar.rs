@@ -18,6 +18,10 @@ use crate::{
 /// Silence, in seconds, after which a live connection shows its age.
 const FRESH_SECONDS: i64 = 20;
 
+/// The sandbox of the page and its title, once the page has read it. Provided as context by the frame.
+#[derive(Clone, Copy)]
+pub(crate) struct Titled(pub(crate) RwSignal<Option<(SandboxId, String)>>);
+
 /// The top bar.
 #[component]
 pub(super) fn TopBar(
@@ -109,14 +113,27 @@ fn steps(path: &str) -> Vec<(String, String)> {
     steps
 }
 
+/// Puts the title of a sandbox in the place of its id, if the steps lead to it.
+fn name_step(steps: &mut [(String, String)], titled: Option<(SandboxId, String)>) -> bool {
+    let Some((id, title)) = titled else {
+        return false;
+    };
+    let is_page = steps.get_mut(1).filter(|(name, address)| {
+        address.ends_with(id.as_str()) && name == id.short() && *name != title
+    });
+    is_page.map(|(name, _)| *name = title).is_some()
+}
+
 #[component]
 fn Breadcrumb() -> impl IntoView {
     let path = use_location().pathname;
+    let Titled(titled) = expect_context();
     let crumbs = move || {
-        let steps = path.with(|path| steps(path));
+        let mut steps = path.with(|path| steps(path));
+        let is_named = name_step(&mut steps, titled.get());
         let last = steps.len().saturating_sub(1);
         let crumb = move |(at, (name, address)): (usize, (String, String))| {
-            let mono = (at == 1).then_some("mono");
+            let mono = (at == 1 && !is_named).then_some("mono");
             let content = if at == last {
                 view! { <span class=mono aria-current="page">{name}</span> }.into_any()
             } else {
@@ -221,5 +238,12 @@ mod tests {
             ["Sandboxes", "0b6c1f2e", "Terminal"]
         );
         assert_eq!(steps("/console/sandboxes/x")[0].1, "/console/sandboxes");
+        let mut named = steps("/console/sandboxes/0b6c1f2e-aaaa/terminal");
+        let other = (SandboxId::from("1b6c1f2e-aaaa"), "api".to_owned());
+        assert!(!name_step(&mut named, Some(other)));
+        let title = (SandboxId::from("0b6c1f2e-aaaa"), "web".to_owned());
+        assert!(name_step(&mut named, Some(title)));
+        assert_eq!(named[1].0, "web");
+        assert_eq!(named[1].1, "/console/sandboxes/0b6c1f2e-aaaa");
     }
 }

@@ -92,10 +92,10 @@ fn Actions(
                 why=why(Act::Terminal)
             />
             <div data-act="renew">
-                <RenewForm id=id.clone() expires_at why=why(Act::Renew) />
+                <RenewForm id=id.clone() name expires_at why=why(Act::Renew) />
             </div>
             <div data-act="pause">
-                <PauseForm id=id.clone() state why=why(Act::Pause) />
+                <PauseForm id=id.clone() name state why=why(Act::Pause) />
             </div>
             <HeadLink
                 icon="copy-plus"

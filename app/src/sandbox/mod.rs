@@ -5,6 +5,8 @@ mod actions;
 mod api;
 mod header;
 mod hindrance;
+mod label_form;
+mod labels;
 mod listeners;
 mod not_running;
 mod overview;
@@ -15,6 +17,7 @@ mod tab;
 
 pub use actions::{BarredButton, DeleteButton, PauseButton, RenewButton};
 pub(crate) use api::{delete, detail};
+pub use label_form::{LabelPatch, LabelRow, RowProblem, patch_of, rows_of_form};
 pub(crate) use overview::PART;
 pub use page::SandboxPage;
 pub(crate) use stages::StageBar;

@@ -4,6 +4,7 @@ use leptos::prelude::*;
 use osb_protocol::{Feature, FeatureSet, SandboxId, WireTime, lifecycle::SandboxState};
 
 use super::{
+    labels::OwnLabels,
     ports::Ports,
     stages::{StageBar, total},
 };
@@ -12,7 +13,7 @@ use crate::{
     metrics::UsageSummary,
     quote::shell_line,
     tab::Current,
-    ui::{Age, AtMinute, CodeBlock, CopyButton, Icon, Labels, When},
+    ui::{Age, AtMinute, CodeBlock, CopyButton, Icon, When},
     view::{Ended, Outcome, SandboxDetail, ServerInfo, is_alive},
 };
 
@@ -255,21 +256,6 @@ fn Limits(current: RwSignal<SandboxDetail>) -> impl IntoView {
         };
         limits.into_iter().map(fact).collect_view()
     }
-}
-
-/// The labels; the name is the title of the page.
-#[component]
-fn OwnLabels(current: RwSignal<SandboxDetail>) -> impl IntoView {
-    let labels = Signal::derive(move || current.read().sandbox.metadata.clone());
-    view! {
-        <dt>"Labels"</dt>
-        <dd>
-            <Show when=move || !labels.read().is_empty() fallback=|| "none">
-                <Labels of=labels />
-            </Show>
-        </dd>
-    }
-    .into_any()
 }
 
 fn specification(detail: &SandboxDetail) -> String {

@@ -8,6 +8,7 @@ use osb_protocol::{SandboxId, lifecycle::SandboxState};
 use super::{api, header::Header, tab::TabBar};
 use crate::{
     error::ConsoleError,
+    frame::Titled,
     live::Live,
     tab::Current,
     ui::{Icon, LoadError},
@@ -56,7 +57,11 @@ fn Loaded(detail: SandboxDetail) -> impl IntoView {
             });
         }
     });
-    let name = move || title(&current.read().sandbox).to_owned();
+    let name = Memo::new(move |_| title(&current.read().sandbox).to_owned());
+    // The server renders the breadcrumb before it has read the sandbox.
+    let Titled(titled) = expect_context();
+    let titled_id = id.clone();
+    Effect::new(move |_| titled.set(Some((titled_id.clone(), name.get()))));
     view! {
         <Title text=name />
         {is_pending.then(|| view! { <noscript inner_html=RELOAD></noscript> })}

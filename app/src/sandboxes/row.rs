@@ -76,10 +76,10 @@ pub(super) fn Row(
                 </a>
                 <CloneLink id=id.clone() />
                 <div data-act="renew">
-                    <RenewButton id=id.clone() extends=extendable seconds=QUICK_SECONDS />
+                    <RenewButton id=id.clone() name extends=extendable seconds=QUICK_SECONDS />
                 </div>
                 <div data-act="pause">
-                    <PauseButton id=id.clone() state />
+                    <PauseButton id=id.clone() name state />
                 </div>
                 <div data-act="delete">
                     <DeleteButton id name />

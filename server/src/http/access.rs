@@ -309,6 +309,10 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::POST, Operator, Acts(Action::SandboxResume))],
     ),
     (
+        "/console/sandboxes/{id}/labels",
+        &[(Method::POST, Operator, Acts(Action::MetadataPatch))],
+    ),
+    (
         "/console/sandboxes/{id}/delete",
         &[
             (Method::GET, Operator, Reads),
@@ -483,6 +487,10 @@ const TABLE: &[(&str, Rules)] = &[
     (
         "/console/fn/sandboxes/resume",
         &[(Method::POST, Operator, Acts(Action::SandboxResume))],
+    ),
+    (
+        "/console/fn/sandboxes/labels",
+        &[(Method::POST, Operator, Acts(Action::MetadataPatch))],
     ),
     (
         "/console/fn/sandboxes/delete",

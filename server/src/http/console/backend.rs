@@ -321,6 +321,15 @@ impl ConsoleBackend for Domain {
         self.done(self.service.resume(id).await)
     }
 
+    async fn change_labels(
+        &self,
+        id: &SandboxId,
+        patch: BTreeMap<String, Option<String>>,
+    ) -> Result<(), ConsoleError> {
+        let changed = self.service.patch_metadata(id, patch).await;
+        self.done(changed.map(drop))
+    }
+
     async fn log(&self, id: &SandboxId) -> Result<Vec<LogLine>, ConsoleError> {
         let read = async {
             let wanted = LogFollow {

@@ -14,6 +14,7 @@ use osb_app::{
     create::{self, CreateForm, Draft},
     deletion::Deletion,
     error::ConsoleError,
+    sandbox::{patch_of, rows_of_form},
     sandboxes::run_bulk,
     view::{BulkAct, BulkEnd, BulkResult, Notice, bulk_summary, in_seconds, title},
 };
@@ -31,13 +32,14 @@ use super::{
 const NAMED: usize = 10;
 
 /// Addresses of the forms.
-pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 11] {
+pub(super) fn routes() -> [(&'static str, MethodRouter<ConsoleState>); 12] {
     [
         ("/console/create", post(create_sandbox)),
         ("/console/test", post(start_trial)),
         ("/console/sandboxes/{id}/renew", post(renew)),
         ("/console/sandboxes/{id}/pause", post(pause)),
         ("/console/sandboxes/{id}/resume", post(resume)),
+        ("/console/sandboxes/{id}/labels", post(change_labels)),
         (
             "/console/sandboxes/{id}/delete",
             get(ask_to_delete).post(delete),
@@ -96,7 +98,7 @@ async fn create_sandbox(
         Ok(id) => {
             session::leave_notice(
                 &session,
-                &Notice::good(format!("{} is being created", id.short())),
+                &Notice::good(format!("{} is being created", draft.form.title(&id))),
             )
             .await;
             return Redirect::to(&page_of(&id)).into_response();
@@ -142,7 +144,10 @@ async fn renew(
         Err(error) => Err(error),
     };
     let notice = match renewed {
-        Ok(at) => Notice::good(format!("{} expires at {at}", id.short())),
+        Ok(at) => {
+            let name = name_of(&*backend, &id).await;
+            Notice::good(format!("{name} expires at {at}"))
+        }
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(&session, &notice).await;
@@ -151,7 +156,7 @@ async fn renew(
 
 async fn pause(Backend(backend): Backend, session: Session, Path(id): Path<SandboxId>) -> Redirect {
     let paused = backend.pause(&id).await;
-    leave_result(&session, &id, paused, "is paused").await
+    leave_result(&*backend, &session, &id, paused, "is paused").await
 }
 
 async fn resume(
@@ -160,18 +165,48 @@ async fn resume(
     Path(id): Path<SandboxId>,
 ) -> Redirect {
     let resumed = backend.resume(&id).await;
-    leave_result(&session, &id, resumed, "runs again").await
+    leave_result(&*backend, &session, &id, resumed, "runs again").await
+}
+
+/// Changes labels. What is wrong with the rows is in the notice.
+async fn change_labels(
+    Backend(backend): Backend,
+    session: Session,
+    Path(id): Path<SandboxId>,
+    RawForm(form): RawForm,
+) -> Redirect {
+    let pairs: Vec<_> = url::form_urlencoded::parse(&form).collect();
+    let rows = rows_of_form(pairs.iter().map(|(field, text)| (&**field, &**text)));
+    let changed = match patch_of(&rows) {
+        Ok(patch) => backend.change_labels(&id, patch).await,
+        Err(problems) => {
+            let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
+            Err(ConsoleError::Refused {
+                message: texts.join(" "),
+            })
+        }
+    };
+    leave_result(&*backend, &session, &id, changed, "has new labels").await
+}
+
+/// What a notice calls a sandbox: its title.
+async fn name_of(backend: &dyn ConsoleBackend, id: &SandboxId) -> String {
+    match backend.sandbox(id).await {
+        Ok(detail) => title(&detail.sandbox).to_owned(),
+        Err(_) => id.short().to_owned(),
+    }
 }
 
 /// Leaves the result of an action for the sandbox's page, and leads there.
 async fn leave_result(
+    backend: &dyn ConsoleBackend,
     session: &Session,
     id: &SandboxId,
     result: Result<(), ConsoleError>,
     done: &str,
 ) -> Redirect {
     let notice = match result {
-        Ok(()) => Notice::good(format!("{} {done}", id.short())),
+        Ok(()) => Notice::good(format!("{} {done}", name_of(backend, id).await)),
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(session, &notice).await;
@@ -227,8 +262,9 @@ async fn delete(
     session: Session,
     Path(id): Path<SandboxId>,
 ) -> Redirect {
+    let name = name_of(&*backend, &id).await;
     let notice = match backend.delete(&id).await {
-        Ok(()) => Notice::good(format!("{} is being deleted", id.short())),
+        Ok(()) => Notice::good(format!("{name} is being deleted")),
         Err(error) => Notice::bad(error.to_string()),
     };
     session::leave_notice(&session, &notice).await;
