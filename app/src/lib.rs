@@ -7,6 +7,8 @@
 //! | [`overview`], [`sandboxes`], [`sandbox`], [`create`], [`events`], [`access`], [`settings`], [`login`] | the pages |
 //! | [`logs`], [`run`], [`files`], [`preview`], [`metrics`], [`diagnosis`] | tabs of a sandbox: its output, its commands, its files, its ports, its resource use, its faults |
 //! | `palette` | one field that finds sandboxes, pages and actions |
+//! | `calls` | what pages do, as calls of the API in four languages |
+//! | `condition` | why a sandbox is as it is, and the stages of its create |
 //! | `design` | what pages are made of, on one page |
 //! | `dock` | what is in the dock below the page: shells and log tails of several sandboxes |
 //! | [`deletion`] | what is asked before a delete |
@@ -31,6 +33,8 @@ pub mod app;
 #[cfg(feature = "ssr")]
 pub mod backend;
 pub mod browser;
+mod calls;
+mod condition;
 pub mod create;
 pub mod deletion;
 mod design;

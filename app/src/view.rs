@@ -304,6 +304,9 @@ pub struct Diagnosis {
     pub events: Vec<DiagnosisEvent>,
     /// State and settings, as aligned lines.
     pub inspection: String,
+    /// The same and more as JSON: the sandbox as the API shows it, and its container.
+    #[serde(default)]
+    pub raw: serde_json::Value,
 }
 
 /// Something that happened to a sandbox.

@@ -10,7 +10,6 @@ mod form;
 mod host_images;
 mod kept;
 mod lifetime;
-mod mirror;
 mod page;
 mod pairs;
 mod preset_list;

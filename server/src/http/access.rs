@@ -408,6 +408,10 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::POST, ReadOnly, Reads)],
     ),
     (
+        "/console/fn/sandboxes/health",
+        &[(Method::POST, ReadOnly, Reads)],
+    ),
+    (
         "/console/fn/sandboxes/commands",
         &[(Method::POST, ReadOnly, Reads)],
     ),
@@ -631,7 +635,7 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 18] = [
+        const READS: [&str; 19] = [
             "/metrics/events",
             "/console/fn/settings/get",
             "/console/fn/events/get",
@@ -647,6 +651,7 @@ mod tests {
             "/console/fn/sandboxes/metrics",
             "/console/fn/sandboxes/commands",
             "/console/fn/sandboxes/diagnosis",
+            "/console/fn/sandboxes/health",
             "/console/fn/sandboxes/check",
             "/console/fn/sandboxes/images",
             "/console/fn/sandboxes/original",

@@ -107,6 +107,7 @@ pub(super) const ROWS: &[Row] = &[
     ("/console/fn/overview/test", "POST", Operator, Own, NOTHING),
     ("/console/fn/sandboxes/images", "POST", ReadOnly, Own, NOTHING),
     ("/console/fn/sandboxes/diagnosis", "POST", ReadOnly, Sandbox, ID),
+    ("/console/fn/sandboxes/health", "POST", ReadOnly, Sandbox, ID),
     ("/console/fn/sandboxes/commands", "POST", ReadOnly, Sandbox, ID),
     ("/console/fn/terminal/end", "POST", Operator, Sandbox, "id=ID&pty=none"),
     ("/console/fn/sandboxes/interrupt", "POST", Operator, Sandbox, "id=ID&started_at=2026-01-01T00:00:00Z"),

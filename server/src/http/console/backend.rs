@@ -385,9 +385,11 @@ impl ConsoleBackend for Domain {
                 name: event.name.to_owned(),
                 text: event.text,
             });
+            let raw = self.service.diagnostic_raw(id).await.map_err(refused)?;
             Ok(Diagnosis {
                 events: events.collect(),
                 inspection,
+                raw,
             })
         };
         self.memory.once(format!("diagnosis/{id}"), read).await

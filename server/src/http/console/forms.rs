@@ -1,6 +1,6 @@
 //! Forms for browsers without script: each acts, then redirects to a page with a notice.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, convert::Infallible, sync::Arc};
 
 use axum::{
     Form, Router,
@@ -18,7 +18,7 @@ use osb_app::{
     sandboxes::run_bulk,
     view::{BulkAct, BulkEnd, BulkResult, Notice, bulk_summary, in_seconds, title},
 };
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, error::code};
 use serde::Deserialize;
 use tower_sessions::Session;
 
@@ -75,6 +75,17 @@ impl FromRequestParts<ConsoleState> for Backend {
         let admitted = admitted.ok_or(StatusCode::UNAUTHORIZED)?;
         let noted = Noted::of(&parts.extensions);
         Ok(Self(state.domains.of(admitted.principal(), noted)))
+    }
+}
+
+/// The act of the request.
+struct NotedAct(Noted);
+
+impl<S: Sync> FromRequestParts<S> for NotedAct {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(Noted::of(&parts.extensions)))
     }
 }
 
@@ -173,6 +184,7 @@ async fn change_labels(
     Backend(backend): Backend,
     session: Session,
     Path(id): Path<SandboxId>,
+    NotedAct(noted): NotedAct,
     RawForm(form): RawForm,
 ) -> Redirect {
     let pairs: Vec<_> = url::form_urlencoded::parse(&form).collect();
@@ -180,6 +192,10 @@ async fn change_labels(
     let changed = match patch_of(&rows) {
         Ok(patch) => backend.change_labels(&id, patch).await,
         Err(problems) => {
+            if let Some(act) = &noted.0 {
+                let status = StatusCode::BAD_REQUEST.as_u16();
+                act.settle(Some((status, code::INVALID_METADATA_LABEL)));
+            }
             let texts: Vec<_> = problems.into_iter().map(|(_, text)| text).collect();
             Err(ConsoleError::Refused {
                 message: texts.join(" "),

@@ -34,6 +34,7 @@ mod events;
 mod execd;
 mod files;
 mod forms;
+mod health;
 mod installation;
 mod live;
 mod log_file;

@@ -20,6 +20,7 @@ use osb_app::{
     app::App,
     create::Draft,
     deletion::Deletion,
+    diagnosis::backend::HealthBackend,
     error::ConsoleError,
     files::backend::FileBackend,
     preview::backend::PortBackend,
@@ -30,8 +31,8 @@ use osb_app::{
 use osb_protocol::identity::IssuedApiKey;
 
 use super::{
-    super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles, login, policy,
-    ports::SandboxPorts, session::Admitted, terminal::Shells,
+    super::audited::Noted, ConsoleState, assets::HYDRATES, files::SandboxFiles, health::Health,
+    login, policy, ports::SandboxPorts, session::Admitted, terminal::Shells,
 };
 
 /// Largest error of a server function, in bytes: one line for each field of a form.
@@ -82,6 +83,9 @@ fn context(state: &ConsoleState) -> impl Fn() + Clone + Send + Sync + 'static {
             provide_context(domains.settings(admitted.principal()));
             let ports = SandboxPorts::new(execds.clone(), admitted.principal().scope.clone());
             provide_context::<Arc<dyn PortBackend>>(Arc::new(ports));
+            let scope = admitted.principal().scope.clone();
+            let health = Health::new(domains.service(&scope), execds.clone(), scope);
+            provide_context::<Arc<dyn HealthBackend>>(Arc::new(health));
             let scope = admitted.principal().scope.clone();
             let shells = Shells::new(execds.clone(), scope, noted.clone());
             provide_context::<Arc<dyn ShellBackend>>(Arc::new(shells));

@@ -279,8 +279,10 @@ async fn a_tab_gets_what_is_within_its_scope() {
     let (hub, scope) = (&console.state.hub, Scope::of(Some("a")));
     for _ in 0..2 {
         let (_, all) = hub.list(&Scope::All);
+        let all: String = all.iter().map(|part| part.as_str()).collect();
         assert!(all.as_str().contains(foreign.as_str()) && all.as_str().contains(own.as_str()));
         let (_, list) = hub.list(&scope);
+        let list: String = list.iter().map(|part| part.as_str()).collect();
         assert!(list.as_str().contains(own.as_str()) && !list.as_str().contains(foreign.as_str()));
         let detail = hub.detail(&foreign, &Scope::All).await;
         assert!(detail.as_str().contains("secret"), "{detail}");

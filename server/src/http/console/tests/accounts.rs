@@ -309,6 +309,7 @@ fn may(role: Role, method: &Method, path: &str) -> bool {
         "metrics",
         "commands",
         "diagnosis",
+        "health",
         "images",
     ];
     let is_read = match path.strip_prefix("/console/fn/") {

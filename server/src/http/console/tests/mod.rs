@@ -6,6 +6,7 @@ mod addresses;
 mod audit;
 mod create;
 mod events;
+mod labels;
 mod list;
 mod origins;
 mod overview;

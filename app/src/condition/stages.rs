@@ -14,7 +14,7 @@ const LEAST: i64 = 8;
 
 /// The stages, each with its time as text and as a bar, and the total.
 #[component]
-pub fn StageBar(
+pub(crate) fn StageBar(
     /// The sandbox.
     current: RwSignal<SandboxDetail>,
 ) -> impl IntoView {
@@ -101,7 +101,7 @@ fn spans(stages: &[Stage], now: Option<i64>) -> Vec<Option<Span>> {
 }
 
 /// The time from the request until the sandbox was ready, in words; empty while it is not known.
-pub(super) fn total(stages: &[Stage]) -> Option<String> {
+pub(crate) fn total(stages: &[Stage]) -> Option<String> {
     let of = |name: &str| {
         let stage = stages.iter().find(|stage| stage.name == name)?;
         Some(stage.at?.unix_ms())

@@ -1,82 +1,18 @@
-//! The create request as code, ready to copy.
+//! A create request as code, ready to copy.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The server that the code is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    /// Scheme, host and port.
-    pub(super) origin: String,
-}
+use super::language::{Language, Target, pretty, python_literal, script_literal, shell_word};
 
-impl Default for Target {
-    fn default() -> Self {
-        Self {
-            origin: "http://127.0.0.1:8080".to_owned(),
-        }
-    }
-}
-
-impl Target {
-    fn host(&self) -> &str {
-        match self.origin.split_once("://") {
-            Some((_, host)) => host,
-            None => &self.origin,
-        }
-    }
-
-    fn is_https(&self) -> bool {
-        self.origin.starts_with("https://")
-    }
-}
-
-/// A language of the code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
-    /// `curl`, for any shell.
-    Curl,
-    /// The command line client.
-    Osb,
-    /// The Python SDK.
-    Python,
-    /// The TypeScript SDK.
-    TypeScript,
-}
-
-impl Language {
-    pub(super) const ALL: [Self; 4] = [Self::Curl, Self::Osb, Self::Python, Self::TypeScript];
-
-    /// Its name.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::Curl => "curl",
-            Self::Osb => "osb",
-            Self::Python => "Python",
-            Self::TypeScript => "TypeScript",
-        }
-    }
-
-    /// Its name in ids.
-    pub(super) fn id(self) -> &'static str {
-        match self {
-            Self::Curl => "curl",
-            Self::Osb => "osb",
-            Self::Python => "python",
-            Self::TypeScript => "typescript",
-        }
-    }
-
-    /// A create request in this language. The API key is a variable of the environment: it is never in
-    /// the page.
-    pub(super) fn code(self, target: &Target, body: &Value) -> String {
-        match self {
-            Self::Curl => curl(target, body),
-            Self::Osb => osb(target, body),
-            Self::Python => python(target, body),
-            Self::TypeScript => typescript(target, body),
-        }
+/// A create request in a language.
+pub(crate) fn create(language: Language, target: &Target, body: &Value) -> String {
+    match language {
+        Language::Curl => curl(target, body),
+        Language::Osb => osb(target, body),
+        Language::Python => python(target, body),
+        Language::TypeScript => typescript(target, body),
     }
 }
 
@@ -93,11 +29,7 @@ fn curl(target: &Target, body: &Value) -> String {
 
 /// The command line client reads the key from the same variable as the `curl` command.
 fn osb(target: &Target, body: &Value) -> String {
-    let mut command = format!("osb --domain {}", shell_word(target.host()));
-    if target.is_https() {
-        command.push_str(" --protocol https");
-    }
-    command.push_str(" sandbox create");
+    let mut command = format!("{} sandbox create", target.osb());
     // Without an option for a limit, the client sets limits of its own.
     if body["resourceLimits"]
         .as_object()
@@ -220,54 +152,6 @@ fn typescript(target: &Target, body: &Value) -> String {
 fn image(body: &Value) -> Value {
     let image = body.pointer("/image/uri").cloned();
     image.unwrap_or_else(|| Value::from(""))
-}
-
-fn pretty(body: &Value) -> String {
-    serde_json::to_string_pretty(body).unwrap_or_default()
-}
-
-/// A word of a shell's command line.
-fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
-/// A JSON value of strings, lists and maps as Python writes it: the same, but for constants.
-fn python_literal(value: &Value) -> String {
-    match value {
-        Value::Null => "None".to_owned(),
-        Value::Bool(true) => "True".to_owned(),
-        Value::Bool(false) => "False".to_owned(),
-        other => literal(other, python_literal, |name| Value::from(name).to_string()),
-    }
-}
-
-/// A JSON value as JavaScript writes it: the same, but for one name that would not be a member.
-fn script_literal(value: &Value) -> String {
-    literal(value, script_literal, |name| match name {
-        "__proto__" => "[\"__proto__\"]".to_owned(),
-        name => Value::from(name).to_string(),
-    })
-}
-
-fn literal(value: &Value, inner: fn(&Value) -> String, name: fn(&str) -> String) -> String {
-    match value {
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(inner).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(members) => {
-            let members: Vec<_> = members
-                .iter()
-                .map(|(key, value)| format!("{}: {}", name(key), inner(value)))
-                .collect();
-            format!("{{{}}}", members.join(", "))
-        }
-        plain => plain.to_string(),
-    }
 }
 
 #[cfg(test)]
