@@ -261,3 +261,88 @@ test("the code has four languages, chosen with the arrow keys", async ({ page })
   await page.getByLabel("Name", { exact: true }).fill("it's");
   await expect(code.locator("pre:visible")).toContainText('"name": "it\'s"');
 });
+
+test("the request is edited as JSON, which fills the form in", async ({ page, api }) => {
+  await logIn(page, "/console/create?preset=debian");
+  await hydrated(page);
+  const part = (title: string) => page.locator("details.advanced").filter({ has: page.getByText(title, { exact: true }) });
+  await part("As JSON").locator("summary").press("Enter");
+  const json = page.getByLabel("The request as JSON");
+  // It follows the form until it is edited.
+  await page.getByLabel("Name", { exact: true }).fill("from-json");
+  await expect(json).toHaveValue(/"name": "from-json"/);
+  await json.fill('{"image": "debian"}');
+  const fill = page.getByRole("button", { name: "Fill the form in" });
+  await fill.press("Enter");
+  await expect(page.locator("#json-problem")).toContainText("image has to be an object");
+  await expect(json).toBeFocused();
+  await expect(page.getByLabel("Name", { exact: true })).toHaveValue("from-json");
+  const request = {
+    image: { uri: image, auth: { username: "zoe", password: "xyzzy-plugh" } },
+    entrypoint: ["sh", "-c", "exec tail -f /dev/null"],
+    timeout: 900,
+    resourceLimits: { cpu: "500m", memory: "256Mi" },
+    env: { A: "1", B: "x=y" },
+    metadata: { suite: "browser", name: "made-from-json" },
+    extensions: { "access.renew.extend.seconds": "600" },
+    platform: { os: "plan9", arch: "amd64" },
+  };
+  await json.fill(JSON.stringify(request));
+  await fill.press("Enter");
+  await expect(page.getByLabel("Name", { exact: true })).toHaveValue("made-from-json");
+  await expect(page.getByLabel("Entry point", { exact: true })).toHaveValue("sh -c 'exec tail -f /dev/null'");
+  await expect(page.getByLabel("Lifetime")).toHaveValue("other");
+  await expect(page.getByLabel("Time to live")).toHaveValue("900s");
+  await expect(page.getByLabel("Value of B")).toHaveValue("x=y");
+  await expect(page.getByLabel("Value of suite")).toHaveValue("browser");
+  // No code has the password.
+  const code = page.getByRole("complementary", { name: "Equivalent code" });
+  await expect(code).toContainText("REGISTRY_PASSWORD");
+  await expect(code).not.toContainText("xyzzy-plugh");
+  await expect(json).toHaveValue(/REGISTRY_PASSWORD/);
+  // What has no field is checked by the server's rules, and its part is unfolded.
+  const more = page.getByLabel("Further members");
+  await expect(page.locator("#more-problem")).toContainText(/platform/);
+  await expect(more).toBeVisible();
+  await expect(more).toHaveValue(/plan9/);
+  await expect(page.getByLabel("Registry password")).toHaveValue("xyzzy-plugh");
+  await page.getByLabel("Registry user").fill("");
+  await page.getByLabel("Registry password").fill("");
+  await more.fill("");
+  await expect(page.locator("#more-problem")).toBeEmpty();
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  await expect(page.locator(".toast")).toContainText("made-from-json is being created");
+  const made = await (await api.call("GET", `/sandboxes/${page.url().split("/").pop()!}`)).json();
+  expect(made.metadata).toEqual(request.metadata);
+  expect(made.entrypoint).toEqual(request.entrypoint);
+});
+
+test("advanced fields are folded, and a mistake unfolds them", async ({ page, api }) => {
+  await logIn(page, "/console/create?preset=debian");
+  await hydrated(page);
+  const advanced = page.locator("details.advanced").filter({ has: page.getByText("Advanced", { exact: true }) });
+  await expect(page.getByLabel("Registry user")).toBeHidden();
+  await page.getByLabel("Image").fill(image);
+  await page.getByLabel("Label name").last().fill("suite");
+  await page.getByLabel("Value of suite").fill("browser");
+  await advanced.locator("summary").press("Enter");
+  await page.getByLabel("Registry user").fill("zoe");
+  await page.getByLabel("Extension name").fill("access.renew.extend.seconds");
+  await page.getByLabel("Value of access.renew.extend.seconds").fill("soon");
+  await advanced.locator("summary").press("Enter");
+  await expect(page.getByLabel("Registry user")).toBeHidden();
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  const summary = page.getByRole("region", { name: "The sandbox was not created" });
+  await expect(summary).toContainText("Registry");
+  await expect(summary).toContainText("Extensions");
+  await expect(page.getByLabel("Registry user")).toBeVisible();
+  await summary.getByRole("link", { name: "Extensions" }).press("Enter");
+  await expect(page.getByLabel("Value of access.renew.extend.seconds")).toBeVisible();
+  await page.getByLabel("Value of access.renew.extend.seconds").fill("600");
+  await page.getByLabel("Registry user").fill("");
+  await expect(page.locator("#extensions-problem")).toBeEmpty();
+  await page.getByRole("button", { name: "Create", exact: true }).press("Enter");
+  await expect(page).toHaveURL(/\/console\/sandboxes\/[0-9a-f-]{36}$/);
+  expect(await api.mine()).toContain(page.url().split("/").pop());
+});

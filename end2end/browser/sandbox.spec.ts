@@ -203,3 +203,92 @@ test("the page does not overflow between 360 and 1440 px", async ({ page, api })
     expect([width, wide <= width]).toEqual([width, true]);
   }
 });
+
+test("labels are changed in a form, with what is wrong beside each row", async ({ page, api }) => {
+  const { id } = await api.create(undefined, { name: "before", team: "a", old: "1" });
+  await logIn(page, `/console/sandboxes/${id}`);
+  await hydrated(page);
+  const labels = page.locator(".own-labels");
+  await labels.locator("summary").focus();
+  await page.keyboard.press("Enter");
+  // The name is first, and its own name cannot be changed.
+  await expect(labels.getByLabel("Label name").first()).toHaveValue("name");
+  await expect(labels.getByLabel("Label name").first()).toHaveAttribute("readonly");
+  await labels.getByLabel("Value of name").focus();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type("two words");
+  const problem = labels.locator("#label-problem-0");
+  await expect(problem).toContainText("A value is empty, or 1 to 63");
+  await expect(labels.getByLabel("Value of name")).toHaveAccessibleDescription(/A value is empty/);
+  await page.keyboard.press("Enter");
+  await expect(labels.locator("details")).toHaveAttribute("open");
+  await expect(labels.getByLabel("Value of name")).toBeFocused();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type("after");
+  await expect(problem).toBeEmpty();
+  await labels.getByRole("button", { name: "Delete old" }).press("Enter");
+  const added = labels.locator(".label-row").nth(4);
+  await added.getByLabel("Label name").fill("team");
+  await added.getByLabel("Value of team").fill("b");
+  await expect(added.locator(".problem")).toContainText("There is another label team.");
+  await added.getByLabel("Label name").fill("example.com/owner");
+  await expect(added.locator(".problem")).toBeEmpty();
+  // What another client sets meanwhile stays.
+  await api.call("PATCH", `/sandboxes/${id}/metadata`, { "by-api": "1" });
+  await labels.getByRole("button", { name: "Save labels" }).press("Enter");
+  await expect(page.getByRole("heading", { level: 1 })).toHaveText("after");
+  await expect(page.locator(".toast")).toContainText("labels saved");
+  await expect(labels.locator("summary")).toBeFocused();
+  await expect(labels.locator(".labels")).toHaveText(/by-api=1.*example.com\/owner=b.*name=after.*suite=browser.*team=a/);
+  await expect(labels.locator(".labels")).not.toContainText("old=1");
+  await expect(page.getByRole("navigation", { name: "Breadcrumb" })).toContainText("after");
+  // Opened again, it has what is now.
+  await page.keyboard.press("Enter");
+  await expect(labels.getByLabel("Value of name")).toHaveValue("after");
+  await expect(labels.getByLabel("Value of by-api")).toHaveValue("1");
+  await labels.getByLabel("Value of by-api").fill("2");
+  await labels.getByRole("button", { name: "Cancel" }).press("Enter");
+  await page.keyboard.press("Enter");
+  await expect(labels.getByLabel("Value of by-api")).toHaveValue("1");
+});
+
+test("each act is there as a call in four languages", async ({ page, api, baseURL }) => {
+  const { id } = await api.create(undefined, { name: "as-calls" });
+  await logIn(page, `/console/sandboxes/${id}`);
+  await hydrated(page);
+  const calls = page.locator("details").filter({ has: page.getByRole("heading", { name: "As API calls" }) }).last();
+  await calls.locator("summary").first().press("Enter");
+  const parts = {
+    Extend: [`${baseURL}/v1/sandboxes/${id}/renew-expiration`, `renew ${id} --timeout 30m`, "renew_sandbox", "renewSandbox"],
+    "Change labels": ["-X PATCH", "use curl or an SDK", "patch_sandbox_metadata", "patchSandboxMetadata"],
+    Delete: ["-X DELETE", `kill ${id}`, "kill_sandbox", "killSandbox"],
+    Clone: ["as-calls", "sandbox create", "Sandbox.create", "Sandbox.create"],
+  };
+  for (const [title, texts] of Object.entries(parts)) {
+    const call = calls.locator("details.call").filter({ has: page.getByText(title, { exact: true }) });
+    await call.locator("summary").press("Enter");
+    await expect(calls.locator("details.call[open]")).toHaveCount(1);
+    await call.getByRole("radio", { name: "curl" }).focus();
+    for (const text of texts) {
+      await expect(call.locator("pre:visible")).toHaveCount(1);
+      await expect(call.locator("pre:visible")).toContainText(text);
+      await page.keyboard.press("ArrowRight");
+    }
+  }
+});
+
+test("the latest events are listed, with a way to all of them", async ({ page, api }) => {
+  const { id } = await api.create();
+  await logIn(page, `/console/sandboxes/${id}`);
+  await hydrated(page);
+  const latest = page.getByRole("region", { name: "Latest events" });
+  await expect(latest.getByRole("listitem").filter({ hasText: "Created" })).toHaveCount(1);
+  await expect(latest.getByRole("listitem").filter({ hasText: "Started" })).toContainText(/Ready after/);
+  await action(page, "Pause").click();
+  await expect(latest.getByRole("listitem").first()).toContainText("Paused");
+  await action(page, "Resume").click();
+  await expect(latest.getByRole("listitem").first()).toContainText("Resumed");
+  await latest.getByRole("link", { name: "All in Events & audit" }).press("Enter");
+  await expect(page).toHaveURL(new RegExp(`/console/events\\?sandbox=${id}`));
+  await expect(page.locator("main")).toContainText("sandbox.resume");
+});

@@ -23,14 +23,15 @@ pub(crate) fn Reason(current: RwSignal<SandboxDetail>) -> impl IntoView {
     let status = move || current.read().sandbox.status.clone();
     let advice = move || advice(&current.read());
     let since = Signal::derive(move || status().last_transition_at);
-    let plain = move || plain(&current.read());
+    let plain = Memo::new(move |_| plain(&current.read()));
+    let message = move || status().message.filter(|_| plain.get().is_none());
     view! {
-        <p>{plain}</p>
+        <p>{move || plain.get()}</p>
         <p class="reason">
             <span class="mono">{move || status().reason.unwrap_or_else(|| status().state.to_string())}</span>
             <Since at=since />
         </p>
-        <p class="message">{move || status().message}</p>
+        <p>{message}</p>
         <p class="help">{advice}</p>
     }
     .into_any()
@@ -54,8 +55,9 @@ pub(super) fn LastOutput(current: RwSignal<SandboxDetail>) -> impl IntoView {
 
 /// The state in plain words, where its reason and message leave the question what it means.
 fn plain(detail: &SandboxDetail) -> Option<&'static str> {
-    if let Some(ended) = detail.ended {
-        return Some(ended.outcome.sentence());
+    // The page says how a sandbox ended.
+    if detail.ended.is_some() {
+        return None;
     }
     let words = match detail.sandbox.status.state {
         SandboxState::Pending => "It is being created: the stages show how far it is.",
@@ -63,8 +65,6 @@ fn plain(detail: &SandboxDetail) -> Option<&'static str> {
         SandboxState::Paused => {
             "Its processes stand still and answer nothing. The time until it expires goes on."
         }
-        SandboxState::Failed => "It failed, and does not run.",
-        SandboxState::Terminated => "Its command ended, so it does not run any more.",
         SandboxState::Stopping => "It is being deleted.",
         _ => return None,
     };
@@ -155,17 +155,12 @@ mod tests {
 
     #[test]
     fn each_state_is_said_in_plain_words() {
-        for state in [
-            "Pending",
-            "Running",
-            "Paused",
-            "Failed",
-            "Terminated",
-            "Stopping",
-        ] {
+        for state in ["Pending", "Running", "Paused", "Stopping"] {
             assert!(plain(&detail(state, "", None)).is_some(), "{state}");
         }
-        let gone = plain(&detail("Failed", "", Some(Outcome::Vanished))).unwrap();
-        assert!(gone.contains("another program"), "{gone}");
+        // The message says what is wrong with these.
+        for state in ["Failed", "Terminated", "Unknown"] {
+            assert_eq!(plain(&detail(state, "", None)), None, "{state}");
+        }
     }
 }

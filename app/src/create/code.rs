@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use osb_protocol::FieldError;
 
-use super::{state::State, summary::ProblemList};
+use super::{more, state::State, summary::ProblemList};
 use crate::calls::{self, LanguageTabs};
 
 /// The request as code, following the form. While a field cannot be read there is no request, so it
@@ -21,7 +21,7 @@ pub(super) fn EquivalentCode(state: State) -> impl IntoView {
                 <LanguageTabs
                     name="language"
                     code=move |(language, target)| {
-                        calls::create(language, &target, &state.request.read().body)
+                        calls::create(language, &target, &more::masked(&state.request.read().body))
                     }
                 />
                 <Left state />
@@ -57,5 +57,15 @@ fn Left(state: State) -> impl IntoView {
             }
         })
     };
-    view! { {note} }.into_any()
+    let has_password = Memo::new(move |_| !state.form.read().auth_password.is_empty());
+    let password = move || {
+        has_password.get().then(|| {
+            view! {
+                <p class="help">
+                    "Write the password of the registry in place of " <code>{more::PASSWORD}</code> "."
+                </p>
+            }
+        })
+    };
+    view! { {note} {password} }.into_any()
 }

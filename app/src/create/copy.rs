@@ -38,6 +38,7 @@ pub(super) fn form_of(id: &SandboxId, original: &Original) -> CreateForm {
         metadata: labels.join("\n"),
         from: id.to_string(),
         kept: kept.join("\n"),
+        ..CreateForm::default()
     }
 }
 

@@ -12,11 +12,10 @@ use serde_json::{Value, json};
 
 use super::{
     defaults::{IDLE, PUBLIC_IMAGE},
-    lifetime, words,
+    field::{Field, MORE, NAME},
+    lifetime, more, words,
 };
 
-/// Label that is a sandbox's title in lists and on its page.
-const NAME: &str = "name";
 /// Problem of a form without an entry point.
 const NO_COMMAND: &str =
     "Name the command that the sandbox lives as long as, such as tail -f /dev/null.";
@@ -43,6 +42,18 @@ pub struct CreateForm {
     pub env: String,
     /// `name=value` lines.
     pub metadata: String,
+    /// `name=value` lines.
+    pub extensions: String,
+    /// User of the image's registry.
+    pub auth_user: String,
+    /// Password of that user. No page repeats it.
+    pub auth_password: String,
+    /// Whether endpoints need a token of their own.
+    pub secure_access: bool,
+    /// Command that runs before the entry point.
+    pub pre_start: String,
+    /// Further members of the request, as JSON.
+    pub more: String,
     /// Id of the sandbox that this one is a copy of, if it is one.
     pub from: String,
     /// Names of the variables whose values the server takes over from that sandbox, one a line.
@@ -61,6 +72,12 @@ impl Default for CreateForm {
             memory: "512Mi".to_owned(),
             env: String::new(),
             metadata: String::new(),
+            extensions: String::new(),
+            auth_user: String::new(),
+            auth_password: String::new(),
+            secure_access: false,
+            pre_start: String::new(),
+            more: String::new(),
             from: String::new(),
             kept: String::new(),
         }
@@ -76,107 +93,6 @@ pub struct Request {
     pub problems: Vec<FieldError>,
 }
 
-/// A field of the form, in the order of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "named as in CreateForm")]
-pub enum Field {
-    /// No field: shown above the form.
-    Form,
-    Name,
-    Image,
-    Entrypoint,
-    /// Both the chosen and the typed lifetime.
-    Ttl,
-    Cpu,
-    Memory,
-    Env,
-    Metadata,
-}
-
-impl Field {
-    /// The field for a place that an error names.
-    #[must_use]
-    pub fn of(problem: &FieldError) -> Self {
-        let mut parts = problem.loc.iter().skip(1).map(|part| match part {
-            Loc::Name(name) => name.as_str(),
-            Loc::Index(_) => "",
-        });
-        match (parts.next().unwrap_or_default(), parts.next()) {
-            ("image", _) => Self::Image,
-            ("entrypoint", _) => Self::Entrypoint,
-            ("env", _) => Self::Env,
-            ("resourceLimits", Some("memory")) => Self::Memory,
-            ("resourceLimits", _) => Self::Cpu,
-            ("timeout", _) => Self::Ttl,
-            ("metadata", Some(NAME)) => Self::Name,
-            ("metadata", _) => Self::Metadata,
-            _ => Self::Form,
-        }
-    }
-
-    /// All fields, in the order of the page.
-    pub(super) const ALL: [Self; 9] = [
-        Self::Form,
-        Self::Name,
-        Self::Image,
-        Self::Entrypoint,
-        Self::Ttl,
-        Self::Cpu,
-        Self::Memory,
-        Self::Env,
-        Self::Metadata,
-    ];
-
-    /// Its label in the page.
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Form => "Request",
-            Self::Name => "Name",
-            Self::Image => "Image",
-            Self::Entrypoint => "Entry point",
-            Self::Ttl => "Lifetime",
-            Self::Cpu => "CPU",
-            Self::Memory => "Memory",
-            Self::Env => "Environment",
-            Self::Metadata => "Labels",
-        }
-    }
-
-    /// Name of its input, and its id in the page.
-    pub(super) fn input(self) -> Option<&'static str> {
-        match self {
-            Self::Name => Some("name"),
-            Self::Image => Some("image"),
-            Self::Entrypoint => Some("entrypoint"),
-            Self::Ttl => Some("ttl"),
-            Self::Cpu => Some("cpu"),
-            Self::Memory => Some("memory"),
-            Self::Env => Some("env"),
-            Self::Metadata => Some("metadata"),
-            Self::Form => None,
-        }
-    }
-
-    /// Where the focus goes for it: the first of these elements that is visible.
-    pub(super) fn focus_targets(self) -> &'static [&'static str] {
-        match self {
-            Self::Name => &["#name"],
-            Self::Image => &["#image"],
-            Self::Entrypoint => &["#entrypoint"],
-            Self::Ttl => &["#ttl", "#lifetime"],
-            Self::Cpu => &["#cpu"],
-            Self::Memory => &["#memory"],
-            Self::Env => &["#env-rows [aria-invalid]", "#env-rows input", "#env"],
-            Self::Metadata => &[
-                "#metadata-rows [aria-invalid]",
-                "#metadata-rows input",
-                "#metadata",
-            ],
-            Self::Form => &[],
-        }
-    }
-}
-
 impl CreateForm {
     /// Content of a text field.
     pub(super) fn text(&self, field: Field) -> &str {
@@ -189,7 +105,12 @@ impl CreateForm {
             Field::Memory => &self.memory,
             Field::Ttl => &self.ttl,
             Field::Metadata => &self.metadata,
-            Field::Form => "",
+            Field::Extensions => &self.extensions,
+            Field::AuthUser => &self.auth_user,
+            Field::AuthPassword => &self.auth_password,
+            Field::PreStart => &self.pre_start,
+            Field::More => &self.more,
+            Field::Form | Field::SecureAccess => "",
         }
     }
 
@@ -204,7 +125,12 @@ impl CreateForm {
             Field::Memory => self.memory = text,
             Field::Ttl => self.ttl = text,
             Field::Metadata => self.metadata = text,
-            Field::Form => {}
+            Field::Extensions => self.extensions = text,
+            Field::AuthUser => self.auth_user = text,
+            Field::AuthPassword => self.auth_password = text,
+            Field::PreStart => self.pre_start = text,
+            Field::More => self.more = text,
+            Field::Form | Field::SecureAccess => {}
         }
     }
 
@@ -217,8 +143,8 @@ impl CreateForm {
         let mut problem = |field: &'static str, msg: String| {
             problems.push(FieldError::body("unreadable", [Loc::from(field)], msg));
         };
-        if !self.image.trim().is_empty() {
-            body.insert("image".to_owned(), json!({ "uri": self.image.trim() }));
+        if let Some(image) = self.image_of_request() {
+            body.insert("image".to_owned(), image);
         }
         match words::split(&self.entrypoint) {
             Ok(words) if words.is_empty() => {}
@@ -255,10 +181,55 @@ impl CreateForm {
             }
             Err(why) => problem("timeout", why.to_owned()),
         }
+        match words::pairs(&self.extensions) {
+            Ok(pairs) if pairs.is_empty() => {}
+            Ok(pairs) => {
+                body.insert("extensions".to_owned(), json!(pairs));
+            }
+            Err(line) => problem("extensions", format!("Line {line} is not name=value.")),
+        }
+        if self.secure_access {
+            body.insert("secureAccess".to_owned(), json!(true));
+        }
+        match words::split(&self.pre_start) {
+            Ok(words) if words.is_empty() => {}
+            Ok(words) => {
+                let hooks = json!({ "preStart": { "command": words } });
+                body.insert("lifecycle".to_owned(), hooks);
+            }
+            Err(why) => problems.push(FieldError::body(
+                "unreadable",
+                ["lifecycle", "preStart"],
+                format!("The command {why}."),
+            )),
+        }
+        if let Err(why) = more::merge(&mut body, &self.more) {
+            problems.push(FieldError::body("unreadable", [MORE], why));
+        }
         Request {
             body: Value::Object(body),
             problems,
         }
+    }
+
+    /// The image with the credentials of its registry.
+    fn image_of_request(&self) -> Option<Value> {
+        let (image, user) = (self.image.trim(), self.auth_user.trim());
+        let mut members = serde_json::Map::new();
+        if !image.is_empty() {
+            members.insert("uri".to_owned(), json!(image));
+        }
+        let mut auth = serde_json::Map::new();
+        if !user.is_empty() {
+            auth.insert("username".to_owned(), json!(user));
+        }
+        if !self.auth_password.is_empty() {
+            auth.insert("password".to_owned(), json!(self.auth_password));
+        }
+        if !auth.is_empty() {
+            members.insert("auth".to_owned(), Value::Object(auth));
+        }
+        (!members.is_empty()).then_some(Value::Object(members))
     }
 
     /// All labels, the name included.
@@ -308,7 +279,11 @@ impl CreateForm {
         let has_command_problem = problems
             .iter()
             .any(|problem| Field::of(problem) == Field::Entrypoint);
-        if self.entrypoint.trim().is_empty() && !has_command_problem {
+        // Other sources bring a command of their own.
+        let has_other_source = ["snapshotId", "templateId"]
+            .iter()
+            .any(|member| self.more.contains(member));
+        if self.entrypoint.trim().is_empty() && !has_command_problem && !has_other_source {
             let path = [Loc::from("entrypoint")];
             problems.push(FieldError::body("missing", path, NO_COMMAND));
         }
@@ -351,7 +326,10 @@ impl CreateForm {
             Field::Ttl if rule.kind == "greater_than_equal" => {
                 "A sandbox lives for at least 1 minute.".clone_into(&mut rule.msg);
             }
-            Field::Env => {
+            Field::More if rule.loc.len() > 1 && rule.field() != MORE => {
+                rule.msg = format!("{}: {}", rule.field(), rule.msg);
+            }
+            Field::Env | Field::Extensions => {
                 if let Some(Loc::Name(name)) = rule.loc.get(2) {
                     rule.msg = format!("{name} {}", rule.msg);
                 }

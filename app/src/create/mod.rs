@@ -1,15 +1,20 @@
 //! Creating a sandbox: the form, its request, the request as code, the page and its server
 //! functions.
 
+mod advanced;
 mod api;
+mod as_json;
 mod code;
 mod copy;
 mod defaults;
+mod field;
 mod fields;
 mod form;
 mod host_images;
+mod inputs;
 mod kept;
 mod lifetime;
+mod more;
 mod page;
 mod pairs;
 mod preset_list;
@@ -20,7 +25,8 @@ mod summary;
 mod trial;
 mod words;
 
-pub use form::{CreateForm, Field, Request};
+pub use field::Field;
+pub use form::{CreateForm, Request};
 pub use page::CreatePage;
 #[cfg(feature = "ssr")]
 pub use presets::preset_images;

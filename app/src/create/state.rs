@@ -6,7 +6,7 @@ use leptos::{prelude::*, task::spawn_local};
 use osb_protocol::{FieldError, error::Loc};
 use serde::{Deserialize, Serialize};
 
-use super::{CreateForm, Field, api, form::Request, lifetime, presets::Preset};
+use super::{CreateForm, Field, api, form::Request, lifetime, more, presets::Preset};
 use crate::browser;
 
 /// Pause in typing after which the server checks the form.
@@ -81,6 +81,24 @@ impl State {
             form.lifetime = choice;
         });
         self.touch(Field::Ttl);
+    }
+
+    /// Notes whether endpoints are to need a token.
+    pub(super) fn secure(self, on: bool) {
+        self.form.update(|form| form.secure_access = on);
+        self.touch(Field::SecureAccess);
+    }
+
+    /// Fills the form in from a request as JSON.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) fn fill_from_json(self, text: &str) -> Result<(), String> {
+        let mut form = self.form.get_untracked();
+        more::fill(&mut form, text)?;
+        self.form.set(form);
+        Field::ALL.into_iter().for_each(|field| self.touch(field));
+        Ok(())
     }
 
     /// Notes the names of the variables that are copied, one a line.

@@ -94,7 +94,7 @@ fn Results(checks: Vec<HealthCheck>) -> impl IntoView {
     };
     let rows = checks.into_iter().map(row);
     view! {
-        <ul class="checks" aria-label="Results">
+        <ul class="health-checks" aria-label="Results">
             {rows.collect_view()}
         </ul>
     }

@@ -123,7 +123,18 @@ fn latest(detail: &SandboxDetail, entries: &[AuditEntry]) -> Vec<Happening> {
         !action.is_empty() && done.any(|it| it.action == action)
     };
     let known = known(detail).into_iter().filter(|it| !has(it.action));
-    let mut all: Vec<_> = known.chain(entries.iter().map(recorded)).collect();
+    let recorded = entries.iter().map(|entry| {
+        let happening = recorded(entry);
+        // A create is recorded once it was answered, when the sandbox may run already.
+        match (entry.action.as_str(), entry.outcome) {
+            ("sandbox.create", AuditOutcome::Succeeded) => Happening {
+                at: detail.sandbox.created_at,
+                ..happening
+            },
+            _ => happening,
+        }
+    });
+    let mut all: Vec<_> = known.chain(recorded).collect();
     all.sort_by_key(|it| std::cmp::Reverse(it.at));
     all.truncate(SHOWN);
     all
@@ -286,7 +297,7 @@ mod tests {
         let trail = [
             entry(9_001, "sandbox.pause", "succeeded"),
             entry(5_000, "sandbox.renew", "denied"),
-            entry(1, "sandbox.create", "succeeded"),
+            entry(1_600, "sandbox.create", "succeeded"),
         ];
         let wanted = [
             "Paused by zoe",

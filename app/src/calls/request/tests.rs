@@ -219,3 +219,44 @@ fn programs_delete_their_sandbox_in_the_end() {
     assert!(before.contains("try {\n  const run ="), "{code}");
     assert!(after.contains("await sandbox.kill();"), "{code}");
 }
+
+#[test]
+fn advanced_members_are_in_the_code_or_named_as_missing() {
+    let body = json!({
+        "image": {"uri": "it's", "auth": {"username": "zo'e", "password": "P"}},
+        "entrypoint": ["x"], "resourceLimits": {"cpu": "1"}, "extensions": {"a": "b"},
+    });
+    let words = arguments("osb", &osb(&target(), &body));
+    for word in [
+        "--image-auth-username=zo'e",
+        "--image-auth-password=P",
+        "--extension=a=b",
+    ] {
+        assert!(words.contains(&word.to_owned()), "{word} in {words:?}");
+    }
+    let code = python(&target(), &body);
+    output(
+        "python3",
+        &["-c", "import ast, sys; ast.parse(sys.stdin.read())"],
+        &code,
+    );
+    assert!(
+        code.contains("SandboxImageAuth(username=\"zo'e\""),
+        "{code}"
+    );
+    let code = typescript(&target(), &body);
+    assert!(code.contains(r#""auth":{"#), "{code}");
+    let mut more = body;
+    more["secureAccess"] = json!(true);
+    more["volumes"] = json!([]);
+    assert!(osb(&target(), &more).contains("--file sandbox.json"));
+    let code = python(&target(), &more);
+    assert!(code.starts_with("# Not in this code: volumes.\n"), "{code}");
+    assert!(code.contains("secure_access=True"), "{code}");
+    let code = typescript(&target(), &more);
+    assert!(
+        code.starts_with("// Not in this code: volumes.\n"),
+        "{code}"
+    );
+    assert!(code.contains("secureAccess: true"), "{code}");
+}

@@ -108,10 +108,15 @@ fn an_empty_image_field_has_a_message_of_the_form() {
         form.problems(Vec::new(), vec![rule("image"), rule("networkPolicy")])
     };
     let empty = problems(" ");
-    assert_eq!(empty[0], rule("networkPolicy"), "above the form");
-    assert_eq!(empty[1].msg, "Name an image, such as debian:bookworm-slim.");
-    assert_eq!(Field::of(&empty[1]), Field::Image);
-    assert_eq!(problems("x")[1], rule("image"), "an image that was named");
+    assert_eq!(empty[0].msg, "Name an image, such as debian:bookworm-slim.");
+    assert_eq!(Field::of(&empty[0]), Field::Image);
+    assert_eq!(
+        Field::of(&empty[1]),
+        Field::More,
+        "a member without a field"
+    );
+    assert!(empty[1].msg.starts_with("networkPolicy: "), "{empty:?}");
+    assert_eq!(problems("x")[0], rule("image"), "an image that was named");
 }
 
 #[test]
@@ -196,6 +201,52 @@ fn errors_of_the_server_find_their_field() {
     assert_eq!(at(&["resourceLimits", "cpu"]), Field::Cpu);
     assert_eq!(at(&["metadata", "a.b"]), Field::Metadata);
     assert_eq!(at(&["metadata", "name"]), Field::Name);
-    assert_eq!(at(&["networkPolicy"]), Field::Form);
-    assert_eq!(at(&[]), Field::Form);
+    assert_eq!(at(&["networkPolicy"]), Field::More);
+    assert_eq!(at(&[]), Field::More);
+}
+
+#[test]
+fn advanced_fields_are_members_of_the_request_and_report_at_their_place() {
+    let form = CreateForm {
+        image: "debian:12".to_owned(),
+        auth_user: " zoe ".to_owned(),
+        auth_password: " p ".to_owned(),
+        extensions: "a.b=c".to_owned(),
+        secure_access: true,
+        pre_start: "sh -c 'x y'".to_owned(),
+        more: r#"{"platform": {"os": "linux", "arch": "amd64"}}"#.to_owned(),
+        ..CreateForm::default()
+    };
+    let Request { body, problems } = form.request();
+    assert_eq!(problems, []);
+    let auth = json!({ "username": "zoe", "password": " p " });
+    assert_eq!(body["image"], json!({ "uri": "debian:12", "auth": auth }));
+    assert_eq!(body["extensions"], json!({ "a.b": "c" }));
+    assert_eq!(body["secureAccess"], json!(true));
+    assert_eq!(
+        body["lifecycle"]["preStart"]["command"],
+        json!(["sh", "-c", "x y"])
+    );
+    assert_eq!(body["platform"]["os"], json!("linux"));
+    let wrong = CreateForm {
+        extensions: "a".to_owned(),
+        pre_start: "'".to_owned(),
+        more: "[]".to_owned(),
+        ..form
+    };
+    let fields: Vec<_> = wrong.request().problems.iter().map(Field::of).collect();
+    assert_eq!(fields, [Field::Extensions, Field::PreStart, Field::More]);
+    for (place, field) in [
+        (vec!["image", "auth", "password"], Field::AuthPassword),
+        (vec!["image", "auth", "username"], Field::AuthUser),
+        (vec!["image", "uri"], Field::Image),
+        (vec!["lifecycle", "periodic"], Field::More),
+        (vec!["lifecycle", "preStart", "command"], Field::PreStart),
+        (vec!["volumes"], Field::More),
+        (vec!["secureAccess"], Field::SecureAccess),
+        (vec!["unheard"], Field::Form),
+    ] {
+        let problem = FieldError::body("x", place.clone(), "y");
+        assert_eq!(Field::of(&problem), field, "{place:?}");
+    }
 }

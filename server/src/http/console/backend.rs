@@ -469,12 +469,21 @@ impl ConsoleBackend for Domain {
             let (direct, proxied) = (endpoint(false)?, endpoint(true)?);
             // Their values are secrets.
             let names = |headers: BTreeMap<String, String>| headers.into_keys().collect();
+            // The API's answer has what execd wants, which the proxy does not talk to for other ports
+            // where it reaches them directly.
+            let is_secured = direct.endpoint.starts_with('/');
+            let target = self.service.proxy_target(id, self.service.find(id), port);
+            let is_open = !is_secured && target.is_ok_and(|it| it.execd_token().is_none());
+            let proxied_headers = match is_open {
+                true => Vec::new(),
+                false => names(proxied.headers),
+            };
             Ok(PortAddress {
                 port,
                 direct: direct.endpoint,
                 direct_headers: names(direct.headers),
                 proxied: format!("{}/", proxied.endpoint),
-                proxied_headers: names(proxied.headers),
+                proxied_headers,
             })
         };
         self.memory.once(format!("port/{id}/{port}"), read).await

@@ -117,6 +117,8 @@ async fn create_sandbox(
         Err(ConsoleError::Invalid { problems }) => draft.problems = problems,
         Err(error) => draft.refusal = Some(error.to_string()),
     }
+    // Browsers type it again.
+    draft.form.auth_password.clear();
     pages::render_draft(&state, parts, draft).await
 }
 

@@ -12,7 +12,7 @@ use osb_runtime::{
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{Console, PATIENCE, accounts::PASSWORD};
+use super::{Console, FORM, PATIENCE, accounts::PASSWORD};
 
 #[tokio::test]
 async fn the_create_form_comes_back_with_what_is_wrong() {
@@ -315,6 +315,49 @@ async fn a_sandbox_that_is_gone_is_copied_as_far_as_it_is_known() {
     }
     let none = copy_of(&id).replace("kept=TOKEN", "kept=");
     let made = console.post("/console/create", &none).await;
+    assert!(
+        made.location().starts_with("/console/sandboxes/"),
+        "{}",
+        made.body
+    );
+}
+
+#[tokio::test]
+async fn advanced_fields_come_back_with_what_is_wrong_but_without_the_password() {
+    let console = Console::open().await;
+    let more = "%7B%22volumes%22%3A%5B%7B%22name%22%3A%22v%22%7D%5D%2C%22env%22%3A%7B%7D%7D";
+    let form = format!("{FORM}&auth_user=zoe&auth_password=xyzzy&extensions=a&more={more}");
+    let form = form.replace("env=&", "env=A%3D1&");
+    let answer = console.post("/console/create", &form).await;
+    assert_eq!(answer.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    for part in [
+        "value=\"zoe\"",
+        "Line 1 is not name=value.",
+        "env has a field of its own",
+    ] {
+        assert!(answer.body.contains(part), "{part} in {}", answer.body);
+    }
+    assert!(!answer.body.contains("xyzzy"), "{}", answer.body);
+    let advanced = answer.body.split_once("class=\"advanced\"").unwrap().1;
+    assert!(
+        advanced.split('>').next().unwrap().contains("open"),
+        "{advanced}"
+    );
+    // A member without a field is checked by the server's rules.
+    let more = "%7B%22volumes%22%3A%5B%7B%22name%22%3A%22V_%22%7D%5D%7D";
+    let answer = console
+        .post("/console/create", &format!("{FORM}&more={more}"))
+        .await;
+    assert!(
+        answer.body.contains("volumes.0.mountPath: "),
+        "{}",
+        answer.body
+    );
+    assert!(answer.body.contains("href=\"#more\""), "{}", answer.body);
+    let more = "%7B%22extensions%22%3A%7B%22access.renew.extend.seconds%22%3A%22600%22%7D%7D";
+    let made = console
+        .post("/console/create", &format!("{FORM}&more={more}"))
+        .await;
     assert!(
         made.location().starts_with("/console/sandboxes/"),
         "{}",

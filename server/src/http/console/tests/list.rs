@@ -78,7 +78,8 @@ async fn a_failed_create_is_listed_with_its_reason() {
         assert!(table(&list).contains(part), "{part} in {list}");
     }
     let page = console.get(&path).await.body;
-    for part in ["sleep 9", "no such device", "256Mi"] {
+    let advice = "Clone fills the create form in";
+    for part in ["sleep 9", "no such device", "256Mi", advice] {
         assert!(page.contains(part), "{part} in {page}");
     }
 }
