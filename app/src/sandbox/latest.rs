@@ -114,7 +114,7 @@ fn line(happening: Happening) -> AnyView {
     .into_any()
 }
 
-/// The latest events, newest first. One that the trail has is not told twice.
+/// The latest events, newest first. One that the trail has is listed once.
 fn latest(detail: &SandboxDetail, entries: &[AuditEntry]) -> Vec<Happening> {
     let has = |action: &str| {
         let mut done = entries
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_trail_the_record_tells_the_life() {
+    fn without_the_trail_the_record_has_the_life() {
         let failed = latest(&detail("Failed"), &[]);
         assert_eq!(
             words(&failed),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_trail_has_is_told_once_with_its_actor() {
+    fn what_the_trail_has_is_listed_once_with_its_actor() {
         let trail = [
             entry(9_001, "sandbox.pause", "succeeded"),
             entry(5_000, "sandbox.renew", "denied"),

@@ -202,7 +202,7 @@ fn errors_of_the_server_find_their_field() {
     assert_eq!(at(&["metadata", "a.b"]), Field::Metadata);
     assert_eq!(at(&["metadata", "name"]), Field::Name);
     assert_eq!(at(&["networkPolicy"]), Field::More);
-    assert_eq!(at(&[]), Field::More);
+    assert_eq!(at(&[]), Field::Form);
 }
 
 #[test]
