@@ -286,6 +286,15 @@ pub fn remember_row(id: &str) {
     Memory::Tab.set(LAST_ROW, Some(id));
 }
 
+/// The value of `data-row-link` of the row that has the focus, or had it last, among the links that
+/// this selector finds.
+#[must_use]
+pub fn current_row(selector: &str) -> Option<String> {
+    let links = elements(selector);
+    let place = row_place(&links)?;
+    links.get(place)?.get_attribute("data-row-link")
+}
+
 fn elements(selector: &str) -> Vec<web_sys::HtmlElement> {
     let Ok(all) = leptos::prelude::document().query_selector_all(selector) else {
         return Vec::new();
@@ -364,18 +373,6 @@ pub fn scroll_into_view(id: &str) {
         let options = web_sys::ScrollIntoViewOptions::new();
         options.set_block(web_sys::ScrollLogicalPosition::Nearest);
         element.scroll_into_view_with_scroll_into_view_options(&options);
-    }
-}
-
-/// Clicks a link: the one in the focused row, else the first of the page.
-pub fn click_near_focus(selector: &str) {
-    let document = leptos::prelude::document();
-    let found = match focused_row() {
-        Some(row) => row.query_selector(selector),
-        None => document.query_selector(selector),
-    };
-    if let Some(link) = found.ok().flatten().and_then(|it| element(it.into())) {
-        link.click();
     }
 }
 

@@ -8,7 +8,7 @@ mod settings;
 pub use access::{AccessView, AccountList, Answer, SessionEntry, UserEntry};
 pub use events::{EventsQuery, EventsView, PERIODS};
 pub use overview::{
-    Activity, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse, Readiness,
+    Activity, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse, Readiness, Split,
     TestSandbox,
 };
 pub use settings::{
@@ -82,6 +82,9 @@ pub struct SandboxRow {
     /// The stage it is in while it is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
+    /// The tenant whose sandbox it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
     /// How it ended, if it is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,

@@ -148,6 +148,38 @@ test("rows are selected, extended and deleted with keys alone", async ({ page, a
   await expect(page.getByRole("searchbox")).toBeFocused();
 });
 
+test("keys open the tabs of the current row, and of the page while one of its rows has the focus", async ({ page, api }) => {
+  const one = await api.create(undefined, { team: "tab-keys" });
+  await logIn(page, "/console/sandboxes?q=label.team%3Dtab-keys");
+  await hydrated(page);
+  await expect(rows(page)).toHaveCount(1);
+  await page.keyboard.press("?");
+  const help = page.getByRole("dialog", { name: "Keyboard" });
+  const tabs = { l: "logs", f: "files", m: "metrics", t: "terminal" };
+  for (const [shortcut, tab] of Object.entries(tabs)) {
+    await expect(help.locator("dt", { hasText: new RegExp(`^${shortcut}$`) })).toHaveCount(1);
+    await expect(help).toContainText(`Its ${tab}`);
+  }
+  await page.keyboard.press("Escape");
+  await expect(help).toBeHidden();
+  // No row is current yet.
+  await page.keyboard.press("l");
+  await page.keyboard.press("j");
+  await expect(page).toHaveURL(/team%3Dtab-keys/);
+  const link = page.locator("[data-row-link]");
+  for (const [shortcut, tab] of Object.entries(tabs)) {
+    await expect(link).toBeFocused();
+    await page.keyboard.press(shortcut);
+    await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/${tab}$`));
+    await page.goBack();
+  }
+  await page.goto(`/console/sandboxes/${one.id}/files`);
+  await hydrated(page);
+  await page.locator("tr [data-row-link]").first().focus();
+  await page.keyboard.press("m");
+  await expect(page).toHaveURL(new RegExp(`/console/sandboxes/${one.id}/metrics$`));
+});
+
 test("columns are sorted by their titles, in the URL", async ({ page, api }) => {
   const b = await api.create(undefined, { name: "b-sorted", team: "sorted" });
   await api.create(undefined, { name: "a-sorted", team: "sorted" });
@@ -164,6 +196,32 @@ test("columns are sorted by their titles, in the URL", async ({ page, api }) => 
   await page.reload();
   await hydrated(page);
   await expect(rows(page).first()).toContainText(b.short);
+});
+
+test("what ended is sorted by the titles of its columns, in the URL", async ({ page, api }) => {
+  const made = [];
+  for (const name of ["b-gone", "a-gone"]) {
+    const one = await api.create(undefined, { name, team: "sorted-ended" });
+    await api.remove(one.id);
+    await expect.poll(async () => (await api.call("GET", `/sandboxes/${one.id}`)).status).toBe(404);
+    made.push(one);
+  }
+  await logIn(page, "/console/sandboxes?state=Ended&q=label.team%3Dsorted-ended");
+  await hydrated(page);
+  await expect(rows(page)).toHaveCount(2);
+  const title = (name: string) => page.getByRole("columnheader", { name });
+  await expect(title("Ended")).toHaveAttribute("aria-sort", "ascending");
+  await expect(rows(page).first()).toContainText("a-gone");
+  await title("Ended").getByRole("link").click();
+  await expect(rows(page).first()).toContainText("b-gone");
+  await title("Sandbox").getByRole("link").click();
+  await expect(page).toHaveURL(/sort=name/);
+  await expect(rows(page).first()).toContainText("a-gone");
+  await title("Sandbox").getByRole("link").click();
+  await expect(rows(page).first()).toContainText(made[0].short);
+  await page.reload();
+  await expect(title("Sandbox")).toHaveAttribute("aria-sort", "descending");
+  await expect(rows(page).first()).toContainText("b-gone");
 });
 
 test("a sandbox that does not exist is not found", async ({ page, faults }) => {
@@ -201,7 +259,22 @@ test("a viewer sees the actions of a row with the reason", async ({ page, api, s
       await expect(button).toHaveAccessibleDescription(/Your role may look/);
       await button.press("Enter");
     }
+    const head = page.locator(".page-head").getByRole("button", { name: "Create" });
+    await expect(head).toHaveAttribute("aria-disabled", "true");
+    await expect(head).toHaveAccessibleDescription(/Your role may look/);
+    await shown.getByRole("checkbox").check();
+    const bulk = page.getByRole("form", { name: "Selected sandboxes" });
+    await expect(bulk).toContainText("Your role may look at sandboxes, and not change them.");
+    for (const name of ["Extend", "Pause", "Resume", "Delete"]) {
+      const button = bulk.getByRole("button", { name, exact: true });
+      await expect(button).toHaveAttribute("aria-disabled", "true");
+      await expect(button).toHaveAccessibleDescription(/Your role may look/);
+      await button.press("Enter");
+    }
+    await bulk.getByRole("button", { name: "Clear" }).click();
+    await expect(bulk).toBeHidden();
     await expect(page.getByRole("alertdialog")).toBeHidden();
+    await expect(page.locator(".bulk-results")).toBeEmpty();
     await expect(shown).toContainText("Running");
   } finally {
     await api.call("DELETE", `/api-keys/${apiKey.id}`);

@@ -11,7 +11,7 @@ use crate::{
     frame::Toasts,
     tab::Tab,
     ui::{Clock, Confirm, Icon, Question, duration},
-    view::{BulkEnd, BulkResult, ServerInfo, bulk_summary, title},
+    view::{BulkEnd, BulkResult, LOOKS_ONLY, ServerInfo, bulk_summary, offers_changes, title},
 };
 
 /// Offered times for an extension, in seconds.
@@ -39,6 +39,14 @@ impl Act {
             Self::Pause => "/console/sandboxes/bulk/pause",
             Self::Resume => "/console/sandboxes/bulk/resume",
             Self::Delete => "/console/sandboxes/bulk/delete",
+        }
+    }
+
+    /// Where its button sends the form, without script.
+    fn form_address(self) -> &'static str {
+        match self {
+            Self::Delete => CONFIRM_DELETE,
+            act => act.address(),
         }
     }
 
@@ -99,16 +107,8 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
             }
         });
     };
-    let run = move |act: Act| {
-        move |event: ev::MouseEvent| {
-            event.prevent_default();
-            act_on(act, selection.ids());
-        }
-    };
     let confirm = Confirm::current();
-    let ask = move |event: ev::MouseEvent| {
-        event.prevent_default();
-        let ids = selection.ids();
+    let ask = move |ids: Vec<SandboxId>| {
         if ids.is_empty() {
             return;
         }
@@ -121,14 +121,30 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
     };
     let features = use_context::<ServerInfo>().unwrap_or_default().features;
     let is_busy = move || busy.get();
+    let is_barred = !offers_changes();
+    let why = is_barred.then_some(LOOKS_ONLY);
     let button = move |act: Act, icon: &'static str, label: &'static str| {
+        let click = move |event: ev::MouseEvent| {
+            event.prevent_default();
+            match act {
+                _ if is_barred => {}
+                Act::Delete => ask(selection.ids()),
+                act => act_on(act, selection.ids()),
+            }
+        };
+        let asks = act == Act::Delete;
         view! {
             <button
-                type="submit"
+                // One of another type does not send the form.
+                type=if is_barred { "button" } else { "submit" }
                 class="button"
-                formaction=act.address()
+                class:danger=asks
+                formaction=act.form_address()
+                aria-haspopup=asks.then_some("dialog")
+                aria-disabled=is_barred.then_some("true")
+                title=why
                 disabled=is_busy
-                on:click=run(act)
+                on:click=click
             >
                 <Icon name=icon />
                 {label}
@@ -161,33 +177,15 @@ pub(super) fn BulkBar(page: ListPage, selection: Selection) -> impl IntoView {
             <p class="num needs-script" aria-live="polite">
                 {move || format!("{} selected", selection.len())}
             </p>
+            {why.map(|why| view! { <p class="fine">{why}</p> })}
             <SelectMatching page selection />
             <label class="select">
                 <span class="visually-hidden">"New time to live"</span>
-                <select name="seconds" on:change=on_time>{times.collect_view()}</select>
+                <select name="seconds" disabled=is_barred on:change=on_time>{times.collect_view()}</select>
             </label>
-            <button
-                type="submit"
-                class="button"
-                formaction=Act::Extend.address()
-                disabled=is_busy
-                on:click=run(Act::Extend)
-            >
-                <Icon name="timer-reset" />
-                "Extend"
-            </button>
+            {button(Act::Extend, "timer-reset", "Extend")}
             {freeze}
-            <button
-                type="submit"
-                class="button danger"
-                formaction=CONFIRM_DELETE
-                aria-haspopup="dialog"
-                disabled=is_busy
-                on:click=ask
-            >
-                <Icon name="trash-2" />
-                "Delete"
-            </button>
+            {button(Act::Delete, "trash-2", "Delete")}
             <button
                 type="button"
                 class="button needs-script"

@@ -24,24 +24,32 @@ const STATES: [&str; 13] = [
 ];
 
 /// What the help says: examples of each field.
-pub(super) const SYNTAX: [(&str, &str); 10] = [
+pub(super) const SYNTAX: [(&str, &str); 12] = [
     ("word", "anywhere in name, id, image, state or labels"),
     ("\"two words\"", "a text with spaces or colons"),
     (
         "state:running",
-        "a state, or how it ended: deleted, expired, failed …",
+        "a state, or how it ended: deleted, expired, failed …; several with commas",
     ),
     ("image:python*", "an image; * stands for anything"),
     ("name:search", "part of the title"),
     ("id:0b6c", "beginning of the id"),
+    ("tenant:a", "of this tenant; tenant:none for no tenant"),
     (
         "label.team=a",
         "a label with this value; label:team for any value",
     ),
-    ("reason:oom", "part of the reason or message of the state"),
+    (
+        "reason:oom",
+        "part of the reason or message of the state; reason=CODE for exactly this code, reason=none for none",
+    ),
     (
         "ttl<10m age>1h",
         "time left, and age, in s, m, h or d; ttl:none for no expiry",
+    ),
+    (
+        "changed<24h",
+        "time since the state changed, or since the end",
     ),
     ("-state:paused", "all but these"),
 ];
@@ -72,16 +80,21 @@ struct Term {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {
     Anywhere(String),
-    State(Pattern),
+    /// Any of these.
+    State(Vec<Pattern>),
     Image(Pattern),
     Id(Pattern),
     Name(Pattern),
+    Tenant(Pattern),
     Reason(Pattern),
+    /// Exactly this code; empty for none.
+    Code(String),
     HasLabel(Pattern),
     Label(String, Pattern),
     NoExpiry,
     Left(Order, i64),
     Age(Order, i64),
+    Changed(Order, i64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,7 +214,12 @@ impl Filter {
     /// Whether the passing of time changes what matches.
     #[must_use]
     pub fn depends_on_time(&self) -> bool {
-        let is_timed = |term: &Term| matches!(term.test, Test::Left(..) | Test::Age(..));
+        let is_timed = |term: &Term| {
+            matches!(
+                term.test,
+                Test::Left(..) | Test::Age(..) | Test::Changed(..)
+            )
+        };
         self.terms.iter().any(is_timed)
     }
 
@@ -229,14 +247,19 @@ impl Test {
                         .iter()
                         .any(|(key, value)| contains(key, word) || contains(value, word))
             }
-            Self::State(pattern) => pattern.matches(row.state_word()),
+            Self::State(any) => any.iter().any(|it| it.matches(row.state_word())),
             Self::Image(pattern) => pattern.matches(row.origin()),
             Self::Id(pattern) => pattern.matches(sandbox.id.as_str()),
             Self::Name(pattern) => pattern.matches(view::title(sandbox)),
+            Self::Tenant(pattern) => pattern.matches(row.tenant.as_deref().unwrap_or("none")),
             Self::Reason(pattern) => {
                 pattern.matches(status.reason.as_deref().unwrap_or_default())
                     || pattern.matches(status.message.as_deref().unwrap_or_default())
                     || pattern.matches(outcome)
+            }
+            Self::Code(code) => {
+                let reason = status.reason.as_deref().unwrap_or_default();
+                reason.to_lowercase() == *code
             }
             Self::HasLabel(pattern) => labels.keys().any(|key| pattern.matches(key)),
             Self::Label(name, pattern) => labels
@@ -248,6 +271,7 @@ impl Test {
                 row.ended.is_none() && order.holds(left, *bound)
             }
             Self::Age(order, bound) => order.holds(-seconds(sandbox.created_at), *bound),
+            Self::Changed(order, bound) => order.holds(-seconds(row.changed_at()), *bound),
         }
     }
 }
@@ -326,7 +350,12 @@ fn test(text: &str) -> Result<Test, String> {
         ("image", ":" | "=") => Ok(Test::Image(Pattern::of(value, Pattern::Contains))),
         ("id", ":" | "=") => Ok(Test::Id(Pattern::of(value, Pattern::Begins))),
         ("name", ":" | "=") => Ok(Test::Name(Pattern::of(value, Pattern::Contains))),
-        ("reason", ":" | "=") => Ok(Test::Reason(Pattern::of(value, Pattern::Contains))),
+        ("tenant", ":" | "=") => Ok(Test::Tenant(Pattern::of(value, Pattern::Is))),
+        ("reason", "=") => Ok(Test::Code(match value.to_lowercase() {
+            none if none == "none" => String::new(),
+            code => code,
+        })),
+        ("reason", ":") => Ok(Test::Reason(Pattern::of(value, Pattern::Contains))),
         ("label", ":" | "=") => match value.split_once('=') {
             Some((key, value)) => label(key, value),
             None => Ok(Test::HasLabel(Pattern::of(value, Pattern::Is))),
@@ -334,6 +363,7 @@ fn test(text: &str) -> Result<Test, String> {
         ("ttl", ":" | "=") if value.eq_ignore_ascii_case("none") => Ok(Test::NoExpiry),
         ("ttl", _) => Ok(Test::Left(order(operator)?, seconds(value)?)),
         ("age", _) => Ok(Test::Age(order(operator)?, seconds(value)?)),
+        ("changed", _) => Ok(Test::Changed(order(operator)?, seconds(value)?)),
         // A label may also be given as it is shown.
         (_, "=") => Ok(Test::Label(field, Pattern::of(value, Pattern::Contains))),
         _ => Err([
@@ -355,12 +385,20 @@ fn label(key: &str, value: &str) -> Result<Test, String> {
     ))
 }
 
-/// The beginning of a state is enough, so that typing one shows no problem in between.
+/// States with commas between them. The beginning of one is enough, so that typing it shows no problem
+/// in between; for the same reason a comma may be the last character.
 fn state(value: &str) -> Result<Test, String> {
-    let pattern = Pattern::of(value, Pattern::Begins);
-    match STATES.iter().any(|state| pattern.matches(state)) {
-        true => Ok(Test::State(pattern)),
-        false => Err(["there is no state ", value].concat()),
+    let mut any = Vec::new();
+    for word in value.split(',').filter(|word| !word.is_empty()) {
+        let pattern = Pattern::of(word, Pattern::Begins);
+        if !STATES.iter().any(|state| pattern.matches(state)) {
+            return Err(["there is no state ", word].concat());
+        }
+        any.push(pattern);
+    }
+    match any.is_empty() {
+        true => Err("a value is missing".to_owned()),
+        false => Ok(Test::State(any)),
     }
 }
 
@@ -400,6 +438,14 @@ fn seconds(text: &str) -> Result<i64, String> {
 }
 
 impl SandboxRow {
+    /// When its state changed last, or it ended.
+    fn changed_at(&self) -> WireTime {
+        let sandbox = &self.sandbox;
+        let changed = sandbox.status.last_transition_at;
+        let ended = self.ended.map(|ended| ended.at);
+        ended.or(changed).unwrap_or(sandbox.created_at)
+    }
+
     /// How it ended, else its state.
     #[must_use]
     pub fn state_word(&self) -> &str {
@@ -435,6 +481,7 @@ mod tests {
         sandbox.status.message = Some("Its memory limit was reached (OOM).".to_owned());
         sandbox.expires_at = Some(at(300));
         sandbox.created_at = at(-7_200);
+        row.tenant = Some("One".to_owned());
         row
     }
 
@@ -468,6 +515,13 @@ mod tests {
             "team=sea",
             "reason:oom",
             "reason:container_running",
+            "reason=container_running",
+            "state:paused,run",
+            "state:running,",
+            "changed<3h",
+            "tenant:one",
+            "tenant:o*",
+            "-changed<1h",
             "ttl<10m",
             "ttl<=5m",
             "ttl>=300s",
@@ -497,6 +551,14 @@ mod tests {
             "-python",
             "-state:running",
             "reason:pull",
+            "reason=container",
+            "reason=oom",
+            "reason=none",
+            "tenant:none",
+            "tenant:on",
+            "state:paused,failed",
+            "-state:paused,running",
+            "changed<1h",
             "<script>",
         ] {
             assert!(!matches(text), "{text}");
@@ -521,6 +583,11 @@ mod tests {
         let matches = |text| Filter::parse(text).matches(&row, NOW);
         assert!(matches("state:expired") && matches("expired") && matches("reason:expired"));
         assert!(!matches("state:running") && !matches("ttl<10m") && !matches("ttl>1s"));
+        assert!(matches("changed<2m state:failed,expired") && !matches("changed<60s"));
+        row.sandbox.status.reason = None;
+        row.tenant = None;
+        assert!(Filter::parse("tenant:none").matches(&row, NOW));
+        assert!(Filter::parse("reason=none").matches(&row, NOW));
     }
 
     #[test]
@@ -533,6 +600,9 @@ mod tests {
             ("ttl<", "value is missing"),
             ("ttl<=", "value is missing"),
             ("state:runing", "no state runing"),
+            ("state:paused,runing", "no state runing"),
+            ("state:,", "value is missing"),
+            ("changed:1h", "< or >"),
             ("ttl<10x", "10x is no time"),
             ("ttl<10", "10 is no time"),
             ("ttl<m", "m is no time"),

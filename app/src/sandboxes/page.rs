@@ -7,13 +7,18 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
 use super::{
-    ListQuery, Rows, api, ended::EndedTable, filter::Filter, filter_box::FilterBox,
-    list_page::ListPage, query::ENDED, table::LiveTable,
+    ListQuery, Rows, api,
+    ended::EndedTable,
+    filter::Filter,
+    filter_box::FilterBox,
+    list_page::ListPage,
+    query::ENDED,
+    table::{LiveTable, create_link},
 };
 use crate::{
     live::{Live, RowChange},
     ui::{Icon, LoadError},
-    view::{ENDED_MAX, LOOKS_ONLY, SandboxList, StateCounts, offers_changes},
+    view::{ENDED_MAX, SandboxList, StateCounts},
 };
 
 /// For how long changes are gathered before they are shown, so that a storm of them does not keep
@@ -49,7 +54,7 @@ pub fn SandboxesPage() -> impl IntoView {
         <Title text="Sandboxes" />
         <div class="page-head">
             <h1>"Sandboxes"</h1>
-            {head_action()}
+            {create_link("Create", "button primary")}
         </div>
         <FilterBox page />
         <Transition fallback=Skeleton>
@@ -65,22 +70,6 @@ pub fn SandboxesPage() -> impl IntoView {
         </Transition>
     }
     .into_any()
-}
-
-fn head_action() -> AnyView {
-    match offers_changes() {
-        true => view! {
-            <a class="button primary" href="/console/create">
-                <Icon name="plus" />
-                "Create"
-            </a>
-        }
-        .into_any(),
-        false => view! {
-            <p class="fine">{LOOKS_ONLY}</p>
-        }
-        .into_any(),
-    }
 }
 
 /// Keeps the rows up to date.

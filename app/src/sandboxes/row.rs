@@ -46,7 +46,7 @@ pub(super) fn Row(
     view! {
         <tr data-flash=flash data-selected=move || selected.get().then_some("true")>
             <td class="c-select">
-                {offers_changes().then(|| view! { <SelectBox id=id.clone() row selection selected /> })}
+                <SelectBox id=id.clone() row selection selected />
             </td>
             <Name id=id.clone() row=row.into() />
             <td class="c-state">
@@ -61,13 +61,13 @@ pub(super) fn Row(
             <td class="c-age">
                 <Age at=Signal::derive(move || row.read().sandbox.created_at) />
             </td>
+            <td class="c-tenant clip">{move || row.read().tenant.clone()}</td>
             <td class="c-labels">
                 <RowLabels of=labels query=page.query />
             </td>
             <td class="c-actions row-actions">
                 <a
                     class="icon-button"
-                    data-tab-link=Tab::Terminal.segment()
                     href=Tab::Terminal.address(&id)
                     aria-label=format!("Terminal of {}", id.short())
                     title="Terminal (t)"

@@ -185,6 +185,16 @@ impl Rows {
         signal.map(|signal| signal.get_untracked())
     }
 
+    /// Whether any sandbox is a tenant's.
+    #[must_use]
+    pub fn have_tenants(self) -> Memo<bool> {
+        Memo::new(move |_| {
+            self.revision.track();
+            let is_tenants = |(_, row): &Entry| row.with_untracked(|row| row.tenant.is_some());
+            self.order.with(|order| order.iter().any(is_tenants))
+        })
+    }
+
     /// The numbers of sandboxes by state. Tracks changes.
     #[must_use]
     pub fn counts(&self) -> StateCounts {

@@ -29,6 +29,7 @@ pub(crate) fn row(id: &str, state: &str) -> SandboxRow {
             created_at: WireTime::from_unix_ms(0).unwrap(),
         },
         stage: None,
+        tenant: None,
         ended: None,
     }
 }

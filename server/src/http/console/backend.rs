@@ -484,6 +484,7 @@ pub(super) fn row(record: &Record) -> SandboxRow {
     SandboxRow {
         sandbox: record.sandbox.clone(),
         stage: stage(record),
+        tenant: record.facts.origin.tenant.as_deref().map(str::to_owned),
         ended: None,
     }
 }
@@ -524,6 +525,7 @@ fn ended_row(entry: HistoryEntry) -> SandboxRow {
     SandboxRow {
         stage: None,
         ended: Some(end(&entry)),
+        tenant: entry.tenant.clone(),
         sandbox: ended_sandbox(entry),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use osb_app::view::{
     Activity, ENDED_MAX, EXPIRING_SECONDS, FailureGroup, Host, HourCount, Overview, Pulse,
-    Readiness, StateCounts,
+    Readiness, Split, StateCounts,
 };
 use osb_runtime::HostCapacity;
 use osb_service::ErrorChain;
@@ -96,7 +96,16 @@ fn summary(activity: activity::Activity) -> Activity {
         creates: hour.creates,
         failures: hour.failures,
     };
+    let mut failed = Split::default();
+    for failure in &activity.failures {
+        failed.add(failure.has_ended);
+    }
     Activity {
+        created: Split {
+            present: activity.created_present,
+            ended: activity.created_ended,
+        },
+        failed,
         hours: activity.hours.iter().map(hour).collect(),
         timed: times.len(),
         median_ms: at_most(times, 50),
@@ -118,21 +127,23 @@ fn groups(failures: Vec<activity::Failure>) -> Vec<FailureGroup> {
     let mut groups: Vec<FailureGroup> = Vec::new();
     for failure in failures {
         let place = *places.entry(failure.reason.clone()).or_insert(groups.len());
-        match groups.get_mut(place) {
-            Some(group) => group.count += 1,
-            None => groups.push(FailureGroup {
+        if groups.len() == place {
+            groups.push(FailureGroup {
                 title: failure
                     .name
                     .unwrap_or_else(|| failure.id.short().to_owned()),
                 reason: failure.reason,
-                count: 1,
+                count: Split::default(),
                 newest: failure.id,
                 at: failure.at,
                 message: failure.message,
-            }),
+            });
+        }
+        if let Some(group) = groups.get_mut(place) {
+            group.count.add(failure.has_ended);
         }
     }
-    groups.sort_by_key(|group| std::cmp::Reverse(group.count));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.count.total()));
     groups.truncate(REASONS);
     groups
 }
@@ -157,6 +168,7 @@ mod tests {
     fn failures_are_grouped_by_reason_with_the_newest() {
         let failure = |id: &str, reason: &str, ms| activity::Failure {
             id: id.into(),
+            has_ended: id != "c",
             name: (id == "b").then(|| "web".to_owned()),
             at: WireTime::from_unix_ms(ms).unwrap(),
             reason: reason.to_owned(),
@@ -173,7 +185,7 @@ mod tests {
             .map(|it| {
                 (
                     &*it.reason,
-                    it.count,
+                    (it.count.present, it.count.ended),
                     it.newest.as_str(),
                     &*it.title,
                     &*it.message,
@@ -183,8 +195,8 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("PULL", 2, "b", "web", "of b"),
-                ("OOM", 1, "a", "a", "of a")
+                ("PULL", (1, 1), "b", "web", "of b"),
+                ("OOM", (0, 1), "a", "a", "of a")
             ]
         );
     }

@@ -278,10 +278,17 @@ async fn a_tab_gets_what_is_within_its_scope() {
     let foreign = console.sandbox("secret").await;
     let (hub, scope) = (&console.state.hub, Scope::of(Some("a")));
     for _ in 0..2 {
-        let (_, all) = hub.list(&Scope::All);
-        assert!(all.as_str().contains(foreign.as_str()) && all.as_str().contains(own.as_str()));
-        let (_, list) = hub.list(&scope);
-        assert!(list.as_str().contains(own.as_str()) && !list.as_str().contains(foreign.as_str()));
+        let listed = |scope| {
+            hub.list(scope)
+                .1
+                .iter()
+                .map(|it| it.as_str())
+                .collect::<String>()
+        };
+        let all = listed(&Scope::All);
+        assert!(all.contains(foreign.as_str()) && all.contains(own.as_str()));
+        let list = listed(&scope);
+        assert!(list.contains(own.as_str()) && !list.contains(foreign.as_str()));
         let detail = hub.detail(&foreign, &Scope::All).await;
         assert!(detail.as_str().contains("secret"), "{detail}");
         let detail = hub.detail(&foreign, &scope).await;

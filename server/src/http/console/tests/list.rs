@@ -103,6 +103,30 @@ async fn the_filter_applies_to_what_ended() {
 }
 
 #[tokio::test]
+async fn what_ended_comes_in_the_order_of_the_url() {
+    let console = Console::open().await;
+    let mut ids = Vec::new();
+    for name in ["b", "a", "c"] {
+        let id = console.sandbox(name).await;
+        console.service.delete(&id, true).await.unwrap();
+        ids.push(id);
+    }
+    for (sort, order) in [("", [2, 1, 0]), ("&sort=-ended", [0, 1, 2])] {
+        let list = console.get(&format!("{ENDED}{sort}")).await.body;
+        let place = |at: usize| table(&list).find(ids[at].as_str()).unwrap();
+        let places = order.map(place);
+        assert!(places.is_sorted(), "{sort}: {places:?}");
+    }
+    let list = console.get(&format!("{ENDED}&sort=-lived")).await.body;
+    assert!(list.contains("aria-sort=\"descending\""), "{list}");
+    assert!(table(&list).contains("sort=lived"), "{list}");
+    assert!(table(&list).contains("data-hidden=\"tenant \""), "{list}");
+    let list = console.get(&format!("{ENDED}&cols=reason")).await.body;
+    let hidden = "data-hidden=\"image ended lived tenant labels \"";
+    assert!(table(&list).contains(hidden), "{list}");
+}
+
+#[tokio::test]
 async fn a_tenant_sees_what_ended_of_its_own() {
     let console = Console::open().await;
     let id = console.sandbox("secret").await;
