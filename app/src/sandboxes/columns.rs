@@ -12,9 +12,11 @@ use crate::ui::Icon;
 type Choice = (&'static str, &'static str);
 
 /// Columns of sandboxes that exist.
-const PRESENT: [Choice; 5] = [
+const PRESENT: [Choice; 7] = [
     ("image", "Image"),
     ("expires", "Expires in"),
+    ("cpu", "CPU"),
+    ("memory", "Memory"),
     ("age", "Age"),
     TENANT,
     ("labels", "Labels"),
@@ -45,6 +47,11 @@ impl ListQuery {
     /// Whether a column is shown.
     fn shows(&self, column: &str) -> bool {
         self.cols.is_empty() || self.cols.split(',').any(|shown| shown == column)
+    }
+
+    /// Whether a column with the use of sandboxes is shown.
+    pub(super) fn shows_use(&self) -> bool {
+        self.shows("cpu") || self.shows("memory")
     }
 
     /// The same with a column shown that was hidden, or the other way round.
@@ -153,7 +160,7 @@ mod tests {
     fn a_column_is_hidden_and_shown_again() {
         let all = query("", "");
         let fewer = all.with_column_switched("image");
-        assert_eq!(fewer.cols, "expires,age,tenant,labels");
+        assert_eq!(fewer.cols, "expires,cpu,memory,age,tenant,labels");
         assert_eq!(hidden_with(fewer.clone(), true), "image ");
         assert_eq!(fewer.with_column_switched("image"), all);
         let one = query("age", "");
@@ -170,7 +177,7 @@ mod tests {
         assert_eq!(hidden_with(query("", "Ended"), false), "tenant ");
         assert_eq!(
             hidden_with(query("age,unknown", ""), true),
-            "image expires tenant labels "
+            "image expires cpu memory tenant labels "
         );
     }
 }

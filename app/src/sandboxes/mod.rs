@@ -15,6 +15,7 @@ mod row;
 mod selection;
 mod store;
 mod table;
+mod usage;
 mod views;
 
 pub(crate) use api::list;

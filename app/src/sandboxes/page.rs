@@ -14,6 +14,7 @@ use super::{
     list_page::ListPage,
     query::ENDED,
     table::{LiveTable, create_link},
+    usage::Usage,
 };
 use crate::{
     live::{Live, RowChange},
@@ -38,6 +39,7 @@ pub fn SandboxesPage() -> impl IntoView {
         query,
         filter,
         rows,
+        usage: Usage::new(),
     };
     follow(rows);
     // The server is asked again only for what the browser does not have.

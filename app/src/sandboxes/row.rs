@@ -58,6 +58,8 @@ pub(super) fn Row(
             <td class="c-expires">
                 <Countdown until=Signal::derive(move || row.read().sandbox.expires_at) />
             </td>
+            {page.usage.cell(id.clone(), "c-cpu needs-script", |row| &row.cpu)}
+            {page.usage.cell(id.clone(), "c-memory needs-script", |row| &row.memory)}
             <td class="c-age">
                 <Age at=Signal::derive(move || row.read().sandbox.created_at) />
             </td>

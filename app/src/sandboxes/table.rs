@@ -18,6 +18,10 @@ use crate::{
     view::{LOOKS_ONLY, offers_changes},
 };
 
+/// What the numbers of the use mean.
+const IN_PERCENT: &str =
+    "Of the last minutes, in percent of the limit; without a limit in cores or MiB";
+
 /// The rows that the query asks for, kept up to date.
 #[component]
 pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
@@ -25,6 +29,7 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         query,
         filter,
         rows,
+        usage,
     } = page;
     let Clock(clock) = Clock::current();
     let shown = Memo::new(move |_| {
@@ -36,6 +41,7 @@ pub(super) fn LiveTable(page: ListPage) -> impl IntoView {
         rows.select(&query.read(), &filter, now)
     });
     let selection = Selection::of(shown);
+    usage.follow(shown, Memo::new(move |_| query.read().shows_use()));
     Effect::new(move |_| {
         rows.track();
         selection.retain(|id| rows.get(id).is_some());
@@ -111,6 +117,8 @@ fn Head(query: Memo<ListQuery>, selection: Selection) -> impl IntoView {
             {sorted("State", Column::State, "c-state")}
             {sorted("Image", Column::Image, "c-image")}
             {sorted("Expires in", Column::Expires, "c-expires")}
+            <th scope="col" class="c-cpu needs-script" title=IN_PERCENT>"CPU"</th>
+            <th scope="col" class="c-memory needs-script" title=IN_PERCENT>"Memory"</th>
             {sorted("Age", Column::Age, "c-age")}
             <th scope="col" class="c-tenant">"Tenant"</th>
             <th scope="col" class="c-labels">"Labels"</th>

@@ -3,8 +3,11 @@
 //! One task samples all sandboxes each ten seconds, and those that a client watches each second. It
 //! writes to the store each minute; what a sandbox used is kept after its end.
 
+mod recent;
 mod recording;
 mod series;
+
+pub use recent::{RECENT, RecentUse};
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -21,7 +24,7 @@ use osb_protocol::{
 };
 use osb_runtime::{Metering, Phase};
 use osb_service::ErrorChain;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 use tracing::warn;
 
 use self::{
@@ -76,6 +79,8 @@ pub(super) struct Metrics {
     started: WireTime,
     /// The ten seconds in which all sandboxes were sampled last.
     last_full: AtomicI64,
+    /// The same, once their samples are recorded.
+    sampled: watch::Sender<i64>,
 }
 
 impl Default for Metrics {
@@ -86,6 +91,7 @@ impl Default for Metrics {
             watcher_came: Notify::new(),
             started: now(),
             last_full: AtomicI64::new(0),
+            sampled: watch::Sender::new(0),
         }
     }
 }
@@ -276,6 +282,10 @@ impl Service {
                 // The last one may have gone.
                 let _ = watchers.send(on_wire(at, &sample));
             }
+        }
+        drop((recordings, watchers));
+        if is_full {
+            metrics.sampled.send_replace(slot);
         }
     }
 

@@ -153,7 +153,7 @@ impl Followers {
                 });
                 numbers
             }
-            Topic::Sandboxes | Topic::Sandbox(_) => return None,
+            Topic::Sandboxes | Topic::Usage | Topic::Sandbox(_) => return None,
         };
         Some(Open {
             follower,
