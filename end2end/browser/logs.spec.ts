@@ -1,7 +1,7 @@
 // The logs tab: following, filtering, hostile output, and much of it.
 
 import type { Page } from "@playwright/test";
-import { expect, hydrated, logIn, test } from "./console";
+import { expect, hydrated, logIn, tabTo, test } from "./console";
 
 const TICKS = ["bash", "-c", "i=0; while :; do i=$((i+1)); echo tick $i; echo oops $i >&2; sleep 0.1; done"];
 
@@ -53,14 +53,100 @@ test("the filter is a regular expression and stands in the URL", async ({ page, 
   await hydrated(page);
   await expect(lines(page).filter({ hasText: "oops" })).toHaveCount(0);
   await page.getByRole("searchbox").fill("(");
-  await expect(page.locator("#log-problem")).toContainText("This is no regular expression: unterminated group.");
+  await expect(page.locator("#filter-problem")).toContainText("This is no regular expression: unterminated group.");
   await expect(page.getByRole("searchbox")).toHaveAttribute("aria-invalid", "true");
   await page.getByRole("searchbox").fill("");
-  await expect(page.locator("#log-problem")).toBeEmpty();
+  await expect(page.locator("#filter-problem")).toBeEmpty();
   await expect(lines(page).filter({ hasText: "oops" }).first()).toBeVisible();
   await page.getByLabel("Times").uncheck();
   await expect(page).toHaveURL(/times=off/);
   await expect(page.locator(".log-time").first()).toBeHidden();
+});
+
+test("the least turn of the wheel upwards stops following", async ({ page, api }) => {
+  const { id } = await api.create(TICKS);
+  await open(page, id);
+  await expect.poll(() => output(page).evaluate((it) => it.scrollHeight - it.clientHeight)).toBeGreaterThan(200);
+  await expect.poll(() => distance(page)).toBeLessThan(40);
+  await output(page).hover();
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  for (const turn of [-1, -2, -29]) {
+    await page.mouse.wheel(0, turn);
+    await expect(pill).toHaveText(/[1-9]\d* new/);
+    await pill.click();
+    await expect(pill).toBeHidden();
+    await expect.poll(() => distance(page)).toBeLessThan(40);
+  }
+});
+
+test("a log is left, filtered and followed again with keys alone", async ({ page, api }) => {
+  const { id } = await api.create(TICKS);
+  await open(page, id);
+  await expect.poll(() => output(page).evaluate((it) => it.scrollHeight - it.clientHeight)).toBeGreaterThan(400);
+  const pill = page.getByRole("button", { name: /new|To the end/ });
+  await tabTo(page, output(page));
+  await page.keyboard.press("ArrowUp");
+  await expect(pill).toHaveText(/[1-9]\d* new/);
+  await page.keyboard.press("End");
+  await expect(pill).toBeHidden();
+  await page.keyboard.press("Home");
+  await expect(pill).toBeVisible();
+  await page.keyboard.press("/");
+  await page.keyboard.type("tick");
+  await expect(page).toHaveURL(/q=tick/);
+  await expect(lines(page).filter({ hasText: "oops" })).toHaveCount(0);
+  await expect(lines(page).first()).toContainText("tick");
+  // From the filter to the outputs.
+  await page.keyboard.press("Tab");
+  await expect(page.getByRole("combobox", { name: "Output" })).toBeFocused();
+  await page.keyboard.press("ArrowDown");
+  await expect(page).toHaveURL(/q=tick&stream=stdout/);
+  await tabTo(page, pill);
+  await page.keyboard.press("Enter");
+  await expect(pill).toBeHidden();
+  await expect.poll(() => distance(page)).toBeLessThan(40);
+});
+
+test("lines are filtered by output and severity, here and in the dock", async ({ page, api }) => {
+  const script = "echo plain; echo 'WARN slow' >&2; echo 'ERROR gone'; echo 'error: broken' >&2; exec tail -f /dev/null";
+  const { id } = await api.create(["bash", "-c", script]);
+  // execd writes to the same log that it runs a command.
+  await api.run(id, "true");
+  await open(page, id);
+  await expect(lines(page).filter({ hasText: "command started" })).not.toHaveCount(0);
+  await expect(lines(page).filter({ hasText: "plain" })).toHaveCount(1);
+  const source = page.getByRole("combobox", { name: "Output" });
+  const severity = page.getByRole("combobox", { name: "Severity" });
+  const texts = () => lines(page).allInnerTexts().then((all) => all.map((text) => text.replace(/^\S+\s+/, "")));
+  await source.selectOption("Standard error");
+  await expect(page).toHaveURL(/stream=stderr/);
+  await expect.poll(texts).toEqual(["WARN slow", "error: broken"]);
+  await source.selectOption("All outputs");
+  await severity.selectOption("Errors");
+  await expect.poll(texts).toEqual(["ERROR gone", "error: broken"]);
+  await severity.selectOption("Warnings, errors");
+  await expect.poll(texts).toEqual(["WARN slow", "ERROR gone", "error: broken"]);
+  await expect(lines(page).first()).toHaveAttribute("data-severity", "warn");
+  await page.reload();
+  await hydrated(page);
+  await expect(severity).toHaveValue("warn");
+  await expect.poll(texts).toEqual(["WARN slow", "ERROR gone", "error: broken"]);
+  await severity.selectOption("Any severity");
+  await source.selectOption("execd");
+  await expect(lines(page).first()).toHaveAttribute("data-stream", "execd");
+  await expect(lines(page).filter({ hasText: /plain|WARN slow/ })).toHaveCount(0);
+
+  await page.getByRole("button", { name: "Keep in the dock" }).click();
+  const dock = page.locator(".dock");
+  await expect(dock.locator(".log-line").filter({ hasText: "plain" })).toHaveCount(1);
+  await dock.getByRole("searchbox").fill("slow|broken");
+  await expect(dock.locator(".log-line")).toHaveCount(2);
+  await dock.getByRole("combobox", { name: "Severity" }).selectOption("Errors");
+  await expect(dock.locator(".log-line")).toHaveText(/broken/);
+  // The page has a view of its own.
+  await expect(page).toHaveURL(/stream=execd$/);
+  await dock.getByRole("searchbox").fill("(");
+  await expect(dock.getByRole("alert")).toContainText("This is no regular expression");
 });
 
 test("hostile output is text", async ({ page, api }) => {

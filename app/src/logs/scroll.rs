@@ -1,6 +1,8 @@
 //! Where a log is scrolled to, and whether it follows its end.
 
-use leptos::{html::Div, prelude::*};
+use std::cmp::Ordering;
+
+use leptos::{ev, html::Div, prelude::*};
 
 use super::buffer::Window;
 
@@ -31,6 +33,21 @@ pub(super) struct Scroll {
     pub(super) columns: RwSignal<usize>,
     /// Where it was scrolled to last, in pixels.
     last: StoredValue<i32>,
+    /// Height of its content then.
+    length: StoredValue<i32>,
+}
+
+/// Whether the end is followed after the view was at a place and is now at another one. Any turn upwards
+/// stops following, and only that does: content that grows below, too, is a distance from the end. Near
+/// the end is the end on the way down only: a browser that scrolls smoothly reports places twice.
+fn follows_after(did: bool, (before, at): (i32, i32), below: i32, got_shorter: bool) -> bool {
+    match at.cmp(&before) {
+        // A log that got shorter is at a smaller place, too, and still shows its last line.
+        _ if got_shorter && below <= EXACT => true,
+        Ordering::Less => false,
+        Ordering::Equal => did,
+        Ordering::Greater => did || below <= NEAR,
+    }
 }
 
 impl Scroll {
@@ -43,6 +60,7 @@ impl Scroll {
             height: RwSignal::new(RENDERED),
             columns: RwSignal::new(usize::MAX),
             last: StoredValue::new(0),
+            length: StoredValue::new(0),
         }
     }
 
@@ -76,27 +94,34 @@ impl Scroll {
         }
     }
 
-    /// Notes where it was scrolled to. Any turn upwards stops following, and only that does: content
-    /// that grows below, too, is a distance from the end. On the way down, near the end is the end.
+    /// Notes where it was scrolled to.
     pub(super) fn moved(self) {
         let Some(element) = self.shown() else {
             return;
         };
-        let at = element.scroll_top();
-        let below = element.scroll_height() - at - element.client_height();
-        let went_up = at < self.last.get_value();
+        let (at, length) = (element.scroll_top(), element.scroll_height());
+        let below = length - at - element.client_height();
+        let got_shorter = length < self.length.get_value();
+        let places = (self.last.get_value(), at);
         self.last.set_value(at);
+        self.length.set_value(length);
         let top = pixels(at) / ROW;
         if self.top.get_untracked() != top {
             self.top.set(top);
         }
-        // A log that got shorter is at a smaller place, too, and still shows its last line.
-        let follows = match went_up {
-            true => below <= EXACT,
-            false => below <= NEAR || self.follows.get_untracked(),
-        };
-        if self.follows.get_untracked() != follows {
+        let did = self.follows.get_untracked();
+        let follows = follows_after(did, places, below, got_shorter);
+        if did != follows {
             self.follows.set(follows);
+        }
+    }
+
+    /// Stops following at once when the wheel is turned upwards: new lines may come before the browser
+    /// has moved the view.
+    pub(super) fn turned(self, event: &ev::WheelEvent) {
+        let can_go_up = self.shown().is_some_and(|it| it.scroll_top() > 0);
+        if event.delta_y() < 0.0 && can_go_up && self.follows.get_untracked() {
+            self.follows.set(false);
         }
     }
 
@@ -137,4 +162,27 @@ pub(super) fn space(window: &Window) -> String {
 /// Distance of the first rendered line from the top.
 pub(super) fn offset(window: &Window) -> String {
     format!("translateY({}px)", window.above * ROW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_turn_upwards_stops_following() {
+        for below in [1, 2, 15, 29, 31, 400] {
+            assert!(!follows_after(true, (500, 499), below, false), "{below}");
+        }
+        // The same place is reported again.
+        assert!(!follows_after(false, (499, 499), 1, false));
+        assert!(follows_after(true, (500, 500), 60, false), "lines came");
+    }
+
+    #[test]
+    fn the_end_is_followed_again_from_near_it_on_the_way_down() {
+        assert!(!follows_after(false, (100, 120), 31, false));
+        assert!(follows_after(false, (100, 120), 30, false));
+        assert!(follows_after(true, (500, 40), 0, true), "a filter");
+        assert!(!follows_after(true, (500, 40), 90, true));
+    }
 }

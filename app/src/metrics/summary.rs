@@ -58,7 +58,7 @@ fn Lines(id: SandboxId, history: MetricsHistory) -> impl IntoView {
     });
     let line = |chart: usize| {
         let limit = limits[chart];
-        let data = Memo::new(move |_| usage.chart(chart, Range::Quarter, limit));
+        let data = Memo::new(move |_| usage.chart(chart, Range::Quarter, None, limit));
         let points = Signal::derive(move || data.with(|data| data.lines[0].points.clone()));
         let text = move || {
             data.with(|data| {

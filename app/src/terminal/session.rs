@@ -15,6 +15,7 @@ use web_sys::ResizeObserver;
 
 use super::{
     Phase, TerminalAction, Ui, api,
+    asked::Asked,
     bindings::{Classes, Handlers, Xterm},
     flow::{Flow, Place},
     plain::plain,
@@ -49,6 +50,7 @@ enum How {
 struct Session {
     sandbox: SandboxId,
     ui: Ui,
+    asked: Asked,
     xterm: Option<Xterm>,
     socket: Option<Socket>,
     /// The PTY, once known.
@@ -66,11 +68,14 @@ type Shared = Rc<RefCell<Session>>;
 
 /// Mounts a terminal in `place` once that is in the page, and removes it with its owner.
 pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
+    let asked = ui.asked.get_value();
+    let own = |name: String| Memory::Tab.get(&name).filter(|_| asked.watched.is_none());
     let session = Rc::new(RefCell::new(Session {
-        pty: Memory::Tab.get(&memory_name(&sandbox, ui.shell)),
-        held_before: Memory::Tab.get(&left_name(&sandbox, ui.shell)).is_some(),
+        pty: own(memory_name(&sandbox, ui.shell)).or_else(|| asked.watched.clone()),
+        held_before: own(left_name(&sandbox, ui.shell)).is_some(),
         sandbox,
         ui,
+        asked,
         xterm: None,
         socket: None,
         how: How::Hold,
@@ -80,7 +85,9 @@ pub(super) fn mount(sandbox: SandboxId, place: NodeRef<Div>, ui: Ui) {
         theme: None,
     }));
     // A copy of this tab is not this tab.
-    Memory::Tab.set(&left_name(&session.borrow().sandbox, ui.shell), None);
+    session
+        .borrow()
+        .remember(&left_name(&session.borrow().sandbox, ui.shell), None);
     let kept = StoredValue::new_local(Rc::clone(&session));
     Effect::new(move |_| {
         if let Some(place) = place.get() {
@@ -199,7 +206,8 @@ fn open(session: &Shared, classes: &Classes, place: &web_sys::HtmlElement) -> Re
     session.borrow_mut().xterm = Some(xterm);
     observe(session, place);
     if ui.running.get_untracked() {
-        connect(session, How::Hold);
+        let how = session.borrow().first();
+        connect(session, how);
     }
     Ok(())
 }
@@ -291,7 +299,8 @@ fn connected(session: &Shared, pty: String, role: PtyRole, window: Option<u64>) 
     let is_holder = role == PtyRole::Holder;
     {
         let mut session = session.borrow_mut();
-        Memory::Tab.set(&session.memory_name(), Some(&pty));
+        session.remember(&session.memory_name(), Some(&pty));
+        session.ui.pty.set(Some(pty.clone()));
         session.pty = Some(pty);
         session.attempts = 0;
         session.held_before |= is_holder;
@@ -329,6 +338,9 @@ fn closed(session: &Shared, code: u16, reason: String) {
             ended(session, Phase::Refused("The shell has ended.".to_owned()));
         }
         close_code::HELD if !session.borrow().may_be_own() => taken(session),
+        close_code::UNKNOWN_SESSION if session.borrow().is_watch() => {
+            ended(session, Phase::Refused("This shell is gone.".to_owned()));
+        }
         close_code::UNKNOWN_SESSION => {
             session.borrow_mut().forget();
             retry(session, Phase::Connecting);
@@ -431,7 +443,8 @@ fn follow_sandbox(session: &Shared, running: bool) {
     if running {
         if session.borrow().is_waiting() {
             session.borrow().ui.phase.set(Phase::Connecting);
-            connect(session, How::Hold);
+            let how = session.borrow().first();
+            connect(session, how);
         }
     } else if !session.borrow().ui.alive.get_untracked() {
         let mut session = session.borrow_mut();
@@ -455,6 +468,8 @@ impl Session {
         );
         if let Some(pty) = &self.pty {
             path = format!("{path}&pty={pty}");
+        } else {
+            path.push_str(&self.asked.start_query());
         }
         path.push_str(match self.how {
             How::Hold => "",
@@ -503,10 +518,30 @@ impl Session {
         self.held_before && self.attempts < POLITE_ATTEMPTS
     }
 
+    /// Whether it shows a shell of another tab, because the address asks for that.
+    fn is_watch(&self) -> bool {
+        self.asked.watched.is_some()
+    }
+
+    /// How to attach at first.
+    fn first(&self) -> How {
+        match self.is_watch() {
+            true => How::View,
+            false => How::Hold,
+        }
+    }
+
+    /// Keeps something of the tab's own shell in its memory.
+    fn remember(&self, name: &str, value: Option<&str>) {
+        if !self.is_watch() {
+            Memory::Tab.set(name, value);
+        }
+    }
+
     /// Marks that this tab leaves the shell that it holds.
     fn leave(&self) {
         if self.ui.phase.try_get_untracked() == Some(Phase::Open) {
-            Memory::Tab.set(&left_name(&self.sandbox, self.ui.shell), Some("on"));
+            self.remember(&left_name(&self.sandbox, self.ui.shell), Some("on"));
         }
     }
 
@@ -521,7 +556,7 @@ impl Session {
                 }
             });
         }
-        Memory::Tab.set(&left_name(&self.sandbox, self.ui.shell), None);
+        self.remember(&left_name(&self.sandbox, self.ui.shell), None);
         self.forget();
     }
 
@@ -530,8 +565,9 @@ impl Session {
     }
 
     fn forget(&mut self) {
-        Memory::Tab.set(&self.memory_name(), None);
-        self.pty = None;
+        self.remember(&self.memory_name(), None);
+        self.pty = self.asked.watched.clone();
+        let _ = self.ui.pty.try_set(None);
         self.held_before = false;
         self.flow.reset();
         let _ = self.ui.title.try_set(String::new());

@@ -17,6 +17,7 @@ mod sparkline;
 
 pub use badge::{OutcomeBadge, StateBadge};
 pub use chart::{Chart, ChartData, Line, Unit, thinned, time_of};
+pub(crate) use chart::{HEIGHT, POINTS, WIDTH, height_of, path, point};
 pub use clock::{Age, Clock, Countdown, duration, utc};
 pub use copy::{CodeBlock, CopyButton};
 pub use dialog::{Confirm, ConfirmDialog, Dialog, Question};

@@ -526,6 +526,10 @@ const TABLE: &[(&str, Rules)] = &[
         "/console/run/{sandbox}",
         &[(Method::GET, Operator, Acts(Action::CommandRun))],
     ),
+    (
+        "/console/output/{sandbox}",
+        &[(Method::GET, Operator, Reads)],
+    ),
 ];
 
 /// Routes about the whole server, which a principal of one tenant may not call.

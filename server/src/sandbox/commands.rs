@@ -103,6 +103,16 @@ pub(super) fn start(service: Service) {
         });
 }
 
+/// The error for an execd that does not answer.
+fn silent(id: &SandboxId, why: &dyn std::fmt::Display) -> Error {
+    debug!(sandbox = %id, error = %why, "a command is not found");
+    Error::Unreachable {
+        id: id.clone(),
+        port: EXECD_PORT,
+        reason: "execd does not answer",
+    }
+}
+
 impl Service {
     /// Whether the commands of sandboxes are stored.
     #[must_use]
@@ -142,45 +152,60 @@ impl Service {
         started_at: WireTime,
     ) -> Result<(), Error> {
         self.note_sandbox(id);
-        let record = self.find(id).ok_or_else(|| Error::NotFound(id.clone()))?;
-        let silent = |why: &dyn std::fmt::Display| {
-            debug!(sandbox = %id, error = %why, "a command is not interrupted");
-            Error::Unreachable {
-                id: id.clone(),
-                port: EXECD_PORT,
-                reason: "execd does not answer",
-            }
-        };
         let none = || Error::NoSuchCommand(id.clone());
-        let client = self
-            .report_client(&record.facts)
-            .map_err(|why| silent(&why))?;
+        let (client, entry) = self.locate(id, started_at).await?;
+        let command = entry.id.filter(|_| entry.finished_at.is_none());
+        let command = command.ok_or_else(none)?;
+        match timeout(INTERRUPTED, client.interrupt(&command)).await {
+            Ok(Ok(())) => Ok(()),
+            // It has just ended.
+            Ok(Err(osb_client::Error::Api(_))) => Err(none()),
+            Ok(Err(error)) => Err(silent(id, &error)),
+            Err(late) => Err(silent(id, &late)),
+        }
+    }
+
+    /// The command of a sandbox that began at this time, as the sandbox reports it now.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NoSuchCommand`], and [`Error::Unreachable`] when execd does not
+    /// answer.
+    pub async fn reported_command(
+        &self,
+        id: &SandboxId,
+        started_at: WireTime,
+    ) -> Result<CommandHistoryEntry, Error> {
+        self.locate(id, started_at).await.map(|(_, entry)| entry)
+    }
+
+    /// Finds a command by its beginning, with the client of its sandbox.
+    async fn locate(
+        &self,
+        id: &SandboxId,
+        started_at: WireTime,
+    ) -> Result<(ExecdClient, CommandHistoryEntry), Error> {
+        let record = self.find(id).ok_or_else(|| Error::NotFound(id.clone()))?;
+        let client = self.report_client(&record.facts);
+        let client = client.map_err(|why| silent(id, &why))?;
         let (end, mut since, mut epoch) = (Instant::now() + PATIENCE, 0, 0);
         for _ in 0..PAGES {
             let page = timeout_at(end, client.command_history(since, epoch)).await;
-            let page = page.map_err(|late| silent(&late))?;
-            let page = page.map_err(|error| silent(&error))?;
-            let found = page.entries.iter().find(|entry| {
-                entry.started_at.as_microsecond() == started_at.unix_us()
-                    && entry.finished_at.is_none()
-            });
-            if let Some(entry) = found {
-                let command = entry.id.as_deref().ok_or_else(none)?;
-                return match timeout(INTERRUPTED, client.interrupt(command)).await {
-                    Ok(Ok(())) => Ok(()),
-                    // It has just ended.
-                    Ok(Err(osb_client::Error::Api(_))) => Err(none()),
-                    Ok(Err(error)) => Err(silent(&error)),
-                    Err(late) => Err(silent(&late)),
-                };
-            }
+            let page = page.map_err(|late| silent(id, &late))?;
+            let page = page.map_err(|error| silent(id, &error))?;
             let last = page.entries.iter().map(|entry| entry.revision).max();
+            let (more, of) = (page.more, page.epoch);
+            let mut entries = page.entries.into_iter();
+            let found =
+                entries.find(|entry| entry.started_at.as_microsecond() == started_at.unix_us());
+            if let Some(entry) = found {
+                return Ok((client, entry));
+            }
             match last {
-                Some(last) if page.more => (since, epoch) = (last, page.epoch),
+                Some(last) if more => (since, epoch) = (last, of),
                 _ => break,
             }
         }
-        Err(none())
+        Err(Error::NoSuchCommand(id.clone()))
     }
 
     async fn read_all_reports(&self) {

@@ -166,6 +166,7 @@ pub(super) const ROWS: &[Row] = &[
     ("/console/tunnel/{sandbox}/{port}", "GET", Operator, Sandbox, NOTHING),
     ("/console/preview/{sandbox}/{port}", "GET", Operator, Sandbox, NOTHING),
     ("/console/run/{sandbox}", "GET", Operator, Sandbox, NOTHING),
+    ("/console/output/{sandbox}", "GET", Operator, Sandbox, NOTHING),
     ("/console/sandboxes/{id}/renew", "POST", Operator, Sandbox, "seconds=600"),
     ("/console/sandboxes/{id}/pause", "POST", Operator, Sandbox, NOTHING),
     ("/console/sandboxes/{id}/resume", "POST", Operator, Sandbox, NOTHING),

@@ -16,6 +16,7 @@
 //! | `/console/tunnel/{sandbox}/{port}` | a port of a program | [`tunnel`] |
 //! | `/console/preview/{sandbox}/{port}` | the way to a preview with an origin of its own | [`preview`] |
 //! | `/console/run/{sandbox}` | a command with its output | [`run`] |
+//! | `/console/output/{sandbox}` | the output of a command that began before | [`run`] |
 //!
 //! It has a session of its own and neither API key nor CORS. What keeps other pages out, from the
 //! outside in: [`origin`] refuses writes and WebSockets that another origin began, [`session`] lets
@@ -29,6 +30,7 @@ mod assets;
 mod backend;
 mod body;
 mod bridge;
+mod command_output;
 mod compress;
 mod events;
 mod execd;
@@ -202,6 +204,7 @@ fn routes(state: &ConsoleState, store: Arc<dyn Store>, https: bool) -> Router {
         .route("/console/tunnel/{sandbox}/{port}", get(tunnel::upgrade))
         .route("/console/preview/{sandbox}/{port}", get(preview::open))
         .route("/console/run/{sandbox}", get(run::upgrade))
+        .route("/console/output/{sandbox}", get(run::follow))
         .route(
             "/console/sandboxes/{id}/logs/download",
             get(log_file::download),

@@ -273,6 +273,7 @@ pub(super) fn cells() -> Vec<(Method, String)> {
         "/console/live",
         "/console/terminal/{sandbox}",
         "/console/run/{sandbox}",
+        "/console/output/{sandbox}",
         "/console/events/download",
         "/console/settings/bundle",
         "/console/{*rest}",
@@ -318,7 +319,7 @@ fn may(role: Role, method: &Method, path: &str) -> bool {
             name.is_some_and(|name| of_sandboxes.contains(&name))
         }
         None => {
-            let enters = ["/console/terminal/", "/console/run/"];
+            let enters = ["/console/terminal/", "/console/run/", "/console/output/"];
             let opens = enters.iter().any(|way| path.starts_with(way)) || path.ends_with("/delete");
             *method == Method::GET && !opens
         }
