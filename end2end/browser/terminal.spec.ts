@@ -362,16 +362,16 @@ test("a new shell has the program, the user and the directory of the form", asyn
   };
   const other = await start([
     ["Shell", "sh"],
-    ["User", "nobody"],
+    ["User", "daemon"],
     ["Directory", "/usr"],
   ]);
   await expect(other.locator(".terminal-bar")).toContainText("Connected");
   await type(other, "echo is:$(id -un):$PWD:$0:");
-  await expect.poll(() => screen(other)).toMatch(/is:nobody:\/usr:\S*sh:/);
+  await expect.poll(() => screen(other)).toMatch(/is:daemon:\/usr:\S*sh:/);
   // It is this tab's own, also after a reload.
   await other.reload();
   await expect(other.locator(".terminal-bar")).toContainText("Connected");
-  await expect.poll(() => screen(other)).toContain("is:nobody");
+  await expect.poll(() => screen(other)).toContain("is:daemon");
 
   const refused = await start([["User", "$(reboot)"]]);
   await expect(refused.locator(".terminal-bar")).toContainText("user: only letters, digits");

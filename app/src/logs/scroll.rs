@@ -125,6 +125,16 @@ impl Scroll {
         }
     }
 
+    /// The key for the end goes to it at once: a browser that scrolls there smoothly arrives where the
+    /// end was, while lines come.
+    pub(super) fn key(self, event: &ev::KeyboardEvent) {
+        if event.key() == "End" && !event.shift_key() {
+            event.prevent_default();
+            self.follows.set(true);
+            self.to_end();
+        }
+    }
+
     /// Scrolls to the end once the new rows are in the page, unless it was scrolled up meanwhile.
     pub(super) fn to_end(self) {
         request_animation_frame(move || {

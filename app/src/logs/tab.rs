@@ -304,6 +304,7 @@ fn Lines(state: State) -> impl IntoView {
                 aria-label="Output"
                 on:scroll=move |_| scroll.moved()
                 on:wheel=move |event| scroll.turned(&event)
+                on:keydown=move |event| scroll.key(&event)
             >
                 <div class="log-probe" node_ref=scroll.probe aria-hidden="true">
                     {"0".repeat(100)}

@@ -216,6 +216,7 @@ pub(super) fn RunForm(
                     <label>
                         "Directory"
                         <input
+                            type="text"
                             class="mono"
                             placeholder="default"
                             spellcheck="false"
@@ -227,6 +228,7 @@ pub(super) fn RunForm(
                     <label>
                         "User (number)"
                         <input
+                            type="text"
                             id=UID
                             inputmode="numeric"
                             placeholder="default"
@@ -240,6 +242,7 @@ pub(super) fn RunForm(
                     <label>
                         "Limit (seconds)"
                         <input
+                            type="text"
                             id=SECONDS
                             inputmode="numeric"
                             placeholder="none"
