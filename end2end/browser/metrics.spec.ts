@@ -104,5 +104,9 @@ test.describe("without script", () => {
       await expect(page.getByRole("region", { name: "Values as a table" })).toContainText("cores", { timeout: 500 });
     }).toPass({ timeout: 60_000 });
     await expect(page.locator(".chart-line").first()).toBeAttached();
+    await page.getByRole("link", { name: "Zoom in" }).click();
+    await expect(page).toHaveURL(/range=1h&from=\d+&to=\d+&table=on/);
+    await page.getByRole("link", { name: "Whole time" }).click();
+    await expect(page).not.toHaveURL(/from=/);
   });
 });

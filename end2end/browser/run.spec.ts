@@ -16,7 +16,7 @@ async function open(page: Page, api: { create(): Promise<{ id: string }> }): Pro
 }
 
 test("a command is run, listed and run again, with keys alone", async ({ page, api }) => {
-  await open(page, api);
+  const id = await open(page, api);
   const command = page.getByLabel("Command", { exact: true });
   await command.focus();
   await page.keyboard.type("echo one; echo two >&2; exit 3");
@@ -30,6 +30,10 @@ test("a command is run, listed and run again, with keys alone", async ({ page, a
   await again.focus();
   await page.keyboard.press("Enter");
   await expect(rows(page)).toHaveCount(2);
+  await expect(page.locator(".commands").getByRole("link", { name: "events" })).toHaveAttribute(
+    "href",
+    `/console/events?sandbox=${id}&action=command.run`,
+  );
   await expect(command).toHaveValue("echo one; echo two >&2; exit 3");
   await expect(command).toBeFocused();
 });

@@ -88,6 +88,7 @@ pub(super) fn History(
 ) -> impl IntoView {
     let offset_minutes = RwSignal::new(0);
     Effect::new(move |_| offset_minutes.set(crate::browser::minutes_east_of_utc()));
+    let events = format!("/console/events?sandbox={id}&action=command.run");
     let row = move |command: SandboxCommand| {
         view! { <Row id=id.clone() command fields runner hindrance offset_minutes /> }
     };
@@ -103,7 +104,9 @@ pub(super) fn History(
         <section class="commands" aria-labelledby="commands-title">
             <h2 id="commands-title">"What ran here"</h2>
             <p class="fine">
-                "As the sandbox reports it, newest first: without environment, and with secrets masked. It keeps the output of a command for a day at most. Terminals are not listed."
+                "As the sandbox reports it, newest first: without environment, and with secrets masked. It keeps the output of a command for a day at most. Terminals are not listed. Who ran commands in this console is in the "
+                <a href=events>"events"</a>
+                "."
             </p>
             <Show
                 when=move || !commands.read().is_empty()
