@@ -32,7 +32,7 @@ pub(super) fn NewShell(id: SandboxId, ui: Ui) -> impl IntoView {
     };
     let address = Tab::Terminal.address(&id);
     view! {
-        <Show when=move || ui.starting.get()>
+        <Show when=move || ui.starting.get() && ui.alive.get()>
             <form
                 class="terminal-search terminal-new"
                 aria-label="New shell"

@@ -30,7 +30,7 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
             false => ui.action.set(Some(TerminalAction::EndFind)),
         }
     };
-    let start = move |_| {
+    let start = Callback::new(move |_| {
         ui.starting.update(|on| *on = !*on);
         match ui.starting.get_untracked() {
             true => {
@@ -39,9 +39,9 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
             }
             false => ui.action.set(Some(TerminalAction::EndFind)),
         }
-    };
+    });
     let address = Tab::Terminal.address(&id);
-    let share = move |_| share(ui, &address);
+    let share = Callback::new(move |_| share(ui, &address));
     let size = ui.settings.font_size;
     let resize = move |by: i32| {
         let next = size.get_untracked().saturating_add_signed(by);
@@ -78,9 +78,15 @@ pub(super) fn Toolbar(id: SandboxId, ui: Ui) -> impl IntoView {
         });
     view! {
         <div class="terminal-tools needs-script" role="group" aria-label="Terminal tools">
-            {(!ui.docked)
-                .then(|| view! { <Tool label="New shell" icon="plus" on=ui.starting press=start /> })}
-            <Tool label="Copy a link to watch this shell" icon="eye" press=share />
+            {move || {
+                (!ui.docked && ui.alive.get())
+                    .then(|| view! { <Tool label="New shell" icon="plus" on=ui.starting press=start /> })
+            }}
+            {move || {
+                ui.alive
+                    .get()
+                    .then(|| view! { <Tool label="Copy a link to watch this shell" icon="eye" press=share /> })
+            }}
             <Tool label="Search the output" icon="search" on=ui.searching press=search />
             <Tool
                 label="Copy the selection (Ctrl+Shift+C)"
