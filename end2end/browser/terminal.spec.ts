@@ -376,6 +376,7 @@ test("a new shell has the program, the user and the directory of the form", asyn
   const refused = await start([["User", "$(reboot)"]]);
   await expect(refused.locator(".terminal-bar")).toContainText("user: only letters, digits");
   await tools.getByRole("button", { name: "New shell" }).press("Enter");
+  await expect(form.getByLabel("Shell", { exact: true })).toBeFocused();
   await page.keyboard.press("Escape");
   await expect(form).toHaveCount(0);
   await expect(page.locator(".xterm-helper-textarea")).toBeFocused();
