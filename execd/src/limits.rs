@@ -195,6 +195,28 @@ pub const METRICS_MEMORY: Duration = Duration::from_secs(2);
 pub const METRICS_WATCH: Duration = Duration::from_secs(1);
 /// Entries of one search or listing.
 pub const ENTRIES: usize = 200_000;
+/// Entries that `GET /files/find` returns at most.
+pub const FIND_ENTRIES: usize = 1000;
+/// Lines of one file that it returns: a page shows no more.
+pub const FIND_LINES: usize = 20;
+/// Lines of all files together that it returns.
+pub const FIND_ALL_LINES: usize = 2000;
+/// Bytes of the text that it searches for.
+pub const FIND_TEXT: usize = 1024;
+/// Bytes before the text that it returns of a line.
+pub const FIND_BEFORE: usize = 100;
+/// Bytes after the text that it returns of a line.
+pub const FIND_AFTER: usize = 200;
+/// One read of it.
+pub const FIND_READ: usize = 256 << 10;
+/// A longer line is searched in pieces.
+pub const FIND_LINE: usize = 1 << 20;
+/// Bytes of one file that it reads.
+pub const FIND_FILE: u64 = 64 << 20;
+/// Bytes of all files together.
+pub const FIND_BYTES: u64 = 2 << 30;
+/// Time that it takes: less than clients wait.
+pub const FIND_TIME: Duration = Duration::from_secs(8);
 /// Characters of a pattern: the length of a name, with escapes.
 pub const PATTERN: usize = 1024;
 /// Alternatives that one pattern may expand to.

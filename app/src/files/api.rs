@@ -2,9 +2,9 @@
 //! an error.
 
 use leptos::prelude::*;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, execd::file::Found};
 
-use super::{Change, Opened, Saved};
+use super::{Asked, Change, Opened, Replaced, Saved};
 use crate::error::ConsoleError;
 
 type Answer<T> = Result<Result<T, String>, ConsoleError>;
@@ -14,6 +14,40 @@ type Answer<T> = Result<Result<T, String>, ConsoleError>;
 pub async fn open(id: SandboxId, path: String, from: u64, as_bytes: bool) -> Answer<Opened> {
     let backend = super::backend::backend()?;
     answer(backend.open(&id, &path, from, as_bytes).await)
+}
+
+/// What is below a folder.
+#[server(prefix = "/console/fn", endpoint = "files/find")]
+pub async fn find(
+    id: SandboxId,
+    path: String,
+    name: String,
+    text: String,
+    case: bool,
+) -> Answer<Found> {
+    let asked = Asked { name, text, case };
+    answer(super::backend::backend()?.find(&id, &path, &asked).await)
+}
+
+/// Which of these paths below a folder exist. `below` has them with a NUL after each.
+#[server(prefix = "/console/fn", endpoint = "files/taken")]
+pub async fn taken(id: SandboxId, folder: String, below: String) -> Answer<Vec<String>> {
+    let below: Vec<&str> = below.split_terminator('\0').collect();
+    answer(super::backend::backend()?.taken(&id, &folder, &below).await)
+}
+
+/// Replaces a text in files below a folder. `paths` has a NUL after each.
+#[server(prefix = "/console/fn", endpoint = "files/replace")]
+pub async fn replace(
+    id: SandboxId,
+    folder: String,
+    paths: String,
+    old: String,
+    new: String,
+) -> Answer<Replaced> {
+    let paths: Vec<&str> = paths.split_terminator('\0').collect();
+    let backend = super::backend::backend()?;
+    answer(backend.replace(&id, &folder, &paths, &old, &new).await)
 }
 
 /// Replaces the text of a file.

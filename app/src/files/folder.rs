@@ -6,8 +6,10 @@ use leptos::{ev, prelude::*};
 use osb_protocol::execd::file::FileKind;
 
 use super::{
-    Entry, FOLDER_ROWS, Folder, api,
-    changes::{act, mode_of, mode_text, size_text},
+    Asked, Entry, FOLDER_ROWS, Folder, api,
+    changes::{act, mode_text, size_text},
+    edit::EditDialog,
+    find::FindForm,
     here::Here,
     path::{self, join, why_no_name},
     upload::Uploads,
@@ -47,6 +49,7 @@ pub(super) fn FolderView(here: Here, folder: Folder) -> impl IntoView {
     view! {
         <FolderBar here=here.clone() folder=folder.path.clone() />
         <Uploads here=here.clone() folder=folder.path.clone() />
+        <FindForm here=here.clone() folder=folder.path.clone() asked=Asked::default() />
         <table class="list file-list">
             <caption class="visually-hidden">"Entries of " {folder.path.clone()}</caption>
             <thead>
@@ -72,12 +75,12 @@ pub(super) fn FolderView(here: Here, folder: Folder) -> impl IntoView {
 
 /// What the rows of a folder share.
 #[derive(Clone)]
-struct Tools {
-    here: Here,
+pub(super) struct Tools {
+    pub(super) here: Here,
     /// Path of the folder.
-    folder: String,
+    pub(super) folder: String,
     /// The entry whose name and mode are being changed.
-    edited: RwSignal<Option<Entry>>,
+    pub(super) edited: RwSignal<Option<Entry>>,
 }
 
 #[component]
@@ -114,7 +117,7 @@ fn EntryRow(tools: Tools, entry: Entry) -> impl IntoView {
             </a>
         }
     });
-    let change = format!("Rename {} or change its mode", entry.name);
+    let change = format!("Rename or move {}, or change its mode", entry.name);
     let edited = tools.edited;
     let to_edit = entry.clone();
     let remove = format!("Delete {}", entry.name);
@@ -272,115 +275,6 @@ fn FolderBar(here: Here, folder: String) -> impl IntoView {
                 <div class="dialog-actions">
                     <button type="submit" class="button primary" disabled=move || busy.get()>
                         "Make it"
-                    </button>
-                </div>
-            </form>
-        </Dialog>
-    }
-    .into_any()
-}
-
-/// Changes the name and the mode of an entry.
-#[component]
-fn EditDialog(tools: Tools) -> impl IntoView {
-    let Tools {
-        here,
-        folder,
-        edited,
-    } = tools;
-    let open = RwSignal::new(false);
-    let (name, mode) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
-    let busy = RwSignal::new(false);
-    let toasts = Toasts::current();
-    Effect::new(move |_| {
-        if let Some(entry) = edited.get() {
-            name.set(entry.name);
-            mode.set(format!("{:03}", entry.mode));
-            open.set(true);
-        }
-    });
-    Effect::new(move |_| {
-        if !open.get() {
-            edited.set(None);
-        }
-    });
-    let why = Memo::new(
-        move |_| match (why_no_name(&name.read()), mode_of(&mode.read())) {
-            (Some(why), _) => Some(why),
-            (None, None) => Some("A mode is one to three digits from 0 to 7, such as 644."),
-            (None, Some(_)) => None,
-        },
-    );
-    let title = Signal::derive(move || {
-        edited.with(|edited| {
-            edited
-                .as_ref()
-                .map(|entry| entry.name.clone())
-                .unwrap_or_default()
-        })
-    });
-    let again = here.again;
-    let submit = move |event: ev::SubmitEvent| {
-        event.prevent_default();
-        let (Some(entry), Some(bits)) = (edited.get_untracked(), mode_of(&mode.read_untracked()))
-        else {
-            return;
-        };
-        let name = name.get_untracked();
-        if why_no_name(&name).is_some() || busy.get_untracked() {
-            return;
-        }
-        let (id, from, to) = (
-            here.id.clone(),
-            join(&folder, &entry.name),
-            join(&folder, &name),
-        );
-        let doing = async move {
-            if entry.mode != bits
-                && let Err(why) = api::set_mode(id.clone(), from.clone(), bits).await?
-            {
-                return Ok(Err(why));
-            }
-            match from == to {
-                true => Ok(Ok(())),
-                false => api::move_to(id, from, to).await,
-            }
-        };
-        let then = Callback::new(move |()| {
-            open.set(false);
-            again.run(());
-        });
-        act(format!("Changed {name}"), toasts, busy, doing, then);
-    };
-    view! {
-        <Dialog open id="edit-entry" title>
-            <form class="dialog-form" on:submit=submit>
-                <label for="entry-name">"Name"</label>
-                <input
-                    id="entry-name"
-                    class="mono"
-                    autocomplete="off"
-                    spellcheck="false"
-                    autofocus=true
-                    required
-                    prop:value=move || name.get()
-                    on:input=move |event| name.set(event_target_value(&event))
-                />
-                <label for="entry-mode">"Mode (octal)"</label>
-                <input
-                    id="entry-mode"
-                    class="mono"
-                    inputmode="numeric"
-                    autocomplete="off"
-                    required
-                    aria-describedby="entry-why"
-                    prop:value=move || mode.get()
-                    on:input=move |event| mode.set(event_target_value(&event))
-                />
-                <p id="entry-why" class="problem" role="status">{move || why.get()}</p>
-                <div class="dialog-actions">
-                    <button type="submit" class="button primary" disabled=move || busy.get()>
-                        "Apply"
                     </button>
                 </div>
             </form>

@@ -2,9 +2,18 @@
 
 use leptos::prelude::*;
 use leptos_router::hooks::use_query_map;
-use osb_protocol::SandboxId;
+use osb_protocol::{SandboxId, execd::file::Found};
+use serde::{Deserialize, Serialize};
 
-use super::{Opened, api, folder::FolderView, here::Here, path, viewer::FileViewer};
+use super::{
+    Asked, Opened, api,
+    find::{FindForm, Results},
+    folder::FolderView,
+    here::Here,
+    path,
+    tree::{Tree, TreePlace},
+    viewer::{FileViewer, How},
+};
 use crate::{
     tab::Current,
     ui::{Icon, LoadError},
@@ -18,6 +27,15 @@ struct Place {
     /// Number of the first entry or byte.
     from: u64,
     as_bytes: bool,
+    how: How,
+    asked: Asked,
+}
+
+/// What the server answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Answered {
+    Opened(Opened),
+    Found(Found),
 }
 
 /// A folder or a file of the sandbox.
@@ -47,28 +65,68 @@ pub fn FilesTab() -> impl IntoView {
                 .and_then(|from| from.parse().ok())
                 .unwrap_or(0),
             as_bytes: params.get("as").as_deref() == Some("bytes"),
+            how: How {
+                line: params.get("line").and_then(|line| line.parse().ok()),
+                as_text: params.get("as").as_deref() == Some("text"),
+            },
+            asked: Asked {
+                name: params.get("name").unwrap_or_default(),
+                text: params.get("text").unwrap_or_default(),
+                case: params.get("case").is_some(),
+            },
         }
     });
-    let asked = id.clone();
+    let reached = id.clone();
     let opened = Resource::new_blocking(
         move || place.get(),
-        move |place| api::open(asked.clone(), place.path, place.from, place.as_bytes),
+        move |place| answer(reached.clone(), place),
     );
     let here = Here {
         id: id.clone(),
         again: Callback::new(move |()| opened.refetch()),
     };
+    let tree = TreePlace::new();
+    Effect::new(move |_| {
+        if let Some(Ok(Ok(Answered::Opened(opened)))) = opened.get() {
+            tree.follow(&place.get_untracked().path, &opened);
+        }
+    });
+    let tree_id = id.clone();
     view! {
+        <div class="files-page">
+        <Tree id=tree_id place=tree />
         <div class="files">
             <Steps id place />
             <Transition fallback=|| view! { <div class="skeleton" aria-busy="true"><div class="skeleton-row"></div></div> }>
                 {move || {
                     let here = here.clone();
                     Suspend::new(async move {
-                        match opened.await {
-                            Ok(Ok(Opened::Folder(folder))) => view! { <FolderView here folder /> }.into_any(),
-                            Ok(Ok(Opened::File(file))) => view! { <FileViewer here file=*file /> }.into_any(),
-                            Ok(Err(why)) => view! { <Nothing here why /> }.into_any(),
+                        let answered = opened.await;
+                        let Place { path, how, asked, .. } = place.get_untracked();
+                        match answered {
+                            Ok(Ok(Answered::Opened(Opened::Folder(folder)))) => {
+                                view! { <FolderView here folder /> }.into_any()
+                            }
+                            Ok(Ok(Answered::Opened(Opened::File(file)))) => {
+                                view! { <FileViewer here file=*file how /> }.into_any()
+                            }
+                            Ok(Ok(Answered::Found(found))) => {
+                                view! {
+                                    <FindForm here=here.clone() folder=path.clone() asked=asked.clone() />
+                                    <Results here folder=path asked found />
+                                }
+                                    .into_any()
+                            }
+                            Ok(Err(why)) => {
+                                let form = (!asked.is_empty()).then(|| {
+                                    view! { <FindForm here=here.clone() folder=path asked /> }
+                                });
+                                view! {
+                                    {form}
+                                    <Nothing here why />
+                                }
+                                    .into_any()
+                            }
                             Err(error) => {
                                 view! { <LoadError error again=move |()| opened.refetch() /> }.into_any()
                             }
@@ -77,8 +135,23 @@ pub fn FilesTab() -> impl IntoView {
                 }}
             </Transition>
         </div>
+        </div>
     }
     .into_any()
+}
+
+/// What is at a place, or what is found there.
+async fn answer(
+    id: SandboxId,
+    place: Place,
+) -> Result<Result<Answered, String>, crate::error::ConsoleError> {
+    let Place { path, asked, .. } = place;
+    if asked.is_empty() {
+        let opened = api::open(id, path, place.from, place.as_bytes).await?;
+        return Ok(opened.map(Answered::Opened));
+    }
+    let found = api::find(id, path, asked.name, asked.text, asked.case).await?;
+    Ok(found.map(Answered::Found))
 }
 
 /// Links to the folders on the way.

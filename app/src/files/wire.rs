@@ -113,6 +113,36 @@ pub enum Saved {
     Conflict,
 }
 
+/// What is searched for below a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// A glob for names, or a part of them.
+    pub name: String,
+    /// A text in files.
+    pub text: String,
+    /// Whether the case of letters in the text matters.
+    pub case: bool,
+}
+
+impl Asked {
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.name.is_empty() && self.text.is_empty()
+    }
+}
+
+/// How replacing a text in several files ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// Files that were changed.
+    pub files: usize,
+    /// Places in them.
+    pub places: usize,
+    /// Files that could not be changed, each with the reason.
+    pub failed: Vec<String>,
+}
+
 /// A change of files, other than of their content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {

@@ -4,9 +4,11 @@
 //! between these threads and the connection in pieces, so that a file of any size takes constant
 //! memory.
 
+mod content;
 mod disposition;
 mod download;
 mod entries;
+mod find;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod glob;

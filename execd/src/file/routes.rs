@@ -6,12 +6,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use osb_protocol::execd::file::{FileInfo, Move, Permission, Replaced, Replacement};
+use osb_protocol::execd::file::{FileInfo, Found, Move, Permission, Replaced, Replacement};
 use serde_json::{Map, Value};
 
 use super::{
     download,
     entries::{self, Links},
+    find::{self, Wanted},
     info, permission,
     query::{path_of, paths},
     relocate, replace, upload,
@@ -37,6 +38,7 @@ where
         .route("/files/permissions", post(set_permissions))
         .route("/files/replace", post(replace_text))
         .route("/files/search", get(search))
+        .route("/files/find", get(find_below))
         .route("/files/upload", post(upload::upload))
         .route("/files/download", get(download::download))
         .route(
@@ -127,6 +129,16 @@ async fn search(State(base): State<Base>, query: Query) -> ApiResult<Json<Vec<Fi
     let found = blocking_while_wanted(move |unwanted| {
         let root = path::resolve(&given, &base.environment)?;
         entries::search(&root, &pattern, &base.accounts.names(), unwanted)
+    });
+    Ok(Json(found.await?))
+}
+
+async fn find_below(State(base): State<Base>, query: Query) -> ApiResult<Json<Found>> {
+    let given = path_of(&query)?;
+    let wanted = Wanted::of(&query)?;
+    let found = blocking_while_wanted(move |unwanted| {
+        let root = path::resolve(&given, &base.environment)?;
+        find::find(&root, &wanted, unwanted)
     });
     Ok(Json(found.await?))
 }

@@ -412,6 +412,15 @@ const TABLE: &[(&str, Rules)] = &[
         &[(Method::POST, Operator, Acts(Action::CommandInterrupt))],
     ),
     ("/console/fn/files/open", &[(Method::POST, Operator, Reads)]),
+    ("/console/fn/files/find", &[(Method::POST, Operator, Reads)]),
+    (
+        "/console/fn/files/taken",
+        &[(Method::POST, Operator, Reads)],
+    ),
+    (
+        "/console/fn/files/replace",
+        &[(Method::POST, Operator, Acts(Action::FileWrite))],
+    ),
     (
         "/console/fn/files/save",
         &[(Method::POST, Operator, Acts(Action::FileWrite))],
@@ -623,11 +632,13 @@ mod tests {
     /// sandbox; every other one is, unless it is known to read.
     #[test]
     fn what_changes_state_has_a_name_in_the_trail() {
-        const READS: [&str; 18] = [
+        const READS: [&str; 20] = [
             "/metrics/events",
             "/console/fn/settings/get",
             "/console/fn/events/get",
             "/console/fn/files/open",
+            "/console/fn/files/find",
+            "/console/fn/files/taken",
             "/console/fn/preview/ports",
             "/console/fn/access/get",
             "/console/sandboxes/bulk/confirm-delete",

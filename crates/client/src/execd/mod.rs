@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub use command::{Events, Logs, OUTPUT_MAX, Output};
-pub use files::{Download, Portion, Upload};
+pub use files::{Download, Find, Portion, Upload};
 pub use pty::{Attach, ExecdSocket, PtyFrame, PtyInput, PtyOutput, SocketMessage};
 
 /// The execd of one sandbox. Clones share connections.

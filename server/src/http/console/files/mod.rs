@@ -2,8 +2,10 @@
 //! may do what in it.
 
 mod archive;
+mod find;
 mod part;
 mod routes;
+mod taken;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +13,10 @@ use async_trait::async_trait;
 use axum::http::StatusCode;
 use osb_app::{
     error::ConsoleError,
-    files::{Change, Entry, FOLDER_ROWS, FileView, Folder, Opened, Saved, backend::FileBackend},
+    files::{
+        Asked, Change, Entry, FOLDER_ROWS, FileView, Folder, Opened, Replaced, Saved,
+        backend::FileBackend,
+    },
 };
 use osb_client::{
     ExecdClient,
@@ -19,7 +24,7 @@ use osb_client::{
 };
 use osb_protocol::{
     SandboxId, WireTime,
-    execd::file::{FileInfo, FileKind, Move, Permission},
+    execd::file::{FileInfo, FileKind, Found, Move, Permission},
 };
 use tokio::time::timeout;
 
@@ -225,6 +230,48 @@ impl FileBackend for SandboxFiles {
             opened.map_err(|failure| failure.shown(path))
         };
         self.memory.once(name, read).await
+    }
+
+    async fn find(&self, id: &SandboxId, path: &str, asked: &Asked) -> Result<Found, ConsoleError> {
+        let name = format!("find/{id}/{path}/{asked:?}");
+        let read = async {
+            let found = async { find::find(&self.execd(id, path)?, path, asked).await };
+            found.await.map_err(|failure: Failure| failure.shown(path))
+        };
+        self.memory.once(name, read).await
+    }
+
+    async fn taken(
+        &self,
+        id: &SandboxId,
+        folder: &str,
+        below: &[&str],
+    ) -> Result<Vec<String>, ConsoleError> {
+        let taken = async { taken::taken(&self.execd(id, folder)?, folder, below).await };
+        taken
+            .await
+            .map_err(|failure: Failure| failure.shown(folder))
+    }
+
+    async fn replace(
+        &self,
+        id: &SandboxId,
+        folder: &str,
+        paths: &[&str],
+        old: &str,
+        new: &str,
+    ) -> Result<Replaced, ConsoleError> {
+        let replaced = async {
+            let execd = self.execd(id, folder)?;
+            self.noted.note("replaced_in", paths.len());
+            find::replace(&execd, paths, old, new).await
+        };
+        let replaced = replaced.await;
+        if let Ok(replaced) = &replaced {
+            self.noted.note("replaced", replaced.places);
+        }
+        self.settle(&replaced);
+        replaced.map_err(|failure| failure.shown(folder))
     }
 
     async fn save(
