@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::{
     super::{access_forms, forms, pages, session},
-    Console, FORM, KEY, closed,
+    Console, FORM, KEY, Socket, closed,
 };
 use crate::{
     http::access::least_role,
@@ -464,4 +464,43 @@ async fn a_tab_learns_nothing_of_a_sandbox_of_another_tenant() {
         panic!("no snapshot");
     };
     assert_eq!(topic, Topic::Sandbox(own));
+}
+
+#[tokio::test]
+async fn only_an_administrator_learns_of_new_entries_of_the_trail() {
+    async fn follow(console: &Console) -> Socket {
+        let mut page = console.socket("/console/live").await;
+        let command = Command::Subscribe {
+            topic: Topic::Events,
+            since: None,
+        };
+        let text = serde_json::to_string(&command).unwrap();
+        page.send(Message::text(text)).await.unwrap();
+        let Frame::Hello { .. } = hear(&mut page).await else {
+            panic!("no greeting");
+        };
+        page
+    }
+    async fn hear(page: &mut Socket) -> Frame {
+        let message = page.next().await.unwrap().unwrap();
+        serde_json::from_str(message.to_text().unwrap()).unwrap()
+    }
+    let mut console = Console::open().await;
+    let mut page = follow(&console).await;
+    let Frame::Snapshot { data, .. } = hear(&mut page).await else {
+        panic!("no snapshot");
+    };
+    let before = data.as_u64().expect("a number");
+    console.post("/console/create", FORM).await;
+    let Frame::Delta { data, .. } = hear(&mut page).await else {
+        panic!("no change");
+    };
+    assert!(data.as_u64().unwrap() > before, "{data} after {before}");
+    console.add_user(Role::Operator, None).await;
+    console.sign_in("operator", PASSWORD).await;
+    let mut page = follow(&console).await;
+    let Frame::Snapshot { data, .. } = hear(&mut page).await else {
+        panic!("no snapshot");
+    };
+    assert!(data.is_null(), "{data}");
 }
