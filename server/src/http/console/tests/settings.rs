@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use axum::http::StatusCode;
 use osb_protocol::identity::Role;
-use osb_runtime::sim::SimRuntime;
+use osb_runtime::sim::{Options, SimRuntime};
 use osb_store::Location;
 use tokio::time::timeout;
 
@@ -47,7 +47,11 @@ impl Console {
 
 #[tokio::test]
 async fn an_administrator_sees_health_and_configuration_without_secrets() {
-    let console = Console::open().await.with_configuration();
+    let runtime = SimRuntime::with_options(Options {
+        powers: true,
+        ..Options::default()
+    });
+    let console = Console::open_over(runtime).await.with_configuration();
     let page = console.get(PAGE).await;
     assert_eq!(page.status(), StatusCode::OK);
     let page = page.body;
