@@ -26,7 +26,7 @@ fn of_disk(disk: DiskSpace) -> Check {
             CheckState::Bad,
             " Sandboxes fail and images cannot be pulled. Remove what is not used (docker system df, docker image prune), or enlarge the disk.",
         ),
-        ..LITTLE => (
+        NONE_LEFT..LITTLE => (
             CheckState::Note,
             " The next images may not fit. Remove those that are not used (docker image prune), or enlarge the disk.",
         ),

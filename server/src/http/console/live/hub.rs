@@ -31,6 +31,9 @@ const RECENT: usize = 512;
 /// Rows in one message of the list. The connection of a tab keeps a buffer as large as its longest
 /// message: of a list of 5,000 at once, that was 1.5 MB for every tab.
 pub(super) const PART: usize = 100;
+/// Messages to send one after the other.
+type Parts = Arc<[Utf8Bytes]>;
+
 /// Most scopes whose encoded list is kept.
 const LISTS: usize = 64;
 /// Most sandboxes whose encoded detail is kept.
@@ -83,7 +86,7 @@ pub(in super::super) struct Hub {
 struct Kept {
     recent: VecDeque<Arc<SequencedChange>>,
     /// The encoded list of each scope at a sequence number, shared by tabs that fall behind together.
-    lists: HashMap<Option<Arc<str>>, (u64, Arc<[Utf8Bytes]>)>,
+    lists: HashMap<Option<Arc<str>>, (u64, Parts)>,
     details: HashMap<SandboxId, (u64, Utf8Bytes)>,
 }
 
@@ -170,7 +173,7 @@ impl Hub {
     }
 
     /// The whole list within a scope, in messages to send one after the other, and its position.
-    pub(super) fn list(&self, scope: &Scope) -> (u64, Arc<[Utf8Bytes]>) {
+    pub(super) fn list(&self, scope: &Scope) -> (u64, Parts) {
         let (records, seq) = self.service.within(scope).snapshot();
         let tenant: Option<Arc<str>> = scope.tenant().map(Arc::from);
         if let Some((known, frames)) = self.kept().lists.get(&tenant)
@@ -197,7 +200,7 @@ impl Hub {
             data: rows(rest),
         });
         let parts = parts.chunks(PART).enumerate().map(part);
-        let frames: Arc<[Utf8Bytes]> = parts.chain([last]).collect();
+        let frames: Parts = parts.chain([last]).collect();
         let mut kept = self.kept();
         if kept.lists.len() >= LISTS && !kept.lists.contains_key(&tenant) {
             kept.lists.clear();
